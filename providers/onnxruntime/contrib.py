@@ -12,6 +12,7 @@ from . import (
     attention,
     blocks,
     conditions,
+    diffusion,
     fused,
     grouped,
     quantized,
@@ -44,7 +45,11 @@ _ROWS: tuple[HostOp, ...] = (
         "Attention", "attention", "value weights bias? mask? past? bias? past?",
         *attention.ATTENTION, by=attention.attention,
     ),
+    _contrib("BiasAdd", "add", "value bias value", by=diffusion.bias_add),
     _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
+    _contrib(
+        "BiasSplitGelu", "gelu", "value bias", diffusion.HALVES, by=diffusion.bias_split_gelu,
+    ),
     _contrib(
         "DynamicQuantizeLSTM", "lstm",
         f"{CELL} state? peepholes!? scale! zero_point! scale! zero_point!",
@@ -74,6 +79,10 @@ _ROWS: tuple[HostOp, ...] = (
         by=blocks.gather_block_quantized, types="f32 u8 i8",
     ),
     _contrib("Gelu", "gelu"),
+    _contrib(
+        "GroupNorm", "standardize_groups", "value scale bias", diffusion.GROUPS, diffusion.SILU,
+        by=diffusion.group_norm,
+    ),
     _contrib(
         "GroupQueryAttention", "attention",
         "value value? value? past? past? index count! value? value? index? bias? value?",
@@ -108,9 +117,14 @@ _ROWS: tuple[HostOp, ...] = (
         "value value? value? bias? mask? bias? past? past? past? past?", *attention.MULTI_HEAD,
         by=attention.multi_head,
     ),
+    _contrib("NhwcConv", "conv_2d", LAYER, *diffusion.CONV, by=diffusion.conv),
     _contrib("QuickGelu", "swish", alpha=1.702),
     _contrib(
         "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib
+    ),
+    _contrib(
+        "SkipGroupNorm", "standardize_groups", "value scale bias value bias?", diffusion.GROUPS,
+        diffusion.SILU, diffusion.SKIPPED, by=diffusion.skip_group_norm,
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",

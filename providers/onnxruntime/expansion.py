@@ -61,7 +61,7 @@ class Expansion:
     absent). Rows call `add` and return the ids of the node's outputs; every shape is worked out on
     the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
     otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in
-    float64).
+    float64). `misinferred`: its shape inference gives another shape altogether.
     """
 
     host: HostNode
@@ -71,6 +71,7 @@ class Expansion:
     rows: Mapping[str, HostOp]
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
+    misinferred: bool = False
 
     # ---- reading ------------------------------------------------------------------------------
 

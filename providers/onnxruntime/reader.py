@@ -218,7 +218,8 @@ class _Reader:
             fits = len(told) == len(bounds) and all(map(self._agree, told, bounds))
             if not fits:
                 self.contradictions += 1
-                if follows or (expansion.scaled and _one_off(told, found)):
+                off = expansion.scaled and _one_off(told, found)
+                if follows or expansion.misinferred or off:
                     self.misled.add(name)
                     continue
                 raise Unsupported(

@@ -271,6 +271,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral",),
     "counting": ("test_ort_counting",),
+    "diffusion": ("test_ort_diffusion",),
     "patches": ("test_ort_patches",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved",),

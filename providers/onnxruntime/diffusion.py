@@ -1,0 +1,111 @@
+"""Rows of the operators that onnxruntime's optimizer writes into diffusion models for GPUs: images
+have their channels last. onnxruntime has no CPU kernels for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import wraps
+
+from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ops.normalization import whole_groups
+
+from . import windows
+from .expansion import Expansion
+from .rearranging import cut
+
+
+def _groups(e: Expansion) -> bool:
+    groups = e.integer("groups")
+    channels = 3 if e.integer("channels_last", 1) else 1
+    return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
+
+
+GROUPS = needs("Images whose channels divide into the groups.", _groups)
+SILU = needs("No activation but SiLU.", lambda e: e.integer("activation") in (0, 1))
+
+
+def _skipped(e: Expansion) -> bool:
+    """Without axes of one element, but for the image's own."""
+    (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
+    return skip in (e.shape(), (count, 1, 1, channels), (count, channels))
+
+
+SKIPPED = needs(
+    "Channels at the end (channels_last), and a summand for each element or each channel.",
+    lambda e: bool(e.integer("channels_last", 1)) and _skipped(e),
+)
+HALVES = needs("An even number of channels.", lambda e: e.rank() > 0 and e.shape()[-1] % 2 == 0)
+
+
+def group_norm(e: Expansion) -> int:
+    """GroupNorm: normalized groups of channels, times gamma, plus beta, and an activation."""
+    last = e.integer("channels_last", 1)
+    y = _normalized(e, e.x() if last else e.channels_last(e.x()))
+    return y if last else e.channels_first(y)
+
+
+def skip_group_norm(e: Expansion) -> list[int]:
+    """SkipGroupNorm: of a sum, which is a result, too."""
+    (count, *_, channels), skip = e.shape(), e.x(3)
+    if e.rank(skip) == 2:
+        skip = e.reshape(skip, (count, 1, 1, channels))
+    total = e.plus(e.add("add", e.x(), skip), e.get(4))
+    return [_normalized(e, total), total]
+
+
+def _normalized(e: Expansion, x: int) -> int:
+    groups, epsilon = e.integer("groups"), e.number("epsilon", 1e-5)
+    shape = e.shape(x)
+    if whole_groups(shape, groups):
+        y = e.add("standardize_groups", x, groups=groups, epsilon=epsilon)
+    else:
+        first = e.channels_first(x)
+        rows = e.reshape(first, (shape[0], groups, -1))
+        made = e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
+        y = e.channels_last(e.reshape(made, e.shape(first)))
+    y = e.add("add", e.add("mul", y, e.x(1)), e.x(2))
+    return e.add("swish", y, alpha=1.0) if e.integer("activation") else y
+
+
+def _turned(e: Expansion) -> Expansion:
+    """An NhwcConv as the Conv that it stands for: channels first, of image and weights."""
+    if e.rank() != 4 or e.rank(e.x(1)) != 4:
+        return e
+    weights = e.transpose(e.x(1), (0, 3, 1, 2))
+    return replace(e, inputs=(e.channels_first(e.x()), weights, *e.inputs[2:]))
+
+
+def _of_turned(condition: Condition) -> Condition:
+    """A condition of Conv as one of NhwcConv."""
+
+    @wraps(condition)
+    def asked(e: Expansion) -> str | None:
+        return condition(_turned(replace(e, nodes=[])))
+
+    return asked
+
+
+IMAGE = needs("Images.", lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)
+CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
+
+
+def conv(e: Expansion) -> int:
+    """NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers a shape as for Conv."""
+    e.misinferred = True
+    return e.channels_last(windows.conv(_turned(e)))
+
+
+def bias_add(e: Expansion) -> int:
+    """BiasAdd: the input, a bias and another input."""
+    return e.add("add", e.add("add", e.x(), e.x(1)), e.x(2))
+
+
+def bias_split_gelu(e: Expansion) -> int:
+    """BiasSplitGelu: of the sum with a bias the left half times the GELU of the right one."""
+    total = e.add("add", e.x(), e.x(1))
+    rank, half = e.rank(total), e.shape(total)[-1] // 2
+    others = [slice(None)] * (rank - 1)
+    left, right = (cut(e, total, [*others, slice(k, k + half)]) for k in (0, half))
+    return e.add("mul", left, e.add("gelu", right))
