@@ -185,12 +185,11 @@ def _check(found: plan_file.Stored, interface: Interface, node: HostNode, taken:
         if taken.values[name].dtype != known[name].dtype:
             raise ValueError(f"its value {name!r} is of another type than it was made for")
     outputs, counts = plan.outputs[: len(interface.outputs)], plan.outputs[len(interface.outputs) :]
-    for port in outputs:
-        axis, place = port.counted or (0, len(outputs))
-        if port.counted and not (0 <= axis < len(port.shape) and place in plan.counts):
-            raise ValueError(f"its value {port.name!r} has no count")
-    if plan.counts and {*plan.counts} != {*range(len(outputs), len(plan.outputs))}:
+    if {*plan.counts} != {*range(len(outputs), len(plan.outputs))}:
         raise ValueError("its counts are not behind its outputs")
+    for port in plan.outputs:
+        if port.counted and not 0 <= port.counted[0] < len(port.shape):
+            raise ValueError(f"its value {port.name!r} does not have the axis that is counted")
     if any((port.dtype, port.shape) != ("i32", ()) for port in counts):
         raise ValueError("its counts are not single numbers")
     for names, places in ((interface.ports, plan.inputs), (interface.outputs, outputs)):

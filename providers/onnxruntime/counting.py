@@ -108,8 +108,7 @@ def unique(e: Expansion) -> list[int]:
     if not n:
         _, count = places_of(e, x)
         nothing = [e.add("cast", x, dtype="i32") for _ in range(3)]
-        made = [x if e.dtype() == "f32" else nothing[0], *nothing]
-        return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate(made)]
+        return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate([x, *nothing])]
     values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=0,
                                dtype=(e.dtype(), "i32"))  # fmt: skip
     pair = (cut(e, values, [slice(1, n)]), cut(e, values, [slice(0, n - 1)]))

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import wraps
 
 from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ops.normalization import whole_groups
 
 from . import windows
 from .expansion import Expansion
+from .matrices import normalized_groups
 from .rearranging import cut
 
 
@@ -27,7 +27,7 @@ SILU = needs("No activation but SiLU.", lambda e: e.integer("activation") in (0,
 
 
 def _skipped(e: Expansion) -> bool:
-    """Without axes of one element, but for the image's own."""
+    """A summand of the image's shape, or with a row of channels for each batch."""
     (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
     return skip in (e.shape(), (count, 1, 1, channels), (count, channels))
 
@@ -56,15 +56,9 @@ def skip_group_norm(e: Expansion) -> list[int]:
 
 
 def _normalized(e: Expansion, x: int) -> int:
+    """Of an image with its channels last."""
     groups, epsilon = e.integer("groups"), e.number("epsilon", 1e-5)
-    shape = e.shape(x)
-    if whole_groups(shape, groups):
-        y = e.add("standardize_groups", x, groups=groups, epsilon=epsilon)
-    else:
-        first = e.channels_first(x)
-        rows = e.reshape(first, (shape[0], groups, -1))
-        made = e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
-        y = e.channels_last(e.reshape(made, e.shape(first)))
+    y = e.channels_last(normalized_groups(e, e.channels_first(x), groups, epsilon))
     y = e.add("add", e.add("mul", y, e.x(1)), e.x(2))
     return e.add("swish", y, alpha=1.0) if e.integer("activation") else y
 

@@ -109,6 +109,7 @@ class Grouping:
     def _host_graph(self) -> Graph:
         numbers = {name: k for k, name in enumerate(self.snapshot.values)}
         found, ids = self.reading.graph.tensors, self.reading.ids
+        # Groups ask whether a value is counted, not by what.
         counted = {name for name, t in ids.items() if t in found and found[t].counted}
         tensors = {
             k: Tensor(name, (), counted=(0, k) if name in counted else None)

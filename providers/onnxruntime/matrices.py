@@ -130,19 +130,29 @@ def layer_norm(e: Expansion) -> list[int | None]:
 
 def group_norm(e: Expansion) -> int:
     """Groups of channels by themselves; scale and bias are per group before opset 21."""
-    x, groups = e.x(), e.integer("num_groups", 1)
-    shape, epsilon = e.shape(x), e.number("epsilon", 1e-5)
-    if e.version >= 21 and whole_groups((shape[0], *shape[2:], shape[1]), groups):
-        y = e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
-    else:
-        rows = e.reshape(x, (shape[0], groups, -1))
-        y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
+    x, groups, epsilon = e.x(), e.integer("num_groups", 1), e.number("epsilon", 1e-5)
+    shape = e.shape(x)
     if e.version < 21:
+        y = _rows_of_groups(e, x, groups, epsilon)
         y = e.add("mul", y, e.reshape(e.x(1), (groups, 1)))
         return e.reshape(e.add("add", y, e.reshape(e.x(2), (groups, 1))), shape)
     spread = (shape[1], *(1,) * (len(shape) - 2))
-    y = e.add("mul", e.reshape(y, shape), e.reshape(e.x(1), spread))
+    y = e.add("mul", normalized_groups(e, x, groups, epsilon), e.reshape(e.x(1), spread))
     return e.add("add", y, e.reshape(e.x(2), spread))
+
+
+def normalized_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
+    """[N, C, spatial...], whose groups of channels have the mean 0 and the variance 1."""
+    shape = e.shape(x)
+    if whole_groups((shape[0], *shape[2:], shape[1]), groups):
+        return e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
+    return e.reshape(_rows_of_groups(e, x, groups, epsilon), shape)
+
+
+def _rows_of_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
+    """The same as [N, groups, elements]."""
+    rows = e.reshape(x, (e.shape(x)[0], groups, -1))
+    return e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
 
 
 def rms_norm(e: Expansion) -> list[int]:

@@ -34,8 +34,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Sums of ones, and where they grow."""
     (count,) = steps.shape(node.operand())
-    ones = steps.editor.tensor((count,), like=node.outputs[1])
-    steps.put(ones, "cast", node.operand())
+    ones = steps.cast(node.operand(), "i32")
     sums = steps.add("cumsum", ones, steps.indices([0]), exclusive=False, reverse=False)
     steps.put(node.outputs[0], "nonzero_places", sums)
     last = steps.add("gather", sums, steps.indices([count - 1]), axis=0)

@@ -7,7 +7,7 @@ typedef struct call {
   const tgo_api *api;
   tgo_context *context;
   tg_port *inputs, *outputs;       /* behind the outputs the counts */
-  int32_t *counts;
+  int32_t *counts;                 /* NULL where the partition has none, like held */
   void **held;                     /* per output: ours, where a count says how much of it the host gets; else NULL */
   int32_t *shapes;                 /* of all inputs: rank, then extents; then of those that matter a count and numbers */
   size_t shape_count, shape_room;
@@ -134,7 +134,7 @@ static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0]) {
     uint64_t bytes = entry->replay->outputs[i].bytes;
-    if (!is_counted(shape)) {
+    if (!c->held || !is_counted(shape)) {
       if (read_output(c, i, shape, bytes, err)) return 1;
       continue;
     }
@@ -174,7 +174,7 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes,
 
 static int give_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
-  for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
+  for (size_t i = 0; c->held && i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
     if (c->held[i] && give_counted(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
   return 0;
 }
@@ -204,9 +204,11 @@ static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
 static int run(call *c, tg_error *err) {
   tgi_arity arity = c->partition->base.arity;
   c->inputs = calloc(arity.inputs + arity.outputs + arity.counts + 1, sizeof *c->inputs);
-  c->counts = calloc(arity.counts + 1, sizeof *c->counts);
-  c->held = calloc(arity.outputs + 1, sizeof *c->held);
-  if (!c->inputs || !c->counts || !c->held) return tgi_fail(err, "not enough memory for a run.");
+  if (arity.counts) {
+    c->counts = calloc(arity.counts, sizeof *c->counts);
+    c->held = calloc(arity.outputs, sizeof *c->held);
+  }
+  if (!c->inputs || (arity.counts && (!c->counts || !c->held))) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++) c->outputs[arity.outputs + k].host = &c->counts[k];
   if (tgi_is_forked()) {           /* Python's threads are gone here */
