@@ -36,11 +36,7 @@ def attended(
 ) -> list[int | None]:
     """Of queries, keys and values beside each other; `mask` and `past` are positions of inputs."""
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
-    parts, start = [], 0
-    for size in _widths(e):
-        parts.append(cut(e, made, [slice(batch), slice(length), slice(start, start + size)]))
-        start += size
-    q, k, v = parts
+    q, k, v = parted(e, made)
     before, present = 0, None
     if e.has(past) or e.wants(1):
         k, v = (heads_first(e, part, heads) for part in (k, v))
@@ -60,7 +56,7 @@ def multi_head(e: Expansion) -> list[int | None]:
     """MultiHeadAttention: of queries, keys and values as they come, each with a bias."""
     heads, parts = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     if e.has(KEY_BIAS):
-        parts = _biased(e, parts)
+        parts = biased(e, parts)
     q, k, v = parts
     before, present = 0, [k, v]
     if e.has(PAST_KEY) or e.wants(1) or e.wants(2):
@@ -171,7 +167,7 @@ def _causal(e: Expansion) -> bool:
     return e.integer("unidirectional") == 1
 
 
-def _biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
+def biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
     """Queries, keys and values with their part of the bias."""
     made, start, (whole,) = [], 0, e.shape(e.x(KEY_BIAS))
     for position, part in enumerate(parts):
@@ -182,7 +178,16 @@ def _biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
     return made
 
 
-def _widths(e: Expansion) -> tuple[int, ...]:
+def parted(e: Expansion, made: int) -> list[Part]:
+    """What lies beside each other on the last axis."""
+    others, parts, start = [slice(None)] * (e.rank(made) - 1), [], 0
+    for size in widths(e):
+        parts.append(cut(e, made, [*others, slice(start, start + size)]))
+        start += size
+    return parts
+
+
+def widths(e: Expansion) -> tuple[int, ...]:
     """How many values of a place are queries, keys and values."""
     return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
@@ -271,14 +276,14 @@ def _projected(mask: int, past: int) -> tuple[Condition, ...]:
             "Queries, keys and values that divide into the heads.",
             lambda e: (
                 e.integer("num_heads", 1) > 0
-                and len(_widths(e)) == 3
-                and sum(_widths(e)) == e.shape(e.x(1))[1]
-                and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in _widths(e))
+                and len(widths(e)) == 3
+                and sum(widths(e)) == e.shape(e.x(1))[1]
+                and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in widths(e))
             ),
         ),
         needs(
             "Keys and values of one width where there is a past.",
-            lambda e: not (e.has(past) or e.wants(1)) or _widths(e)[1] == _widths(e)[2],
+            lambda e: not (e.has(past) or e.wants(1)) or widths(e)[1] == widths(e)[2],
         ),
         needs(
             WHOLE_MASK,

@@ -15,6 +15,7 @@ from . import (
     diffusion,
     fused,
     grouped,
+    packed,
     quantized,
     recurrent,
     rotary,
@@ -95,6 +96,14 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
         *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
+    ),
+    _contrib(
+        "PackedAttention", "attention", "value weights bias index index bias?",
+        *packed.ATTENTION, by=packed.attention,
+    ),
+    _contrib(
+        "PackedMultiHeadAttention", "attention", "value value? value? bias? index index bias?",
+        *packed.MULTI_HEAD, by=packed.multi_head,
     ),
     _contrib(
         "QAttention", "attention",

@@ -272,6 +272,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "spectral": ("test_ort_spectral",),
     "counting": ("test_ort_counting",),
     "diffusion": ("test_ort_diffusion",),
+    "packed": ("test_ort_packed",),
     "patches": ("test_ort_patches",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved",),

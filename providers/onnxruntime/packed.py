@@ -1,0 +1,103 @@
+"""Rows of attention over tokens that are packed, [tokens, width]: those of all sequences, one after
+the other, without padding. onnxruntime has no CPU kernels for them. They run where they are dense:
+where there is a token for every place, nothing was removed, and all lies in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+
+from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
+from .expansion import Expansion
+from .rearranging import cut
+
+# Positions of inputs: of PackedMultiHeadAttention, of PackedAttention.
+OFFSETS, SCORE_BIAS = 4, 6
+OWN_OFFSETS, OWN_SCORE_BIAS = 3, 5
+
+
+def multi_head(e: Expansion) -> int:
+    """PackedMultiHeadAttention: of queries, keys and values, or of one tensor with all three."""
+    parts = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
+    if e.has(KEY_BIAS):
+        parts = biased(e, parts)
+    return _attended(e, parts, OFFSETS, e.get(SCORE_BIAS))
+
+
+def attention(e: Expansion) -> int:
+    """PackedAttention, where queries, keys and values are parts of x W + b."""
+    made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.x(2))
+    return _attended(e, parted(e, made), OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
+
+
+def _thirds(e: Expansion, x: int) -> list[Part]:
+    """The three of [tokens, heads, 3, depth]."""
+    tokens, heads, _, depth = e.shape(x)
+    every = slice(None)
+    parts = (cut(e, x, [every, every, slice(k, k + 1), every]) for k in range(3))
+    return [e.reshape(part, (tokens, heads * depth)) for part in parts]
+
+
+def _attended(e: Expansion, parts: Sequence[Part], offsets: int, bias: int | None) -> int:
+    """Of parts [tokens, width], each sequence by itself."""
+    heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
+    q, k, v = (e.reshape(part, (*places, e.shape(part)[1])) for part in parts)
+    return e.reshape(of_heads(e, q, k, v, heads, heads, bias), e.shape(parts[2]))
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+
+def _split(e: Expansion) -> Sequence[int]:
+    """The widths of queries, keys and values as they come; empty where they come otherwise."""
+    given = [e.shape(e.x(k)) for k in range(3) if e.has(k)]
+    if len(given) == 1 and len(given[0]) == 4:
+        _, heads, three, depth = given[0]
+        return (heads * depth,) * 3 if (heads, three) == (e.integer("num_heads"), 3) else ()
+    fits = len(given) == 3 and all(len(s) == 2 and s[0] == given[0][0] for s in given)
+    return [shape[1] for shape in given] if fits else ()
+
+
+def _divides(e: Expansion, parts: Sequence[int]) -> bool:
+    heads = e.integer("num_heads")
+    return heads > 0 and len(parts) == 3 and all(n > 0 and n % heads == 0 for n in parts)
+
+
+def _fits(e: Expansion, position: int, shape: Shape) -> bool:
+    return not e.has(position) or e.shape(e.x(position)) == shape
+
+
+def _dense(position: int) -> Condition:
+    """Of an operator with these offsets."""
+    return needs(
+        "A token for every place of its token_offset [batch, sequence], where no padding was "
+        "removed.",
+        lambda e: e.rank(e.x(position)) == 2 and prod(e.shape(e.x(position))) == e.shape()[0],
+        kind=Unfit,
+    )  # fmt: skip
+
+
+MULTI_HEAD = (
+    needs(
+        "Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth], "
+        "that divide into the heads.",
+        lambda e: _divides(e, _split(e)),
+    ),
+    needs("A bias for each of them.", lambda e: _fits(e, KEY_BIAS, (sum(_split(e)),))),
+    _dense(OFFSETS),
+)
+ATTENTION = (
+    needs(
+        "Tokens [tokens, width], a matrix of weights and a bias.",
+        lambda e: e.rank() == e.rank(e.x(1)) == 2 and e.shape(e.x(2)) == e.shape(e.x(1))[1:],
+    ),
+    needs(
+        "Queries, keys and values that divide into the heads.",
+        lambda e: _divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1],
+    ),
+    _dense(OWN_OFFSETS),
+)
