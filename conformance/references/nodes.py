@@ -229,13 +229,24 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
-def _matmul_blocks(x: Array, weights: Array, scales: Array, zeros: Array | None = None, *,
-                   bits: int, block: int) -> Array:  # fmt: skip
+def _wide(weights: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
+    """Rows of words of so many bits as the numbers they stand for."""
     words = weights.astype(np.int64)[..., None] >> np.arange(0, 32, bits)
     numbers = (words & (2**bits - 1)).reshape(*scales.shape, block)
     middle = np.full(scales.shape, 2 ** (bits - 1)) if zeros is None else zeros
     wide = (numbers - middle[..., None]) * scales[..., None]
-    return np.asarray(x @ wide.reshape(len(scales), -1)[:, : x.shape[-1]].T)
+    return np.asarray(wide.reshape(len(scales), -1))
+
+
+def _matmul_blocks(x: Array, weights: Array, scales: Array, zeros: Array | None = None, *,
+                   bits: int, block: int) -> Array:  # fmt: skip
+    return np.asarray(x @ _wide(weights, scales, zeros, bits, block)[:, : x.shape[-1]].T)
+
+
+def _gather_blocks(indices: Array, weights: Array, scales: Array, zeros: Array | None = None, *,
+                   bits: int, block: int, width: int) -> Array:  # fmt: skip
+    rows = np.clip(np.where(indices < 0, indices + len(scales), indices), 0, len(scales) - 1)
+    return _wide(weights, scales, zeros, bits, block)[rows, :width]
 
 
 def _standardize(x: Array, epsilon: float, centred: bool = True) -> Array:
@@ -416,7 +427,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "nonzero": _nonzero, "nonzero_places": _nonzero_places,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
-    "matmul_blocks": _matmul_blocks,
+    "matmul_blocks": _matmul_blocks, "gather_blocks": _gather_blocks,
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "roi_max_pool": references_samples.roi_max_pool,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,

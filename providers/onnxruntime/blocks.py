@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Unfit, needs
+from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 
 from .expansion import Expansion
 from .host import nibbles
@@ -55,19 +56,75 @@ def matmul_n_bits(e: Expansion) -> int:
 
 
 def gather_block_quantized(e: Expansion) -> int:
-    """Rows of a table in 4 or 8 bits, which becomes float32 once."""
+    """Rows of a table in 4 or 8 bits, which stay so where they are in blocks by themselves."""
+    if not _by_rows(e):
+        return _widened(e)
+    bits, block, packed = e.integer("bits", 4), e.integer("block_size", 128), _packed(e)
+    held, shape, least = e.value(0), e.shape(e.x(2)), 0
+    if held.dtype == np.int8:  # numbers are counted from the least
+        least = -(2 ** (bits - 1))
+    words = e.derived(
+        e.x(0), "words", bits, block, packed, shape,
+        make=lambda data: _words(data if packed else _bytes(data, bits, least), bits, block, shape),
+    )  # fmt: skip
+    zeros = None
+    if e.has(3) and packed:
+        zeros = e.derived(e.x(3), bits, shape, make=lambda data: _zeros(data, bits, shape))
+    elif e.has(3):
+        zeros = e.derived(e.x(3), least, make=lambda data: data.astype(np.float32) - least)
+    elif _middle(e) - least != 2 ** (bits - 1):
+        zeros = e.const(np.full(shape, _middle(e) - least))
+    scales = e.derived(e.x(2), shape, make=lambda data: data.astype(np.float32))
+    width = held.shape[1] * (2 if packed else 1)
+    return e.add("gather_blocks", e.x(1), words, scales, zeros, bits=bits, block=block, width=width,
+                 dtype=e.dtype(e.x(2)))  # fmt: skip
+
+
+def _by_rows(e: Expansion) -> bool:
+    """Rows that a run tells, of a matrix whose blocks go along them."""
+    axis, block, ids = e.integer("gather_axis"), e.integer("block_size", 128), e.x(1)
+    return (
+        not e.known(ids) and e.rank(ids) <= MAX_RANK and prod(e.shape(ids)) > 0
+        and e.rank() == 2 and prod(e.shape()) > 0 and axis in (0, -2)
+        and _quantize_axis(e) == 1 and block & (block - 1) == 0
+    )  # fmt: skip
+
+
+def _words(held: Array, bits: int, block: int, shape: Shape) -> Array:
+    """Bytes of rows as words of full blocks, [rows, blocks, words]."""
+    rest = shape[1] * block * bits // 8 - held.shape[1]
+    whole = np.pad(held, ((0, 0), (0, rest))) if rest else np.ascontiguousarray(held)
+    return np.asarray(whole.view(np.int32).reshape(*shape, -1))
+
+
+def _bytes(numbers: Array, bits: int, least: int) -> Array:
+    """Numbers counted from the least one, of 4 bits two in a byte."""
+    counted = np.asarray(numbers - numbers.dtype.type(least), np.uint8)
+    if bits == 8:
+        return counted
+    even = np.pad(counted, ((0, 0), (0, counted.shape[1] % 2)))
+    return np.asarray(even[:, ::2] | even[:, 1::2] << 4)
+
+
+def _middle(e: Expansion) -> int:
+    """The zero point where the node has none: that of bytes is in their middle."""
+    unsigned = e.value(0).dtype == np.uint8 and (_packed(e) or e.integer("bits", 4) == 8)
+    return int(2 ** (e.integer("bits", 4) - 1)) if unsigned else 0
+
+
+def _widened(e: Expansion) -> int:
+    """The same of a table that becomes float32 once."""
     axis, block = _quantize_axis(e), e.integer("block_size", 128)
-    numbers, zeros, scales = _table(e), e.optional(3), e.value(2)
-    middle = 2 ** (e.integer("bits", 4) - 1) if e.value(0).dtype == np.uint8 else 0
-    if numbers.shape == e.shape():
-        middle = middle if e.integer("bits", 4) == 8 else 0  # uint4
-    elif zeros is not None:
-        zeros = nibbles(zeros)[..., : scales.shape[-1]]
+    numbers, zeros, scales = e.value(0), e.optional(3), e.value(2)
+    if _packed(e):
+        numbers, zeros = nibbles(numbers), None if zeros is None else nibbles(zeros)
+    middle = np.full(scales.shape, _middle(e))
+    points = middle if zeros is None else zeros[..., : scales.shape[-1]]
 
     def wide(_: Array) -> Array:
         spread = [
             repeated(part.astype(np.float32), axis, block, numbers.shape)
-            for part in (np.full(scales.shape, middle) if zeros is None else zeros, scales)
+            for part in (points, scales)
         ]
         return np.asarray((numbers - spread[0]) * spread[1], np.float32)
 
@@ -79,11 +136,10 @@ def _quantize_axis(e: Expansion) -> int:
     return e.axis(e.integer("quantize_axis", 1), e.rank())
 
 
-def _table(e: Expansion) -> Array:
-    """The numbers; a byte holds two of the last axis where scales fit those and not the bytes."""
+def _packed(e: Expansion) -> bool:
+    """A byte holds two numbers of the last axis: where scales fit those and not the bytes."""
     held = e.value(0)
-    packed = e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
-    return nibbles(held) if packed else held
+    return e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
 
 
 def _blocked(e: Expansion, shape: Shape) -> bool:
@@ -91,7 +147,7 @@ def _blocked(e: Expansion, shape: Shape) -> bool:
     return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
 
-def _zeros(given: Array, bits: int, shape: tuple[int, int]) -> Array:
+def _zeros(given: Array, bits: int, shape: Shape) -> Array:
     """Zero points by output and block; of 4 bits two are in a byte, unless they are floats."""
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]

@@ -76,8 +76,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
     _contrib(
-        "GatherBlockQuantized", "gather", "weights! index scales! zero_points!?", *blocks.TABLE,
-        by=blocks.gather_block_quantized, types="f32 u8 i8",
+        "GatherBlockQuantized", "gather_blocks", "weights! index scales! zero_points!?",
+        *blocks.TABLE, by=blocks.gather_block_quantized, types="f32 f16 u8 i8",
     ),
     _contrib("Gelu", "gelu"),
     _contrib(

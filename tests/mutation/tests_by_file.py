@@ -228,6 +228,7 @@ TESTS: dict[str, Sequence[str]] = {
     "fully_connected": ("test_split_weights", "test_nan"),
     "concat": ("test_pad_lanes",),
     "pick": ("test_split_weights",),
+    "gather_blocks": ("test_split_weights", "test_ort_blocks"),
     "recurrent": ("test_ort_recurrent",),
     "run_values": ("test_ort_run_values",),
     "narrow": ("test_ort_narrow",),

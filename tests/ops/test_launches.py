@@ -84,6 +84,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         # A thread for 4 rows of a slice: 15 x 23 = 345
         ("matmul", ((3, 60, 21), (3, 21, 90)), {}, [(6, 3, 1)]),
         ("matmul_blocks", ((5, 48), *BLOCKS), IN_BLOCKS, [(1, 3, 1)]),  # a thread for 2 rows
+        ("gather_blocks", (Told("i32", 70), *BLOCKS), {**IN_BLOCKS, "width": 45}, [(14, 1, 1)]),
         ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 slices of units
         (
             "lstm",

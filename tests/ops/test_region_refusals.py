@@ -18,6 +18,7 @@ LINEAR: dict[str, Any] = {"method": "linear", "outside": "zeros"}
 CUBIC: dict[str, Any] = {"method": "cubic", "outside": "zeros"}
 BINS: dict[str, Any] = {"size": (2, 3), "mode": "avg"}
 BLOCKS: dict[str, Any] = {"bits": 4, "block": 32}
+TABLE: dict[str, Any] = {**BLOCKS, "width": 64}
 NO_IMAGE, NO_GRID = "needs an image of 4 or 5 dimensions", "does not fit an image"
 NO_BINS, NO_REGIONS = "bins of .* are not supported", "do not fit numbers of images"
 
@@ -28,6 +29,7 @@ def held(*shape: int, dtype: str = "f32") -> Tensor:
 
 
 WORDS, SCALES = held(5, 2, 4, dtype="i32"), held(5, 2)
+IDS = Tensor("c", (3,), "i32")
 
 CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("grid_sample", IMAGE, (2, 3, 4, 2), **LINEAR), None),
@@ -73,6 +75,18 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("matmul_blocks", (0, 64), WORDS, SCALES, **BLOCKS), "empty tensors"),
     (asks("matmul_blocks", (3, 64), WORDS, SCALES, bits=2, block=32), "2 bits do not fit"),
     (asks("matmul_blocks", (3, 16), held(5, 2, 1, dtype="i32"), SCALES, bits=4, block=8), "4 bits"),
+    (asks("gather_blocks", IDS, WORDS, SCALES, **TABLE), None),
+    (asks("gather_blocks", held(3, dtype="i32"), WORDS, SCALES, **TABLE), None),
+    (asks("gather_blocks", IDS, WORDS, SCALES, held(5, 2), **BLOCKS, width=33), None),
+    (asks("gather_blocks", IDS, WORDS, SCALES, **BLOCKS, width=32), "do not fit 32 inputs"),
+    (asks("gather_blocks", IDS, WORDS, SCALES, **BLOCKS, width=65), "do not fit 65 inputs"),
+    (asks("gather_blocks", IDS, WORDS, SCALES, held(4, 2), **TABLE), "do not fit"),
+    (asks("gather_blocks", IDS, WORDS, (5, 2), **TABLE), "are constants"),
+    (asks("gather_blocks", IDS, held(0, 2, 4, dtype="i32"), held(0, 2), **TABLE), "empty table"),
+    (asks("gather_blocks", held(0, dtype="i32"), WORDS, SCALES, **TABLE), "none of them"),
+    (asks("gather_blocks", held(1, 1, 1, 3, dtype="i32"), WORDS, SCALES, **TABLE), None),
+    (asks("gather_blocks", held(1, 1, 1, 1, 3, dtype="i32"), WORDS, SCALES, **TABLE), "rank 4 at"),
+    (asks("gather_blocks", (3,), WORDS, SCALES, **TABLE), "use int32 or int64"),
     (asks("rotary", (1, 2, 3, 8), (3, 8), (3, 8)), None),
     (asks("rotary", (1, 2, 3, 8), (3, 4), (3, 4), paired=True), None),
     (asks("rotary", (1, 2, 3, 8), (3, 6), (3, 6)), None),

@@ -81,6 +81,26 @@ def test_tables(inner: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(got, table[places])
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("fused", [False, True])
+def test_tables_of_blocks(bits: int, fused: bool) -> None:
+    """Each row is in one part, with the steps behind it done once."""
+    b, draw, places = Builder(), np.random.default_rng(bits), np.int32([0, -1, 3, 94, 75, 17, 188])
+    numbers, scales = draw.integers(0, 2**bits, (190, 2, 16)), random(190, 2)
+    shifts = np.arange(0, 32, bits)
+    parts = numbers.reshape(190, 2, -1, len(shifts)) << shifts
+    words = parts.sum(-1).astype(np.uint32).view(np.int32)
+    given = b.tensor(places.shape, dtype="i32")
+    inputs = (given, b.tensor(words.shape, words, dtype="i32"), b.tensor(scales.shape, scales))
+    y = b.node("gather_blocks", inputs, (7, 30), bits=bits, block=16, width=30)
+    if fused:
+        y = b.node("abs", (y,), (7, 30))
+    got = run_split(b, {given: places}, y, "gather_blocks")
+    wide = ((numbers - 2 ** (bits - 1)).astype(np.float32) * scales[..., None]).reshape(190, -1)
+    wanted = wide[places, :30]
+    np.testing.assert_array_equal(got, np.abs(wanted) if fused else wanted)
+
+
 @pytest.mark.parametrize("outputs", [128, 131])
 def test_layers(outputs: int) -> None:
     b = Builder()

@@ -35,7 +35,7 @@ def of_kind(kind: str) -> set[str]:
     ("kind", "fusing"),
     [
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
-        ("product", LAYERS | {"matmul", "matmul_blocks", "attention", "rotary"}),
+        ("product", LAYERS | {"matmul", "matmul_blocks", "gather_blocks", "attention", "rotary"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax", "standardize", "standardize_groups"}),
         (

@@ -50,6 +50,7 @@ FAMILIES = (
     "lrn",
     "matmul",
     "matmul_blocks",
+    "gather_blocks",
     "attention",
     "rotary",
     "quantization",

@@ -26,21 +26,35 @@ UNIT = 32  # numbers of an iteration at most
 MOST_ROWS = {4: 2, 8: 4}  # of one thread, by bits
 
 
-def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
-    """Inputs, outputs, blocks of an output, and numbers of a block. Raises ValueError where they do
-    not fit."""
+def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
+    """Rows of weights, and blocks of each, which has so many numbers. Raises ValueError where they
+    do not fit."""
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
-    x, weights, scales = (graph.shape(node.operand(k)) for k in range(3))
-    inputs = x[-1] if x else 0
-    count = -(-inputs // block) if block > 0 else 0
+    weights, scales = (graph.shape(node.operand(k)) for k in (1, 2))
+    count = -(-numbers // block) if block > 0 else 0
     zeros = node.inputs[3] if len(node.inputs) > 3 else None
     given = [scales] + ([graph.shape(zeros)] if zeros is not None else [])
     if (
         bits not in (4, 8) or block < LEAST or block & (block - 1)
         or weights[1:] != (count, block * bits // 32) or any(s != weights[:2] for s in given)
     ):  # fmt: skip
-        raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {inputs} inputs")
-    return inputs, weights[0], count, block
+        raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {numbers} inputs")
+    return weights[0], count
+
+
+def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
+    """Inputs, outputs, blocks of an output, and numbers of a block. Raises ValueError where they do
+    not fit."""
+    x = graph.shape(node.operand())
+    inputs = x[-1] if x else 0
+    return inputs, *count_blocks(graph, node, inputs), int(node.attributes["block"])
+
+
+def refuse_constants(graph: Graph, node: Node) -> str | None:
+    """All but the first input is constant."""
+    if any(t is not None and graph.constant(t) is None for t in node.inputs[1:]):
+        return "Weights, scales and zero points of blocks are constants."
+    return None
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -50,8 +64,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Constant weights of blocks of 16 numbers, 32, 64 or more."""
     reason = unplanned("A product with blocks", shapes, graph, node)
-    if reason is None and any(t is not None and graph.constant(t) is None for t in node.inputs[1:]):
-        return "Weights, scales and zero points of blocks are constants."
+    reason = reason or refuse_constants(graph, node)
     if reason is None and 0 in (*graph.shape(node.operand()), *graph.shape(node.operand(1))):
         return "A matrix product of empty tensors is not supported."
     return reason
@@ -77,11 +90,11 @@ def lower(low: Lowering, node: Node) -> None:
     shape, limit = (outputs, inputs), low.target.storage_bytes
     _, blocks = tiled(low, x, shape)
     vectors = blocks.count * blocks.block_vectors
-    if not are_many(x) or max(vectors * 16, _row_bytes(low, node) * outputs) > limit:
+    if not are_many(x) or max(vectors * 16, row_bytes(low, node) * outputs) > limit:
         _multiply(low, node, x)
         return
     packed = low.temporary(vectors)
-    reads, parameters, variant = _weights(low, node, slice(0, outputs))
+    reads, parameters, variant = constant_blocks(low, node, slice(0, outputs))
     groups = -(-blocks.channels * int(node.attributes["bits"]) // 32)
     threads = blocks.count * groups * blocks.slices
     low.dispatch(
@@ -111,13 +124,13 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
     units = -(-used // unit)
     low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
-    most = low.target.storage_bytes // _row_bytes(low, node) // 4 * 4
+    most = low.target.storage_bytes // row_bytes(low, node) // 4 * 4
     if most == 0:
         raise Unsupported("4 rows of weights are over this adapter's binding limit.", node.id)
     for first in range(0, outputs, most):
         here = slice(first, min(first + most, outputs))
         slices = -(-(here.stop - first) // 4)
-        reads, parameters, variant = _weights(low, node, here)
+        reads, parameters, variant = constant_blocks(low, node, here)
         low.dispatch(
             "matmul_blocks",
             node,
@@ -134,23 +147,24 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
         )  # fmt: skip
 
 
-def _row_bytes(low: Lowering, node: Node) -> int:
-    """Of the weights of an output."""
+def row_bytes(low: Lowering, node: Node) -> int:
+    """Of the weights in a row, an output."""
     return 4 * prod(low.graph.shape(node.operand(1))[1:])
 
 
-def _weights(
+def constant_blocks(
     low: Lowering, node: Node, rows: slice
 ) -> tuple[dict[str, Access], dict[str, object], dict[str, object]]:
-    """Operands, parameters and variant of a kernel for the weights of some outputs."""
-    (_, _, count, block), bits = _sizes(low.graph, node), int(node.attributes["bits"])
+    """Operands, parameters and variant of a kernel for some rows of weights, outputs."""
+    count = low.graph.shape(node.operand(2))[1]
+    block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     zeros = node.inputs[3] if len(node.inputs) > 3 else None
     reads = {
         "w": Access(_words(low, node.operand(1), rows), 0),
         "scale": Access(_scales(low, node.operand(2), zeros, rows), 1 if zeros is None else 2),
     }
     parameters: dict[str, object] = {
-        "outputs": rows.stop - rows.start, "words": _row_bytes(low, node) // 4, "blocks": count,
+        "outputs": rows.stop - rows.start, "words": row_bytes(low, node) // 4, "blocks": count,
         "size": block, "middle": float(2 ** (bits - 1)),
     }  # fmt: skip
     return reads, parameters, {"bits": bits, "zeros": zeros is not None}

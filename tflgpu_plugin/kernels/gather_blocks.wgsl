@@ -1,0 +1,23 @@
+// Rows of a table of 4 or 8 bits, in blocks with a scale (and a zero point): one thread per storage vec4 of the result, whose
+// numbers are in one word and in one block. The table lies as in matmul_blocks.wgsl. Variant: bits, zeros, as there; `parts`:
+// it holds the rows from `first` to `last` of the whole, others are left to other launches.
+{% include "each_vector.wgsl" %}
+  let e = elements_of(i, p.width, p.spatial, p.slices).x;
+  let channel = e % p.width;
+  let at = stored_at(vec4u(e / p.width), p.in_channels, p.in_spatial, p.in_slices).x;
+  let given = load_indices(at);
+  var row = u32(clamp(select(given, given + i32(p.rows), given < 0), 0, i32(p.rows) - 1));
+{% if parts %}
+  if (row < p.first || row >= p.last) { return; }
+  row -= p.first;
+{% endif %}
+  let word = load_w(row * p.words + channel / {{ 32 // bits }}u) >> ({{ bits }}u * (channel % {{ 32 // bits }}u));
+  let numbers = vec4f((vec4u(word) >> vec4u(0u, {{ bits }}u, {{ 2 * bits }}u, {{ 3 * bits }}u)) & vec4u({{ 2 ** bits - 1 }}u));
+  let scale = load_scale(row * p.blocks + channel / p.size);
+{% if zeros %}
+  let v = (numbers - scale.y) * scale.x;
+{% else %}
+  let v = (numbers - p.middle) * scale;
+{% endif %}
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
+}

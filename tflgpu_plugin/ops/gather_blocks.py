@@ -1,0 +1,76 @@
+"""`gather_blocks(indices, weights [rows, blocks, words], scales [rows, blocks], zeros | None):
+bits, block, width` -> [..., width]: rows of a table that stays 4 or 8 bits in memory, each as many
+numbers wide. What weights, scales and zero points are is said in `matmul_blocks`; all of them are
+constants. Negative indices count from the end; what lies outside becomes the nearest row.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.matmul_blocks import (
+    constant_blocks,
+    count_blocks,
+    refuse_constants,
+    row_bytes,
+)
+from tflgpu_plugin.ops.pick import refuse_indices
+from tflgpu_plugin.ops.table import Op, unplanned
+
+MAX_RANK = 4  # of indices: rows of results by channel planes are whole vec4
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    width = int(node.attributes["width"])
+    count_blocks(graph, node, width)
+    return [(*graph.shape(node.operand()), width)]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant rows of blocks of 16 numbers, 32, 64 or more; indices of rank 4 at most."""
+    reason = unplanned("A table of blocks", shapes, graph, node) or refuse_constants(graph, node)
+    if reason:
+        return reason
+    given = graph.shape(node.operand())
+    if len(given) > MAX_RANK:
+        return f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
+    if 0 in (*graph.shape(node.operand(1)), *given):
+        return "Rows of an empty table, or none of them, are not supported."
+    return refuse_indices(graph, node, 0)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """A launch for as many rows as are in one binding, which makes what it finds in these."""
+    indices, (rows, *_) = node.operand(), low.graph.shape(node.operand(1))
+    width, data = int(node.attributes["width"]), geometry(low.graph.shape(indices))
+    most = low.target.storage_bytes // row_bytes(low, node)
+    if most == 0:
+        raise Unsupported("A row of the table is over this adapter's binding limit.", node.id)
+    for first in range(0, rows, most):
+        here = slice(first, min(first + most, rows))
+        reads, parameters, variant = constant_blocks(low, node, here)
+        parts = {"first": here.start, "last": here.stop} if most < rows else {}
+        low.each_vector(
+            "gather_blocks",
+            node,
+            {"indices": Access(low.stored(indices), 1), **reads},
+            {
+                **parameters, **parts, "rows": rows, "width": width, "in_slices": data.slices,
+                "in_spatial": data.spatial, "in_channels": data.channels,
+            },
+            {**variant, "parts": bool(parts)},
+        )  # fmt: skip
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(shapes(graph, node)[0])
+
+
+OPS = (
+    Op("gather_blocks", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work,
+       terms=lambda graph, node: 1, kind="product", fuses=True, accumulates=False),
+)  # fmt: skip
