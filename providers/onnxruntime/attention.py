@@ -20,7 +20,8 @@ Q_MASK, Q_PAST = 5, 8
 KEPT = 7  # the mask of an EmbedLayerNormalization
 KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY, PAST_VALUE = 3, 4, 5, 6, 7
 ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
-SCORES, MODE, AFTER = 3, "qk_matmul_output_mode", 3  # the output, what of them, and the softmax
+SCORES, MODE = 3, "qk_matmul_output_mode"  # the output, and what of them: after these steps
+CAPPED, MASKED, SHARED = 1, 2, 3
 MOST_KEYS = 512  # whose softmax is read: values of 1 MiB for each head
 Part = int  # a tensor of queries, keys or values
 
@@ -84,27 +85,58 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
         before = e.shape(e.x(ONNX_PAST))[2]
         pasts = (e.x(ONNX_PAST), e.x(ONNX_PAST + 1))
         k, v = (e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True))
-    mask, lengths = e.get(ONNX_MASK), e.get(LENGTHS)
-    if mask is not None and e.dtype(mask) == "bool":
-        mask = e.add("where", mask, 0.0, -np.inf, dtype="f32")
+    mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
+    lengths = None if lengths is None else whole(e, lengths)
     seen = partial(
-        of_heads, mask=mask, lengths=None if lengths is None else whole(e, lengths),
-        causal=e.integer("is_causal") == 1, past=before if lengths is None else None,
+        of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
+        past=before if lengths is None else None,
         softcap=e.number("softcap", 0.0), empty=0.0,
     )  # fmt: skip
     scores = None
     if e.wants(SCORES):
-        scores = _shares(e, seen, q, k, heads) if e.integer(MODE) else _scores(e, q, k)
+        shared = e.integer(MODE) == SHARED
+        scores = _shares(e, seen, q, k, heads) if shared else _scores(e, q, k, lengths, before)
     return [seen(e, q, k, v, heads, kv_heads), k, v, scores]
 
 
-def _scores(e: Expansion, q: Part, k: Part) -> int:
-    """scale * q k' of each head, [batch, heads, queries, keys]."""
-    scale, (q, k) = _scale(e, q, e.integer("q_num_heads", 1)), _apart(e, q, k)
+def _added(e: Expansion, least: float) -> int | None:
+    """The mask as what is added to scores, `least` where it is false."""
+    mask = e.get(ONNX_MASK)
+    if mask is None or e.dtype(mask) != "bool":
+        return mask
+    return e.add("where", mask, 0.0, least, dtype="f32")
+
+
+def _scores(e: Expansion, q: Part, k: Part, lengths: int | None, before: int) -> int:
+    """scale * q k' of each head, [batch, heads, queries, keys]; limited and masked, as the mode
+    says. Hosts limit them first, and have the lowest number for what is not seen."""
+    scale, (q, k), mode = (
+        _scale(e, q, e.integer("q_num_heads", 1)),
+        _apart(e, q, k),
+        e.integer(MODE),
+    )
     (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
     rows = e.reshape(q, (batch, kv_heads, heads // kv_heads * length, depth))
     made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
-    return e.reshape(made, (batch, heads, length, keys))
+    made, cap = e.reshape(made, (batch, heads, length, keys)), e.number("softcap", 0.0)
+    if mode in (CAPPED, MASKED) and cap:
+        made = e.add("mul", e.add("tanh", e.add("div", made, cap)), cap)
+    if mode != MASKED:
+        return made
+    lowest = float(np.finfo(np.float16 if e.dtype() == "f16" else np.float32).min)
+    made, there = e.plus(made, _added(e, lowest)), _there(e, length, keys, lengths, before)
+    return made if there is None else e.add("where", there, made, lowest, dtype="f32")
+
+
+def _there(e: Expansion, length: int, keys: int, lengths: int | None, before: int) -> int | None:
+    """Which keys each query may see; None for all."""
+    causal, places = e.integer("is_causal") == 1, np.arange(keys)
+    after = places - np.arange(length)[:, None]
+    if lengths is None:
+        return e.const((after <= before)[None, None], np.bool_) if causal else None
+    each = e.reshape(lengths, (-1, 1, 1, 1))
+    least = after + length if causal else places + 1
+    return e.add("less_equal", e.index(least.reshape(1, 1, -1, keys)), each, dtype="bool")
 
 
 def _shares(e: Expansion, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
@@ -258,7 +290,7 @@ def _keys(e: Expansion) -> int:
 def _few(e: Expansion) -> bool:
     """Values of the keys' own take no more memory than they may."""
     past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
-    return e.integer(MODE) == AFTER and past + e.shape(e.x(1))[-2] <= MOST_KEYS
+    return e.integer(MODE) != SHARED or past + e.shape(e.x(1))[-2] <= MOST_KEYS
 
 
 WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
@@ -337,11 +369,10 @@ SCALED_DOT_PRODUCT = (
         "Both a past of keys and one of values.",
         lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
     ),
-    # In between hosts add the mask last, and the standard the limit.
     needs(
-        "Scores that nothing reads, as they are (mode 0), or after the softmax (mode 3) of up to "
-        "512 keys.",
-        lambda e: not e.wants(SCORES) or e.integer(MODE) == 0 or _few(e),
+        "Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of "
+        "up to 512 keys.",
+        lambda e: not e.wants(SCORES) or _few(e),
     ),
 )
 EMBEDDING = (
