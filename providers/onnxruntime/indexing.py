@@ -121,3 +121,15 @@ def max_unpool(e: Expansion) -> int:
     flat = e.index([prod(result)])
     y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none")
     return e.reshape(y, result)
+
+
+FEATURES = needs("An axis at least, and a place.", lambda e: e.rank() > 0 < prod(e.shape(e.x(1))))
+
+
+def features(e: Expansion) -> int:
+    """ArrayFeatureExtractor: elements of the last axis; a list is a row of a matrix."""
+    x, many = e.x(), prod(e.shape(e.x(1)))
+    if e.rank() == 1:
+        x = e.reshape(x, (1, *e.shape()))
+    places = e.reshape(e.x(1), (many,))
+    return e.add("gather", x, places, axis=e.rank(x) - 1)

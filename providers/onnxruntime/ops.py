@@ -359,6 +359,10 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Where", "where", (9, 16), "condition value value", small=True),
     row("Xor", "logical_xor", (7, 7), TWO),
+    row(
+        "ai.onnx.ml:ArrayFeatureExtractor", "gather", (1, 1), "value index", indexing.FEATURES,
+        by=indexing.features,
+    ),
 )  # fmt: skip
 
 HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)), internal.rows())

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.providers.onnxruntime.test_ort_integers import check
-from tests.support.onnx_models import Array, node
+from tests.support.onnx_models import Array, assert_same, node
+from tests.support.onnx_models import places as on
+from tests.support.onnx_nodes import Node
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -121,3 +123,39 @@ def test_max_unpool(pads: list[int]) -> None:
              "i": chance.integers(0, size, (2, 3, 4, 5))}  # fmt: skip
     one = node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2], pads=pads)
     check([one], feeds, ["y"])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.int64])
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "places"),
+    [((3, 4, 7), [6, 0, 0, 2]), ((5, 7), [[1, 6]]), ((7,), [3, 2]), ((3, 7), [4])],
+)
+def test_array_feature_extractor(
+    kind: type, told: bool, shape: tuple[int, ...], places: Any
+) -> None:
+    """Of another domain; by places of the model, or of a run."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    x, at = held(*shape, kind=np.int64).astype(kind), np.array(places, np.int64)
+    one = helper.make_node("ArrayFeatureExtractor", ["x", "at"], ["y"], domain="ai.onnx.ml")
+    number = helper.np_dtype_to_tensor_dtype(x.dtype)
+    inputs = [helper.make_tensor_value_info("x", number, shape)]
+    if told:
+        inputs.append(helper.make_tensor_value_info("at", TensorProto.INT64, at.shape))
+    graph = helper.make_graph(
+        [one], "test", inputs, [helper.make_tensor_value_info("y", number, None)],
+        [] if told else [numpy_helper.from_array(at, "at")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = {"x": x, "at": at} if told else {"x": x}
+    ours = assert_same(bytes(made.SerializeToString()), feeds, 0.0)
+    assert set(on(ours).values()) == {"gpu"}
+
+
+def test_array_feature_extractor_asks_for_an_axis_and_places() -> None:
+    op = "ai.onnx.ml:ArrayFeatureExtractor"
+    assert not Node(op, (3, 7), ("i64", (2,))).reason
+    for x, at in (((), (2,)), ((3, 7), (0,))):
+        assert "an axis at least, and a place" in Node(op, x, ("i64", at)).reason
