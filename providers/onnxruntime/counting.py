@@ -17,6 +17,7 @@ from .rearranging import cut
 
 SMALLEST = 2.0**-126  # an overlap above this is one above 0
 MOST_SORTED = 4096  # one by one: far more would take longer than the host takes
+MOST_COMPARED = 1 << 22  # elements of each pair: 16 MiB
 
 
 def _extent(e: Expansion) -> int:
@@ -91,19 +92,30 @@ def nonzero(e: Expansion) -> int:
     return e.counted(made, 1, count)
 
 
-def _single(e: Expansion) -> bool:
-    axis = e.host.attributes.get("axis")
-    return (axis is None or e.rank() == 1) and prod(e.shape()) <= MOST_SORTED
+def _listed(e: Expansion) -> bool:
+    """Single elements, or parts along an axis of which all pairs are compared."""
+    axis, count = _parts_axis(e), prod(e.shape())
+    return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
+
+
+def _parts_axis(e: Expansion) -> int | None:
+    """The axis whose parts are compared; None where these are single elements."""
+    given = e.host.attributes.get("axis")
+    return None if given is None or e.rank() == 1 else e.axis(int(given), e.rank())
 
 
 LISTED = needs(
-    f"Single elements (no axis, or an input of rank 1), {MOST_SORTED:,} at most.", _single
+    f"At most {MOST_SORTED:,} single elements (no axis, or an input of rank 1), or parts along an "
+    f"axis that have 1 to {MOST_COMPARED:,} pairs of elements.",
+    _listed,
 )
 
 
 def unique(e: Expansion) -> list[int]:
     """The elements that differ, where each stood first, which each input is, and how often."""
-    n = prod(e.shape())
+    axis, n = _parts_axis(e), prod(e.shape())
+    if axis is not None:
+        return _unique_parts(e, axis)
     x = e.reshape(e.x(), (n,))
     if not n:
         _, count = places_of(e, x)
@@ -128,6 +140,41 @@ def unique(e: Expansion) -> list[int]:
         found = [e.add("gather", t, by_first, axis=0) for t in found]
     counted = [e.counted(t, 0, count) for t in found]
     return [*counted[:2], kinds, counted[2]]
+
+
+def _unique_parts(e: Expansion, axis: int) -> list[int]:
+    """The same of parts along an axis, by the first element in which two of them differ."""
+    n, others = e.shape()[axis], [k for k in range(e.rank()) if k != axis]
+    turned = e.transpose(e.x(), (axis, *others))
+    whole = e.shape(turned)
+    pair = [e.reshape(turned, shape) for shape in ((n, 1, -1), (1, n, -1))]
+    above, below = (_ones(e, op, *pair) for op in ("greater", "less"))
+    place = e.add("arg_max", e.add("add", above, below), e.index([2]), keep_dims=True, dtype="i32")
+    sign = e.add("gather_elements", e.add("sub", above, below), place, axis=2)
+    sign, zero, numbers = e.reshape(sign, (n, n)), e.index([0]), e.index(np.arange(n))
+    same, along = _ones(e, "equal", sign, zero), e.index([1])
+    first = e.add("arg_max", same, along, keep_dims=False, dtype="i32")
+    heads = e.add("equal", first, numbers, dtype="bool")
+    led = e.add("cast", heads, dtype="i32")
+    if e.integer("sorted", 1):
+        less = e.add("mul", _ones(e, "greater", sign, zero), e.reshape(led, (1, n)))
+        kinds = e.add("reduce_sum", less, along, keep_dims=False)
+    else:
+        groups = e.add("sub", e.add("cumsum", led, zero), along)
+        kinds = e.add("gather", groups, first, axis=0)
+    order = _argsort(e, e.add("where", heads, kinds, e.index([n]), dtype="i32"))
+    counts = e.add("reduce_sum", same, along, keep_dims=False)
+    rows = e.reshape(e.add("gather", e.reshape(turned, (n, -1)), order, axis=0), whole)
+    y = e.transpose(rows, np.argsort((axis, *others)).tolist())
+    _, count = places_of(e, heads)
+    often = e.add("gather", counts, order, axis=0)
+    return [e.counted(y, axis, count), e.counted(order, 0, count), kinds,
+            e.counted(often, 0, count)]  # fmt: skip
+
+
+def _ones(e: Expansion, op: str, *pair: int) -> int:
+    """1 where a comparison holds, 0 elsewhere."""
+    return e.add("cast", e.add(op, *pair, dtype="bool"), dtype="i32")
 
 
 def _argsort(e: Expansion, x: int) -> int:

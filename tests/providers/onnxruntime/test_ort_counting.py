@@ -91,6 +91,24 @@ def test_unique(kind: type, sorted_: int) -> None:
     check([only], [{"x": feeds[3]["x"].reshape(-1)}], ["y", "kinds"])
 
 
+@pytest.mark.adapter
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@pytest.mark.parametrize("sorted_", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_unique_parts(kind: type, sorted_: int, axis: int) -> None:
+    """Many of them alike, some in all but the last element; one alone, and none alike."""
+    outputs = ["y", "first", "kinds", "counts"]
+    one = node("Unique", ["x"], outputs, sorted=sorted_, axis=axis)
+    shapes = [(40, 2, 1), (2, 40, 2), (1, 2, 40), (9, 1, 3), (1, 1, 1), (5, 6, 7), (3, 50, 4)]
+    feeds = [
+        {"x": np.floor(chance(*shape, below=below) - 1).astype(kind)}
+        for shape in shapes for below in (2, 3)
+    ]  # fmt: skip
+    check([one], feeds, outputs, shapes={"x": ("a", "b", "c")})
+    only = node("Unique", ["x"], ["y", "", "", "counts"], sorted=sorted_, axis=axis % 2)
+    check([only], [{"x": feeds[0]["x"].reshape(-1, 2)}], ["y", "counts"])
+
+
 def boxes(batches: int, classes: int, count: int, step: float = 0) -> Feeds:
     """With many ties where they are multiples of a step."""
     given = chance(batches, count, 4), chance(batches, classes, count)
@@ -224,8 +242,13 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("Compress", (3, 4), FLAGS), ""),
     (Node("Compress", (3, 4), ("bool", (3, 1))), "nothing beyond the axis"),
     (Node("Unique", (64, 64)), ""),
-    (Node("Unique", (64, 65)), "4,096 at most"),
-    (Node("Unique", (3, 4), axis=1), "single elements"),
+    (Node("Unique", (64, 65)), "at most 4,096 single elements"),
+    (Node("Unique", (3, 4), axis=1), ""),
+    (Node("Unique", (64, 1024), axis=0), ""),
+    (Node("Unique", (64, 1025), axis=0), "4,194,304 pairs"),
+    (Node("Unique", (2, 2048, 1), axis=-2), "4,194,304 pairs"),
+    (Node("Unique", (3, 0), axis=0), "4,194,304 pairs"),
+    (Node("Unique", (2, 0, 3), axis=1), "4,194,304 pairs"),
     (Node("Unique", (4,), axis=0), ""),
     (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3)), ""),
     (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9)), ""),
