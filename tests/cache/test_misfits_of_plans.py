@@ -63,6 +63,7 @@ def _other_kind(plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
 MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
     "a role that there is not": ("a buffer", _buffers(Buffer("other", 64))),
     "fewer bytes than none": ("a buffer", _buffers(Buffer("pool", -1))),
+    "more zeros than bytes": ("a buffer", _buffers(Buffer("pool", 64, 80))),
     "two blocks of uniforms": ("the uniform buffer", _buffers(Buffer("uniforms", 256))),
     "no block of uniforms": (
         "the uniform buffer",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,11 +54,11 @@ def conv(b: Builder, x: int, channels: int, **more: object) -> int:
     return b.node("conv_2d", (x, weights, bias), (n, h, w, channels), **attributes)
 
 
-def residual() -> Graph:
+def residual(side: int = 8) -> Graph:
     b = Builder()
-    x = b.tensor((1, 8, 8, 8))
+    x = b.tensor((1, side, side, 8))
     y = conv(b, x, 8, activation="none")
-    z = b.node("add", (y, x), (1, 8, 8, 8), activation="relu")
+    z = b.node("add", (y, x), (1, side, side, 8), activation="relu")
     return b.graph((x,), (z,))
 
 
@@ -258,3 +260,46 @@ def test_folded_dispatches(
     groups: tuple[int, int, int], limit: int, found: tuple[int, tuple[int, int, int]]
 ) -> None:
     assert compiler._fold(groups, limit) == found
+
+
+GPU = Target(vendor="amd")
+
+
+def test_pools_of_gpus_begin_with_zeros_that_kernels_read_as_padding() -> None:
+    """A place is chosen for what lies outside, and no tensor lies there."""
+    plan = compiler.compile(residual(), GPU)
+    pools = [buffer for buffer in plan.buffers if buffer.role == "pool"]
+    assert pools and all(pool.zeros == 256 < pool.bytes for pool in pools)
+    (text,) = (p.wgsl for p in plan.pipelines if "fn padded_x(" in p.wgsl)
+    assert "select(0u - p.off_x, i, inside)" in text and "select(vec4f(" not in _of(text, "padded")
+    for dispatch in plan.dispatches:
+        names = [n for n in plan.pipelines[dispatch.pipeline].wgsl.split() if "_data:" in n]
+        for name, number in zip(names, dispatch.buffers[1:], strict=True):
+            if plan.buffers[number].role == "pool":
+                offset = _word(plan, dispatch.uniform_offset, dispatch.pipeline, name[:-6])
+                assert offset >= 16
+    plain = compiler.compile(residual(), TARGET)
+    assert not any(buffer.zeros for buffer in plain.buffers)
+    (text,) = (p.wgsl for p in plain.pipelines if "fn padded_x(" in p.wgsl)
+    assert "select(vec4f(" in _of(text, "padded")
+
+
+def test_a_pool_up_to_the_binding_limit_has_no_zeros() -> None:
+    """Values are chosen there, and a tensor as large as the limit runs."""
+    size = 16 * 16 * 8 * 4
+    for limit, zeros in ((size + 256, 256), (size + 255, 0)):
+        plan = compiler.compile(residual(16), replace(GPU, max_binding_bytes=limit))
+        assert {buffer.zeros for buffer in plan.buffers if buffer.role == "pool"} == {zeros}
+    assert any("select(vec4f(" in _of(p.wgsl, "padded") for p in plan.pipelines)
+
+
+def _of(text: str, accessor: str) -> str:
+    """The accessor of x so named, if a kernel has it."""
+    return "".join(line for line in text.splitlines() if line.startswith(f"fn {accessor}_x("))
+
+
+def _word(plan: Plan, block: int, pipeline: int, operand: str) -> int:
+    """An operand's offset in the uniform block that begins there."""
+    fields = plan.pipelines[pipeline].wgsl.split("struct Params { ")[1].split(" }")[0]
+    place = [field.split(":")[0] for field in fields.split(", ")].index(f"off_{operand}")
+    return int.from_bytes(plan.uniforms[block + 4 * place : block + 4 * place + 4], "little")

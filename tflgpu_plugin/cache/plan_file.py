@@ -286,7 +286,8 @@ def _check(plan: Plan) -> None:
     """Raise Mismatch for numbers that do not fit together, whoever wrote them."""
     buffers = plan.buffers
     for buffer in buffers:
-        _require(buffer.role in ROLES and buffer.bytes >= 0, "a buffer")
+        inside = buffer.bytes >= 0 and 0 <= buffer.zeros <= buffer.bytes
+        _require(buffer.role in ROLES and inside, "a buffer")
     uniforms = [k for k, buffer in enumerate(buffers) if buffer.role == "uniforms"]
     _require(len(uniforms) == 1, "the uniform buffer")
     _require(len(plan.uniforms) <= buffers[uniforms[0]].bytes, "the uniforms")

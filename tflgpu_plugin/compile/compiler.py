@@ -22,6 +22,7 @@ from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, S
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
+ZEROS = 16  # vec4 before the tensors of a pool: padding, as far from them as caches have lines
 ALL_LANES = 0xFFFF_FFFF
 
 
@@ -112,7 +113,7 @@ class _Assembly:
         limit = target.storage_bytes // VECTOR
         self.allocations, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
-        self.pools = [self._buffer("pool", size * VECTOR) for size in pools]
+        self.pools = [self._pool(size, limit) for size in pools]
         self._place_raw()
         self._place_weights()
         blocks, dispatches = bytearray(), []
@@ -194,8 +195,14 @@ class _Assembly:
                     return launch.node
         return self.graph.nodes[0]
 
-    def _buffer(self, role: str, size: int) -> int:
-        self.buffers.append(Buffer(role, -(-size // VECTOR) * VECTOR))
+    def _pool(self, size: int, limit: int) -> int:
+        """For so many vec4, behind zeros where there is room for them: not on software adapters,
+        which choose each lane of a value as quickly as a place."""
+        zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
+        return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
+
+    def _buffer(self, role: str, size: int, zeros: int = 0) -> int:
+        self.buffers.append(Buffer(role, -(-size // VECTOR) * VECTOR, zeros))
         return len(self.buffers) - 1
 
     def _place_raw(self) -> None:
@@ -247,7 +254,8 @@ class _Assembly:
         if outer in self.low.homes:
             return self.raw[self.low.homes[outer]], inside
         found = self.allocations[outer]
-        return self.pools[found.pool], found.offset * each + inside
+        zeros = self.buffers[self.pools[found.pool]].zeros // VECTOR
+        return self.pools[found.pool], (zeros + found.offset) * each + inside
 
     def _dispatch(self, place: int, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
@@ -277,8 +285,9 @@ class _Assembly:
                 native=self._half(source) and self.low.target.halves == "native",
                 bytes=self._low(source) is not None,
                 whole=self._whole(source),
+                zeros=self.buffers[buffer].zeros > 0,
             )
-            for operand, source in launch.operands
+            for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
         ]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.epilogue, variant)
         if not self.low.target.unpacks:

@@ -37,10 +37,12 @@ class Pipeline:
 @dataclass(frozen=True)
 class Buffer:
     """A device buffer. `role` is weights, uniforms, pool, input, output, state or check: a word
-    that is not 0 after a run that met a number beyond int32."""
+    that is not 0 after a run that met a number beyond int32. The first `zeros` bytes of a pool
+    are written by nothing, and read as padding."""
 
     role: str
     bytes: int
+    zeros: int = 0
 
 
 Pack = Callable[[], Array | Iterable[Array]]

@@ -7,6 +7,9 @@ A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. W
 `p.channels_<name>`
 * `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's
 view, counted in views; vec4i, vec2i, i32 of one that holds whole numbers
+* `place_<name>(i, inside)`  where to read element i or, where it does not lie inside, padding;
+`stride_<name>(n, inside)` how far apart such places lie if elements lie n apart
+* `padded_<name>(place, inside)`  the element at such a place, or zero
 * `vector_<name>`, `scalar_<name>`  the types of an operand's vec4 and of its elements
 * `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
 no mask)
@@ -22,7 +25,8 @@ float16 lies as pairs in words (as `unpack2x16float` has it; a function stands i
 device has none), four bytes per two elements; kernels see float32. What is stored is rounded to the
 nearest, halves to even, and cut to 65504, the largest float16; infinities and NaN stay what they
 are. Where a device rounds to float16 by itself as it should (`Target.native_half`) the buffer is an
-array of that, and a kernel may load it as it is: `half_<name>(i)`.
+array of that, and a kernel may load it as it is: `half_<name>(i)`,
+`padded_half_<name>(place, inside)`.
 """
 
 from __future__ import annotations
@@ -156,7 +160,8 @@ class Operand:
     it is not raw, and written by whole vec4: two threads must not share a word), `native`: in
     WGSL's own type. `bytes`: a vec4 of
     whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
-    only, as vec4). `whole`: its elements are int32.
+    only, as vec4). `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which
+    are read as padding: one place is chosen then, and not each lane of a value.
     """
 
     name: str
@@ -166,6 +171,7 @@ class Operand:
     native: bool = False
     bytes: bool = False
     whole: bool = False
+    zeros: bool = False
 
     def type(self, view: int) -> str:
         """WGSL of so many lanes."""
@@ -310,11 +316,31 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
             lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value}; }}")
         if operand.native and f"half_{name}(" in main:
             lines.append(f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}")
+        lines += _padded(operand, array if operand.native else "", value, main)
         if operand.access != "r" and operand.view != 4:
             lines.append(
                 f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
             )
     return "\n".join(lines)
+
+
+def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[str]:
+    """Accessors of what may lie outside, if a kernel calls them. `value` is that of element `i`,
+    `native` the type in which the buffer may be read as it is."""
+    name, kind = operand.name, operand.type(operand.view)
+    if f"place_{name}(" not in main:
+        return
+    outside, stride = (
+        (f"0u - p.off_{name}", "select(0u, n, inside)") if operand.zeros else ("0u", "n")
+    )
+    yield f"fn place_{name}(i: u32, inside: bool) -> u32 {{ return select({outside}, i, inside); }}"
+    yield f"fn stride_{name}(n: u32, inside: bool) -> u32 {{ return {stride}; }}"
+    as_it_is = f"{name}_data[p.off_{name} + i]"
+    for prefix, type_, loaded in (("padded", kind, value), ("padded_half", native, as_it_is)):
+        if type_ and f"{prefix}_{name}(" in main:
+            made = loaded if operand.zeros else f"select({type_}(), {loaded}, inside)"
+            head = f"fn {prefix}_{name}(i: u32, inside: bool) -> {type_}"
+            yield f"{head} {{ return {made}; }}"
 
 
 def _types(operands: Sequence[Operand], main: str) -> Iterable[str]:

@@ -13,8 +13,18 @@
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f16", 2: "vec2<f16>", 4: "vec4<f16>"}[step] if run else {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
-{% set vector, load = ("vec4<f16>", "half") if run else ("vec4f", "load") %}
+{% set vector, load, padded = ("vec4<f16>", "half", "padded_half") if run else ("vec4f", "load", "padded") %}
 {% set weights = step * slices %}
+{% macro distance(at) %}
+{# In x, of an offset along the axes of the window; a negative one wraps. #}
+{%- if strided -%}
+{{ at }}.x * p.x_row + {{ at }}.y * p.x_pixel
+{%- elif taps == "volume" -%}
+(({{ at }}.x * p.in_h + {{ at }}.y) * p.in_w + {{ at }}.z) * {{ views }}u
+{%- else -%}
+({{ at }}.x * p.in_w + {{ at }}.y) * {{ views }}u
+{%- endif -%}
+{% endmacro %}
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
 {% macro load_weights(u=0) %}
 {# Of the iteration `u` after that from `w_at` on; or, with `memory`, after iteration `k`. #}
@@ -35,14 +45,14 @@
 {% endfor %}
 {% endif %}
 {% endmacro %}
-{% macro load_pixels(u=0) %}
-{# Of the iteration `u` after that at `x_at`. #}
-{% set at = "x_at" ~ (" + %du * x_slice" % (u // views) if u // views else "") ~ (" + %du" % (u % views) if u % views else "") %}
+{% macro load_pixels(u=0, part="") %}
+{# Of the iteration `u` after that at `x_at` or, where there is padding, at the places `e`. #}
+{% set part = " + %du" % (u % views) if u % views else part %}
 {% for j in range(pixels) %}
 {% if taps == "point" %}
-      let a{{ j }}{{ after(u) }} = {{ load }}_x({{ at }} + x{{ j }});
+      let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }});
 {% else %}
-      let a{{ j }}{{ after(u) }} = select({{ kind }}(), {{ load }}_x({{ at }} + x{{ j }}), ok{{ j }});
+      let a{{ j }}{{ after(u) }} = {{ padded }}_x(e{{ j }}{{ " + %du * d%d" % (u // views, j) if u // views }}{{ part }}, ok{{ j }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
@@ -142,6 +152,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let at{{ j }} = vec2i(in{{ j }}) + start;
   let y{{ j }} = (in{{ j }}.x * stride.x + phase.x) * p.out_w + in{{ j }}.y * stride.y + phase.y;
 {% endif %}
+{% if taps != "point" %}
+  let x{{ j }} = {{ distance("vec%du(at%d)" % (3 if taps == "volume" else 2, j)) }};
+{% endif %}
 {% endif %}
 {% for q in range(slices) %}
   var c{{ j }}_{{ q }} = vec4f(0.0);
@@ -164,11 +177,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let at_row = u32(top + i32(tap_row * p.dilation_h));  // negative positions wrap to large ones
     let start = left + i32(phase);
     let inside = at_row < p.in_h;
-    let x_row = x_base + select(0u, at_row, inside) * row_step;
+    let x_row = x_base + at_row * row_step;
 {% for j in range(1, pixels) %}
     let at{{ j }} = u32(start + i32({{ j - 1 }}u * p.stride_w));
     let ok{{ j }} = inside && at{{ j }} < p.in_w;
-    let x{{ j }} = select(0u, at{{ j }} * {{ pixel }}, ok{{ j }});
+    let x{{ j }} = at{{ j }} * {{ pixel }};
 {% endfor %}
     let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
     for (var k = 0u; k < steps; k++) {
@@ -181,7 +194,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       var a{{ j }} = {{ kind }}();
 {% endfor %}
 {% for j in range(1, pixels) %}
-      a{{ j }} = select({{ kind }}(), {{ load }}_x(x_at + x{{ j }}), ok{{ j }});
+      a{{ j }} = {{ padded }}_x(place_x(x_at + x{{ j }}, ok{{ j }}), ok{{ j }});
 {% endfor %}
       var next = start + i32({{ pixels - 1 }}u * p.stride_w);
       var w_at = w_row + k * {{ weights }}u;
@@ -190,7 +203,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
         a{{ j }} = a{{ j + 1 }};
 {% endfor %}
         let ok = inside && u32(next) < p.in_w;
-        a{{ pixels - 1 }} = select({{ kind }}(), {{ load }}_x(x_at + select(0u, u32(next) * {{ pixel }}, ok)), ok);
+        a{{ pixels - 1 }} = {{ padded }}_x(place_x(x_at + u32(next) * {{ pixel }}, ok), ok);
 {{ load_weights() -}}
 {{ products() -}}
         next += i32(p.stride_w);
@@ -208,15 +221,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let tap_count = vec2u(p.kernel_d * p.kernel_h, p.kernel_w);
 {% endif %}
   let taps = tap_count.x * tap_count.y;
+  var t = vec2u();
   for (var tap = 0u; tap < taps; tap++) {
-    let t = divided(tap, tap_count.y);
 {% if taps == "volume" %}
     let offset = vec3i(vec3u(t.x / p.kernel_h, t.x % p.kernel_h, t.y) * vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
     let w_tap = w_base + tap * p.tap_vectors;
 {% for j in range(pixels) %}
-    let s{{ j }} = vec3u(at{{ j }} + offset);
+    let s{{ j }} = vec3u(at{{ j }} + offset);  // negative positions wrap to large ones
     let ok{{ j }} = s{{ j }}.x < p.in_d && s{{ j }}.y < p.in_h && s{{ j }}.z < p.in_w;
-    let x{{ j }} = select(0u, ((s{{ j }}.x * p.in_h + s{{ j }}.y) * p.in_w + s{{ j }}.z) * {{ views }}u, ok{{ j }});
 {% endfor %}
 {% else %}
 {% if taps == "window" %}
@@ -230,9 +242,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     let s{{ j }} = vec2u(at{{ j }} + offset);  // negative positions wrap to large ones
     let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
-    let x{{ j }} = select(0u, {{ "s%d.x * p.x_row + s%d.y * p.x_pixel" % (j, j) if strided else "(s%d.x * p.in_w + s%d.y) * %du" % (j, j, views) }}, ok{{ j }});
 {% endfor %}
 {% endif %}
+    let x_tap = x_base + {{ distance("vec%du(offset)" % (3 if taps == "volume" else 2)) }};
+{% for j in range(pixels) %}
+    var e{{ j }} = place_x(x_tap + x{{ j }}, ok{{ j }});
+    let d{{ j }} = stride_x(x_slice, ok{{ j }});
+{% endfor %}
 {% endif %}
     var w_at = w_tap;
 {% if memory %}
@@ -247,7 +263,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if ahead > 1 %}
     let whole = {{ end }} - {{ end }} % {{ ahead }}u;
     for (var k = {{ start }}; k < whole; k += {{ ahead }}u) {
+{% if taps == "point" %}
       let x_at = x_base + k{{ " / %du" % views if views > 1 else "" }} * x_slice;
+{% endif %}
 {% for u in range(ahead) %}
 {{ load_pixels(u) -}}
 {% if shared %}
@@ -260,6 +278,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {{ products(u, u + 1 == ahead) -}}
 {% endfor %}
+{% if taps != "point" %}
+{% for j in range(pixels) %}
+      e{{ j }} += {{ ahead // views }}u * d{{ j }};
+{% endfor %}
+{% endif %}
 {% if not memory %}
       w_at += {{ ahead * weights }}u;
 {% endif %}
@@ -270,18 +293,27 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if not memory %}
       w_at += {{ weights }}u;
 {% endif %}
-{% if views > 1 %}
+{% if taps != "point" %}
+{{ load_pixels(0, " + k %% %du" % views if views > 1 else "") -}}
+{% elif views > 1 %}
       let x_at = x_base + k / {{ views }}u * x_slice + k % {{ views }}u;
+{{ load_pixels() -}}
 {% else %}
       let x_at = x_base + k * x_slice;
-{% endif %}
 {{ load_pixels() -}}
+{% endif %}
 {{ products() -}}
+{% if taps != "point" %}
+{% for j in range(pixels) %}
+      e{{ j }} += {{ "select(0u, d%d, k %% %du == %du)" % (j, views, views - 1) if views > 1 else "d%d" % j }};
+{% endfor %}
+{% endif %}
     }
 {% if memory %}
     }
 {% endif %}
 {% if taps != "point" %}
+    t = select(vec2u(t.x, t.y + 1u), vec2u(t.x + 1u, 0u), t.y + 1u == tap_count.y);
   }
 {% endif %}
 {% endif %}

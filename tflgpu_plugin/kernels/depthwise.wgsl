@@ -11,7 +11,7 @@
       let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative position wraps to a large one
       let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
 {% for t in range(columns) %}
-      let {{ name }}_{{ t }} = select(vec4f(0.0), load_x(at_{{ name }} + x{{ t }}), ok_{{ name }} && ok{{ t }});
+      let {{ name }}_{{ t }} = padded_x(place_x(at_{{ name }} + x{{ t }}, ok_{{ name }} && ok{{ t }}), ok_{{ name }} && ok{{ t }});
 {% endfor %}
 {% endmacro %}
 {% macro dot3(name, j, r) -%}
@@ -118,7 +118,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let taps = load_w(w_at + tap);
 {% endif %}
 {% for t in range(columns) %}
-    let v{{ t }} = select(vec4f(0.0), load_x(at + x{{ t }}), ok && ok{{ t }});
+    let v{{ t }} = padded_x(place_x(at + x{{ t }}, ok && ok{{ t }}), ok && ok{{ t }});
 {% endfor %}
 {% for k in range(width) %}
     let w{{ k }} = {{ "subgroupShuffle(taps, base + %du)" % k if shared else "load_w(w_at + %du)" % k }};
@@ -157,11 +157,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let i{{ j }} = select(0u, s{{ j }}.x * p.in_w + s{{ j }}.y, ok{{ j }});
 {% if form == "multiplied" %}
       let e{{ j }} = x_base + i{{ j }} * 4u;
-      let v{{ j }} = vec4f(load_x(e{{ j }}.x), load_x(e{{ j }}.y), load_x(e{{ j }}.z), load_x(e{{ j }}.w));
+      let v{{ j }} = select(vec4f(0.0), vec4f(load_x(e{{ j }}.x), load_x(e{{ j }}.y), load_x(e{{ j }}.z), load_x(e{{ j }}.w)), ok{{ j }});
 {% else %}
-      let v{{ j }} = load_x(x_base + i{{ j }});
+      let v{{ j }} = padded_x(place_x(x_base + i{{ j }}, ok{{ j }}), ok{{ j }});
 {% endif %}
-      c{{ j }} = fma(select(vec4f(0.0), v{{ j }}, ok{{ j }}), w, c{{ j }});
+      c{{ j }} = fma(v{{ j }}, w, c{{ j }});
 {% endfor %}
     }
   }

@@ -16,10 +16,11 @@ MAX_SITES = 16  # about 15: drivers take longer with each
 MAX_INVOCATIONS = 256
 MAX_STORAGE = 8
 MAX_UNIFORM_BYTES = 256
+ACCESSORS = ("load", "half", "padded_half", "padded", "put", "store")
 LANES = 8  # shuffles work in aligned groups of this many lanes
 
 _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")
-_SITE = re.compile(r"\b(?:load|store|put|half)_(\w+)\s*\(")
+_SITE = re.compile(rf"\b(?:{'|'.join(ACCESSORS)})_(\w+)\s*\(")
 _FOR = re.compile(r"\bfor\s*\(([^;]*);([^;]*);")
 _INTEGER = re.compile(r"^\(?\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*\)?$")
 _SHUFFLE = re.compile(r"\bsubgroup(?:Shuffle|Broadcast|Add|Mul|Min|Max|And|Or|Xor|Elect|All|Any|"
@@ -70,7 +71,7 @@ def sites(kernel: Kernel) -> int:
 
 
 def _accessor(name: str) -> bool:
-    return name.startswith(("load_", "store_", "put_", "half_"))
+    return name.startswith(tuple(f"{how}_" for how in ACCESSORS))
 
 
 def _functions(text: str) -> Iterator[tuple[str, str]]:
@@ -148,7 +149,7 @@ def memory_through_accessors(kernel: Kernel) -> Iterator[str]:
 
 
 def _allowed(operand: str) -> tuple[str, ...]:
-    return tuple(f"{how}_{operand}" for how in ("load", "half", "put", "store"))
+    return tuple(f"{how}_{operand}" for how in ACCESSORS)
 
 
 def uniform_block(kernel: Kernel) -> Iterator[str]:

@@ -24,9 +24,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% macro load_line(name, line) %}
   let line_{{ name }} = u32(top + {{ line }});
   let in_{{ name }} = line_{{ name }} < p.in_h;
-  let x_{{ name }} = image * p.x_image + select(0u, line_{{ name }} * p.in_w, in_{{ name }});
+  let x_{{ name }} = image * p.x_image + line_{{ name }} * p.in_w;
 {% for t in range(6) %}
-  let {{ name }}{{ t }} = select(vec4f(0.0), load_x(x_{{ name }} + select(0u, at{{ t }}, ok{{ t }})), in_{{ name }} && ok{{ t }});
+  let {{ name }}{{ t }} = padded_x(place_x(x_{{ name }} + at{{ t }}, in_{{ name }} && ok{{ t }}), in_{{ name }} && ok{{ t }});
 {% endfor %}
 {% endmacro %}
 {{ load_line("a", "2") -}}
@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for t in range(6) %}
   let at{{ t }} = u32(start + {{ t }});  // a negative position wraps to a large one
   let ok{{ t }} = at{{ t }} < p.extent;
-  let d{{ t }} = select(vec4f(0.0), load_x(x_base + select(0u, at{{ t }}, ok{{ t }}) * p.x_step), ok{{ t }});
+  let d{{ t }} = padded_x(place_x(x_base + at{{ t }} * p.x_step, ok{{ t }}), ok{{ t }});
 {% endfor %}
 {% endif %}
   let epilogue = epilogue_y(map.y);

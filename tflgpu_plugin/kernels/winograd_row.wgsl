@@ -10,8 +10,8 @@
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
 {% macro load_pixels(u=0) %}
 {% for t in range(6) %}
-{% set value = "load_x(x_at%s + x%d)" % (" + %du * x_slice" % u if u else "", t) %}
-        let a{{ t }}{{ after(u) }} = {{ "select(vec4f(), %s, ok%d)" % (value, t) if edges[t] else value }};
+{% set at = "x_at%s + at%d" % (" + %du * x_slice" % u if u else "", t) %}
+        let a{{ t }}{{ after(u) }} = {{ "padded_x(place_x(%s, ok%d), ok%d)" % (at, t, t) if edges[t] else "load_x(%s)" % at }};
 {% endfor %}
 {% endmacro %}
 {% macro products(u=0) %}
@@ -48,9 +48,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let at{{ t }} = u32(left + {{ t }});  // a negative position wraps to a large one
 {% if edges[t] %}
   let ok{{ t }} = at{{ t }} < p.in_w;
-  let x{{ t }} = select(0u, at{{ t }}, ok{{ t }});
-{% else %}
-  let x{{ t }} = at{{ t }};
 {% endif %}
 {% for q in range(slices) %}
   var m{{ t }}_{{ q }} = vec4f();

@@ -175,6 +175,7 @@ class Instance:
                 write_buffer(self.buffers[-1], 0, plan.uniforms)
             if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
                 native.call(native.lib.tg_buffer_fill, self.buffers[-1], NAN_WORD)
+                write_buffer(self.buffers[-1], 0, bytes(buffer.zeros))
         self.replay = self._create_replay()
 
     @property
