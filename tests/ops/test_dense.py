@@ -14,7 +14,7 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import STAGE, Blocks
-from tflgpu_plugin.ops.tiles import STARTS, choose_tile, passes_weights, point_tile
+from tflgpu_plugin.ops.tiles import STARTS, choose_tile, passes_weights, point_tile, waiting
 
 ROOT = 2.0**0.5
 # The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.
@@ -210,6 +210,19 @@ def test_gpus_load_several_iterations_ahead_and_software_adapters_one() -> None:
     software = Target(vendor="software", software=True, subgroup_size=8)
     assert choose_tile(software, 64, 12544).ahead == 1
     assert choose_tile(software, 8, 12544, width=112).ahead == 1
+
+
+def test_few_threads_load_twice_as_much_ahead_if_nothing_more_is_left_over() -> None:
+    gpu = Target(vendor="amd")
+    tile = choose_tile(gpu, 64, 196)
+    assert (tile.pixels, tile.ahead) == (1, 4)
+    assert waiting(gpu, tile, 16_383, 128).ahead == waiting(gpu, tile, 1, 11).ahead == 8
+    for other, threads, steps in ((tile, 16_384, 128), (tile, 1, 12), (tile, 1, 7)):
+        assert waiting(gpu, other, threads, steps).ahead == 4
+    assert waiting(gpu, replace(tile, pixels=4), 1, 128).ahead == 4
+    assert waiting(gpu, replace(tile, ahead=1), 1, 128).ahead == 1
+    forced = replace(gpu, tuning={"ahead": "4"})
+    assert waiting(forced, tile, 1, 128).ahead == 4
 
 
 def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:

@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.lowering import (
     put,
     spread,
 )
-from tflgpu_plugin.ops.tiles import Tile, point_tile
+from tflgpu_plugin.ops.tiles import Tile, point_tile, waiting
 from tflgpu_plugin.ops.window import Span, bounded, spans
 
 VECTOR_BYTES = 16
@@ -259,6 +259,7 @@ def convolve(
     y = node.outputs[0] if target is None else target
     whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
+    tile = waiting(low.target, tile, threads * blocks.count * planes, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     several = tile.ahead > 1

@@ -88,6 +88,14 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
     return replace(_sized(target, slices, count, width), ahead=ahead)
 
 
+def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
+    """The tile for a launch of so many threads and iterations: few threads load twice as much ahead
+    if they have the registers, and no more iterations are left over then."""
+    few = tile.ahead == AHEAD and threads < WAITING_THREADS and tile.pixels <= FEW_PIXELS
+    twice = few and "ahead" not in target.tuning and steps % (2 * AHEAD) == steps % AHEAD
+    return replace(tile, ahead=2 * AHEAD) if twice else tile
+
+
 def loads_ahead(target: Target) -> int:
     """Iterations of a product whose inputs are loaded before the first is multiplied."""
     return int(target.tuning.get("ahead", 1 if target.software else AHEAD))
