@@ -1,5 +1,6 @@
 """Blocks of today's networks as the compiler's own graphs: a layer of BERT-base and of ViT-B/16, a
-token of a layer of Llama 3 8B after 511, an LSTM. Weights are zeros that take no memory."""
+token of a layer of Llama 3 8B after 511, an LSTM. Rows of weights are all the same one, which keeps
+magnitudes and takes no memory."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ class _Block:
         return self.inputs[-1]
 
     def weights(self, *shape: int) -> int:
-        return self._tensor(shape, np.broadcast_to(np.float32(0.0), shape))
+        row = np.random.default_rng(0).standard_normal(shape[-1], np.float32)
+        return self.constant(row / np.float32(shape[-1] ** 0.5), *shape)
+
+    def constant(self, value: Any, *shape: int) -> int:
+        return self._tensor(shape, np.broadcast_to(np.float32(value), shape))
 
     def node(self, op: str, shapes: list[Shape], *inputs: int | None, **attributes: Any) -> int:
         """The node's first result."""
@@ -45,7 +50,7 @@ class _Block:
 
     def dense(self, x: int, outputs: int, bias: bool = True) -> int:
         *rows, inputs = self.tensors[x].shape
-        given = x, self.weights(outputs, inputs), self.weights(outputs) if bias else None
+        given = x, self.weights(outputs, inputs), self.constant(0.0, outputs) if bias else None
         shape = (*rows, outputs)
         plain = {"keep_num_dims": True, "activation": "none"}
         return self.node("fully_connected", [shape], *given, **plain)
@@ -63,8 +68,8 @@ def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
     (x,) = b.inputs
 
     def norm(value: int) -> int:
-        return b.same("layer_normalization", value, b.weights(width), b.weights(width), axis=-1,
-                      epsilon=1e-5)  # fmt: skip
+        scale, shift = b.constant(1.0, width), b.constant(0.0, width)
+        return b.same("layer_normalization", value, scale, shift, axis=-1, epsilon=1e-5)
 
     y = norm(x) if first else x
     parts = [b.dense(y, width) for _ in range(3)]

@@ -49,10 +49,10 @@ def weights(scale: float = 1.0) -> Array:
     return values.astype(np.float32)
 
 
-def layers(data: Array | None = None, last: str = "relu") -> Graph:
+def layers(data: Array | None = None, last: str = "relu", side: int = SIDE) -> Graph:
     """x -> 1x1 convolution to 256 channels -> one back to 64 -> `last`."""
-    shape = (1, SIDE, SIDE, CHANNELS)
-    wide = (1, SIDE, SIDE, CHANNELS * 4)
+    shape = (1, side, side, CHANNELS)
+    wide = (1, side, side, CHANNELS * 4)
     first = weights().reshape(CHANNELS * 4, 1, 1, CHANNELS)
     second = weights() if data is None else data
     tensors = {

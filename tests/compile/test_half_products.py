@@ -175,6 +175,22 @@ def test_weights_are_scaled_for_all_that_read_them_or_for_none() -> None:
     assert set(added(plan)) == {"float"} and not any(w.half for w in plan.weights)
 
 
+@pytest.mark.parametrize(("side", "stored"), [(8, [False, True]), (7, [True, True])])
+def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
+    side: int, stored: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the first layer, which reads the host's float32."""
+    monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
+    monkeypatch.setattr(half_products, "MIN_WORK", 0)
+    assert half_products.MANY == 64
+    plan = compiler.compile(layers(side=side), NATIVE)
+    assert added(plan) == ["float", "half"]
+    assert [w.half for w in plan.weights if w.key[1] == "blocks"] == stored
+    words = replace(NATIVE, tuning={"half": "words"})
+    halved = [w.half for w in compiler.compile(layers(side=side), words).weights]
+    assert halved.count(True) >= 2
+
+
 # ---- on the device ------------------------------------------------------------------------------
 
 

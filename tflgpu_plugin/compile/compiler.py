@@ -147,7 +147,8 @@ class _Assembly:
         scaled: dict[object, int] = {
             able[place][1].key: power for place, power in self.products.items()
         }
-        self.halves, self.powers = stored - (small - scaled.keys()), scaled
+        wide = half_products.widened(self.low, self.products) | (small - scaled.keys())
+        self.halves, self.powers = stored - wide, scaled
 
     def _memory(self, source: Source) -> Source:
         """The memory that holds a source, that of a tensor around it where it lies in one."""

@@ -13,7 +13,7 @@ of the square of the sum: `precision` decides how many layers the outputs bear.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import frexp
 
 import numpy as np
@@ -27,6 +27,7 @@ from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
 RUN = 8  # products that are added up in float16
 MIN_WORK = 1 << 23  # multiply-adds of a layer; smaller ones wait for memory, not for arithmetic
+MANY = 64  # pixels; widening a weight for each of them takes longer than reading it as float32
 GROWTH = (RUN + 1) / 2
 ROOM = 1.01  # for what rounding adds to the sum of a run
 
@@ -78,6 +79,27 @@ def chosen(
     return {
         place: shift(both[place].data) for place in sorted(left) if both[place].key not in other
     }
+
+
+def widened(low: Lowering, halved: Collection[int]) -> set[object]:
+    """Keys of weights that stay float32: what multiplies many pixels in float32 would be widened by
+    each lane, where a GPU has it in registers for all of them otherwise. `halved`: places of
+    launches that multiply in float16."""
+    found: set[object] = set()
+    for place, launch in enumerate(low.launches):
+        for operand, source in launch.operands:
+            root = low.root(source)
+            if operand.name == "w" and isinstance(root, Constant) and place not in halved:
+                if _widens(low, launch):
+                    found.add(root.key)
+    return found
+
+
+def _widens(low: Lowering, launch: Launch) -> bool:
+    """Each lane loads weights of its own, for many pixels."""
+    variant, pixels = launch.variant, launch.parameters.get("pixels", 0)
+    alone = variant.get("run") is not None and not variant["shared"] and not variant["memory"]
+    return low.target.halves == "native" and alone and isinstance(pixels, int) and pixels >= MANY
 
 
 def shift(data: Array | None) -> int:
