@@ -186,9 +186,27 @@ def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     plan = compiler.compile(layers(side=side), NATIVE)
     assert added(plan) == ["float", "half"]
     assert [w.half for w in plan.weights if w.key[1] == "blocks"] == stored
-    words = replace(NATIVE, tuning={"half": "words"})
-    halved = [w.half for w in compiler.compile(layers(side=side), words).weights]
+    software = replace(NATIVE, software=True)
+    halved = [w.half for w in compiler.compile(layers(side=side), software).weights]
     assert halved.count(True) >= 2
+
+
+def test_depthwise_weights_that_lanes_have_in_registers_stay_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
+    shape, how = (1, 4, 4, 8), {**HOW, "multiplier": 1}
+    tensors = {t: Tensor(str(t), shape) for t in range(4)}
+    tensors[4] = Tensor("w", (1, 3, 3, 8), data=weights().reshape(-1)[:72].reshape(1, 3, 3, 8))
+    nodes = (
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "depthwise_conv_2d", (1, 4, None), (2,), how),
+        Node(2, "softmax", (2,), (3,), {"beta": 1.0}),
+    )
+    graph = Graph(tensors, nodes, (0,), (3,))
+    shuffled = replace(NATIVE, vendor="intel", subgroup_size=32)
+    for target, stored in ((NATIVE, False), (shuffled, True)):
+        assert [w.half for w in compiler.compile(graph, target).weights] == [stored]
 
 
 # ---- on the device ------------------------------------------------------------------------------

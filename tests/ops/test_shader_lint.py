@@ -32,8 +32,8 @@ TARGETS = (
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.
 GPU_SITES = {
-    "conv": 64,
-    "transpose_conv": 64,
+    "conv": 82,
+    "transpose_conv": 82,
     "fully_connected": 26,
     "recurrent": 24,
     "attention": 64,

@@ -96,10 +96,10 @@ def widened(low: Lowering, halved: Collection[int]) -> set[object]:
 
 
 def _widens(low: Lowering, launch: Launch) -> bool:
-    """Each lane loads weights of its own, for many pixels."""
-    variant, pixels = launch.variant, launch.parameters.get("pixels", 0)
-    alone = variant.get("run") is not None and not variant["shared"] and not variant["memory"]
-    return low.target.halves == "native" and alone and isinstance(pixels, int) and pixels >= MANY
+    """Each lane loads weights of its own, for many pixels or, walking along columns, for a few."""
+    alone = not launch.variant.get("shared", True) and not launch.variant.get("memory")
+    pixels = launch.parameters.get("pixels", MANY)
+    return not low.target.software and alone and isinstance(pixels, int) and pixels >= MANY
 
 
 def shift(data: Array | None) -> int:

@@ -70,7 +70,7 @@ def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
     # The span form has a load per tap and column, one for all taps where weights are shared.
     if 2 <= columns.kernel <= (7 if target.shuffles else 4):
         if columns.stride == 1:
-            return "span", 4
+            return "span", 3 if target.least_subgroup >= 64 else 4  # whose SIMDs hold few waves
         if columns.stride == 2 and columns.dilation == 1:
             return "span", 2
     return "taps", 4
