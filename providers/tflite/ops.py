@@ -390,7 +390,7 @@ def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict
 
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
-    _cpu("BROADCAST_ARGS", "shape shape")
+    _cpu("BROADCAST_ARGS", "shape shape", means="broadcast_shapes")
     | _cpu("SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
@@ -401,9 +401,10 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")
     | _cpu("SHAPE", "value", means="shape")
+    | _cpu("WHERE", "value", means="coordinates")
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
 )
-# Nodes whose output shapes nothing outside them tells.
+# Nodes whose output shapes nothing outside them tells, unless constants do.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
 
 

@@ -52,6 +52,7 @@ SIZES: dict[str, Callable[..., float]] = {
             for n, (before, after) in zip(data.shape, _pads(data.ndim, *given, **more), strict=True)
         )
     ),
+    "coordinates": lambda data: float(data.ndim * np.count_nonzero(data)),
     "range": _range_size,
     "scatter_new": lambda indices, updates, shape, **more: float(prod(ints(shape))),
 }
@@ -316,8 +317,10 @@ ROUNDED: dict[str, Callable[..., Array]] = PAIRS | {
     "reduce_sum": _reduced(np.sum, grows=True),
 }
 MEANINGS: dict[str, Callable[..., Any]] = MOVEMENT | ELEMENTWISE | ROUNDED | SHAPED | {
+    "broadcast_shapes": lambda a, b: np.array(np.broadcast_shapes(ints(a), ints(b)), a.dtype),
     "cast": _cast,
     "clip": _clip,
+    "coordinates": lambda data: np.argwhere(data).astype(np.int64),
     "fill": _fill,
     "scatter_new": _scatter_new,
     "nonzero": lambda data: np.array(np.nonzero(np.atleast_1d(data)), np.int64),

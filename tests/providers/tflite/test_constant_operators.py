@@ -156,6 +156,11 @@ CASES: list[Case] = [
     *map(reduced, ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")),
     *map(decided, ("REDUCE_ANY", "REDUCE_ALL")),
     Case("POW", (whole(2, 3) % 5, ints(3)), dtypes=("i32",)),
+    Case("BROADCAST_ARGS", (ints(3, 1), ints(4, 1, 5)), dtypes=("i32",)),
+    *(
+        Case("WHERE", (where,), dtypes=("i64",))
+        for where in (TRUE, TRUE[0, 0], X * TRUE, N, ~TRUE & TRUE)
+    ),
     Case("SIGN", (X,)),
     *(
         Case("RESIZE_NEAREST_NEIGHBOR", (real(1, 3, 4, 2), ints(*size)),
