@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.random.onnx_maker import Maker, Value
+from conformance.random.onnx_maker import OWN, Maker, Value
+from tflgpu_plugin.ir.graph import Array
 
 EQUATIONS = {2: ("ij->ji", "ij,ij->i", "ij->j"), 3: ("bij,bkj->bik", "bij->bj", "bij,bij->bi"),
              4: ("bhij,bhkj->bhik", "bhij->bhj", "nchw->nhwc")}  # fmt: skip
@@ -203,8 +204,36 @@ def _attention(m: Maker) -> None:
           is_causal=m.choose.choice((0, 1)))  # fmt: skip
 
 
+def _in_blocks(m: Maker, rows: int, width: int) -> tuple[Array, str, dict[str, Any]]:
+    """A matrix [rows, width] in 4 or 8 bits, as bytes of [row, block], a scale for each block, and
+    what the host's operators have to know of it."""
+    bits, block = m.choose.choice((4, 8)), m.choose.choice((16, 32))
+    blocks = -(-width // block)
+    data = m.numbers.integers(0, 256, (rows, blocks, block * bits // 8))
+    scales = m.numbers.uniform(0.01, 0.1, (rows, blocks))
+    how = {"bits": bits, "block_size": block, "domain": OWN}
+    return data, m.const(scales), how
+
+
+def _rows_in_blocks(m: Maker) -> None:
+    """Rows of a table, by the places of the largest."""
+    x = m.pick(2, 3, 4, exact=True)
+    rows, width = x.shape[-1], 32 * m.choose.randint(1, 3)
+    data, scales, how = _in_blocks(m, rows, width)
+    table = m.const(data.reshape(rows, -1), np.uint8)
+    indices = m.step("ArgMax", x, axis=-1, keepdims=m.choose.choice((0, 1)))
+    m.add("GatherBlockQuantized", table, indices, scales, gather_axis=0, quantize_axis=1, **how)
+
+
+def _product_in_blocks(m: Maker) -> None:
+    x = m.pick(2, 3)
+    width, made = x.shape[-1], m.choose.choice((3, 8, 20))
+    data, scales, how = _in_blocks(m, made, width)
+    m.add("MatMulNBits", x, m.const(data, np.uint8), scales, K=width, N=made, **how)
+
+
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
     _gathered, _gathered_rows, _scattered, _scattered_rows, _triangle, _running_sum, _largest,
     _one_hot, _hardmax, _einsum, _sampled, _regions, _deformed, _columns,
-    _unpooled, _unit, _many_axes, _attention,
+    _unpooled, _unit, _many_axes, _attention, _rows_in_blocks, _product_in_blocks,
 )  # fmt: skip

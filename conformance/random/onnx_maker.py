@@ -16,6 +16,7 @@ from conformance import onnx_host
 MAX_ELEMENTS = 20_000  # elements of a tensor
 OPSETS = (13, 17, 18, 21)
 NEWEST = 23  # of graphs that are only of today
+OWN = "com.microsoft"  # the domain of the host's own operators
 CHANNELS = (1, 2, 3, 4, 6, 8, 12)
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
@@ -100,7 +101,7 @@ class Maker:
         ]
         made = [helper.make_tensor_value_info(v.name, v.kind, None) for v in outputs]
         graph = helper.make_graph(self.nodes, "random", given, made, self.held)
-        opset = [helper.make_opsetid("", self.opset)]
+        opset = [helper.make_opsetid("", self.opset), helper.make_opsetid(OWN, 1)]
         return bytes(
             helper.make_model(
                 graph, opset_imports=opset, ir_version=9 if self.opset < NEWEST else 11
