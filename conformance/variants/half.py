@@ -22,7 +22,7 @@ from conformance.node_cases import NodeCase
 from conformance.variants.half_storage import rounded
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler, half_products, precision
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.graph import MAX_FLOAT16, Graph, Node
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
@@ -208,5 +208,5 @@ def _cut(family: str, expected: host.Array) -> host.Array:
     """To the largest float16, which is what too large results become; sums stay float32."""
     if family in SUMS or expected.dtype.kind != "f":
         return expected
-    limit = np.float32(precision.MAX_FLOAT16)
+    limit = np.float32(MAX_FLOAT16)
     return np.where(np.isfinite(expected), np.clip(expected, -limit, limit), expected)

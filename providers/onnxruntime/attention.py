@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
 from tflgpu_plugin.ir.host_op import Condition, needs
 
 from .expansion import Expansion
@@ -123,7 +123,7 @@ def _scores(e: Expansion, q: Part, k: Part, lengths: int | None, before: int) ->
         made = e.add("mul", e.add("tanh", e.add("div", made, cap)), cap)
     if mode != MASKED:
         return made
-    lowest = float(np.finfo(np.float16 if e.dtype() == "f16" else np.float32).min)
+    lowest = -MAX_FLOAT16 if e.dtype() == "f16" else -MAX_FLOAT32
     made, there = e.plus(made, _added(e, lowest)), _there(e, length, keys, lengths, before)
     return made if there is None else e.add("where", there, made, lowest, dtype="f32")
 

@@ -186,8 +186,8 @@ def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     plan = compiler.compile(layers(side=side), NATIVE)
     assert added(plan) == ["float", "half"]
     assert [w.half for w in plan.weights if w.key[1] == "blocks"] == stored
-    software = replace(NATIVE, software=True)
-    halved = [w.half for w in compiler.compile(layers(side=side), software).weights]
+    words = replace(NATIVE, tuning={"half": "words"})
+    halved = [w.half for w in compiler.compile(layers(side=side), words).weights]
     assert halved.count(True) >= 2
 
 

@@ -53,11 +53,11 @@ def test_loops_are_followed_in_order_with_those_of_functions() -> None:
     assert threads(Pipeline("", KERNEL, "u")) == 32
 
 
-@pytest.mark.parametrize(("channels", "rounds"), [(64, (9, 36, 0)), (72, (9, 36, 18))])
-def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
+@pytest.mark.parametrize(("channels", "rounds"), [(64, (9, 18, 0)), (72, (9, 18, 18))])
+def test_a_convolution_goes_eight_steps_at_once_and_then_one_by_one(
     channels: int, rounds: tuple[int, int, int]
 ) -> None:
-    """In 3 x 3 taps, 4 channels a step: two slices of outputs in a thread."""
+    """In 3 x 3 taps, 4 channels a step: two slices of outputs in a thread, and few threads."""
     b = Builder()
     x = b.tensor((1, 6, 6, channels))
     weights = b.tensor((8, 3, 3, channels), np.ones((8, 3, 3, channels), np.float32))
@@ -132,7 +132,7 @@ def test_blocks_of_networks_are_planned_without_weights_in_memory(name: str, lay
     labels = [each.label for each in plan.dispatches if each.label not in ("pack", "unpack")]
     assert len(labels) == layers, labels
     held = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
-    assert held and not any(data.strides[0] for data in held)
+    assert held and not any(data.strides[0] for data in held if data.ndim > 1)
 
 
 def test_loops_that_the_compiler_left_out_are_told() -> None:

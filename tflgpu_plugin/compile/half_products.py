@@ -99,7 +99,7 @@ def _widens(low: Lowering, launch: Launch) -> bool:
     """Each lane loads weights of its own, for many pixels or, walking along columns, for a few."""
     alone = not launch.variant.get("shared", True) and not launch.variant.get("memory")
     pixels = launch.parameters.get("pixels", MANY)
-    return not low.target.software and alone and isinstance(pixels, int) and pixels >= MANY
+    return low.target.halves == "native" and alone and isinstance(pixels, int) and pixels >= MANY
 
 
 def shift(data: Array | None) -> int:

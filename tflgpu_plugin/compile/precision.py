@@ -22,11 +22,11 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import error_sensitivity
-from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.graph import MAX_FLOAT16, Array, Graph
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 
-MAX_FLOAT16, MIN_NORMAL_FLOAT16 = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
+MIN_NORMAL_FLOAT16 = 2.0**-14  # smaller ones lose digits
 CACHED_VECTORS = 4096  # vec4 (64 KiB of float32), which fit in any cache
 FLOATS = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
 

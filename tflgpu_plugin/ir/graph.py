@@ -27,7 +27,7 @@ STORE = "store"  # op of a node that only fetches or keeps a value of the host's
 COMPLEX = "c64"  # dtype of numbers that are float32 pairs on the device, and never leave it
 
 # Not numpy's finfo, which warns where a host has the smallest floats flushed to zero.
-MAX_FLOAT32 = 3.4028234663852886e38
+MAX_FLOAT32, MAX_FLOAT16 = 3.4028234663852886e38, 65_504.0
 NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
