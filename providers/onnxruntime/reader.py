@@ -27,13 +27,20 @@ from .snapshot import Extent, HostNode, Snapshot, Value
 LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
-# Operators that stay with the host for a reason.
-LEFT = {
-    **dict.fromkeys(
-        ("If", "Loop", "Scan"),
-        "It lets the host run graphs of the model, whose nodes are taken by themselves.",
-    ),
+# Operators that stay with the host, by the reason.
+REASONS = {
+    "It lets the host run graphs of the model, whose nodes are taken by themselves.": "If Loop "
+    "Scan",
+    "It makes random numbers, which would not be the host's.": "Bernoulli Multinomial RandomNormal "
+    "RandomNormalLike RandomUniform RandomUniformLike",
+    "It works on text.": "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer",
+    "It works on lists of tensors, or on what may be none.": "ConcatFromSequence Optional "
+    "OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
+    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
+    "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
+    "It reads a compressed picture.": "ImageDecoder",
 }
+LEFT = {name: reason for reason, names in REASONS.items() for name in names.split()}
 
 
 @dataclass(frozen=True, kw_only=True)

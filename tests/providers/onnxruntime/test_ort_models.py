@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.onnxruntime import ops, reader
 
 import tflgpu_plugin
 from tests.support import onnx_models as m
@@ -117,6 +118,23 @@ def test_bodies_of_control_flow() -> None:
     assert {"Tanh", "Exp"} <= {n.op for n in nodes if n.where == "gpu"}
     (told,) = {n.reason for n in nodes if n.op == "If"}
     assert told is not None and "whose nodes are taken by themselves" in told
+
+
+def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:
+    """Each with its reason, none of which has a row."""
+    nodes = [
+        m.node("Relu", ["x"], ["a"]),
+        m.node("RandomNormalLike", ["a"], ["b"]),
+        m.node("SplitToSequence", ["a"], ["parts"]),
+        m.node("SequenceAt", ["parts", "place"], ["c"]),
+        m.node("Add", ["b", "c"], ["y"]),
+    ]
+    data = m.model(nodes, {"x": [1, 3]}, {"y": [1, 3]}, {"place": np.int64(0)})
+    told = {n.op: n.reason or "" for n in tflgpu_plugin.report(m.session(data, force=1)).nodes}
+    assert "random numbers" in told["RandomNormalLike"]
+    assert told["SplitToSequence"] == told["SequenceAt"]
+    assert "lists of tensors" in told["SequenceAt"]
+    assert len(reader.LEFT) > 20 and not reader.LEFT.keys() & ops.HOST_OPS.keys()
 
 
 def test_unknown_rank_stays_on_the_cpu() -> None:
