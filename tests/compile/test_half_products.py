@@ -194,6 +194,7 @@ def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
 def test_depthwise_weights_that_lanes_have_in_registers_stay_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(half_products, "MIN_WORK", 0)
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     shape, how = (1, 4, 4, 8), {**HOW, "multiplier": 1}
     tensors = {t: Tensor(str(t), shape) for t in range(4)}
@@ -207,6 +208,8 @@ def test_depthwise_weights_that_lanes_have_in_registers_stay_float32(
     shuffled = replace(NATIVE, vendor="intel", subgroup_size=32)
     for target, stored in ((NATIVE, False), (shuffled, True)):
         assert [w.half for w in compiler.compile(graph, target).weights] == [stored]
+    monkeypatch.setattr(half_products, "MIN_WORK", 4 * 4 * 8 * 9 + 1)
+    assert [w.half for w in compiler.compile(graph, NATIVE).weights] == [True]
 
 
 # ---- on the device ------------------------------------------------------------------------------

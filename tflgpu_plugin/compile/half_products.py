@@ -96,10 +96,12 @@ def widened(low: Lowering, halved: Collection[int]) -> set[object]:
 
 
 def _widens(low: Lowering, launch: Launch) -> bool:
-    """Each lane loads weights of its own, for many pixels or, walking along columns, for a few."""
+    """Each lane loads weights of its own, for many pixels or, walking along columns, for a few, in
+    a layer that waits for arithmetic."""
     alone = not launch.variant.get("shared", True) and not launch.variant.get("memory")
     pixels = launch.parameters.get("pixels", MANY)
-    return low.target.halves == "native" and alone and isinstance(pixels, int) and pixels >= MANY
+    many = isinstance(pixels, int) and pixels >= MANY
+    return low.target.halves == "native" and alone and many and _pays(low, launch.node)
 
 
 def shift(data: Array | None) -> int:
