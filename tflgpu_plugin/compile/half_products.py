@@ -85,14 +85,13 @@ def widened(low: Lowering, halved: Collection[int]) -> set[object]:
     """Keys of weights that stay float32: what multiplies many pixels in float32 would be widened by
     each lane, where a GPU has it in registers for all of them otherwise. `halved`: places of
     launches that multiply in float16."""
-    found: set[object] = set()
-    for place, launch in enumerate(low.launches):
-        for operand, source in launch.operands:
-            root = low.root(source)
-            if operand.name == "w" and isinstance(root, Constant) and place not in halved:
-                if _widens(low, launch):
-                    found.add(root.key)
-    return found
+    return {
+        root.key
+        for place, launch in enumerate(low.launches)
+        if place not in halved and _widens(low, launch)
+        for operand, source in launch.operands
+        if operand.name == "w" and isinstance(root := low.root(source), Constant)
+    }
 
 
 def _widens(low: Lowering, launch: Launch) -> bool:
