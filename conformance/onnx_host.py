@@ -51,7 +51,7 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
     names = [value.name for value in made.get_inputs()]
     runs = []
     for feed in feeds:
-        found = made.run(None, dict(zip(names, feed, strict=True)))
+        found = onnx.results(made, dict(zip(names, feed, strict=True)))
         runs.append([np.array(value) for value in found])
     return runs
 

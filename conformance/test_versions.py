@@ -25,10 +25,12 @@ from tflgpu_plugin.frontend import support
 from tflgpu_plugin.runtime import adapter
 
 FOREIGN = "u32"  # a type of values that no row has
-# Types of a row that its operator cannot have in any TFLite host; the other frontend has them.
+# Types of a row that its operator cannot have in any TFLite host; the other frontend has them. Of
+# bfloat16 no interpreter takes or gives an array.
 ELSEWHERE = {
     *(("SPLIT", "bool"), ("SPLIT_V", "bool")),
     *(("SPACE_TO_BATCH_ND", "bool"), ("BATCH_TO_SPACE_ND", "bool"), ("PACK", "bool")),
+    ("CAST", "bf16"),
     *((op, "i32") for op in ("RELU", "RELU6", "RELU_N1_TO_1", "SIGN", "SQUARE")),
 }
 

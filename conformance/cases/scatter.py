@@ -75,6 +75,10 @@ CASES += integers(CASES, dict.fromkeys(("SCATTER_ND", "SEGMENT_SUM", *UNSORTED),
                   low=-9, high=9)  # fmt: skip
 
 
+# What whole numbers are fed: few, so that sums stay small, and all bits of bfloat16.
+ENDS: dict[str, dict[str, Any]] = {"i32": {"low": -5, "high": 5}, "bf16": {"low": 0, "high": 65536}}
+
+
 def elements(
     name: str, shape: Shape, indices: Shape, axis: int, reduction: str, known: bool = False,
     dtype: str = "f32", **more: Any,
@@ -84,7 +88,7 @@ def elements(
     if known:
         chance = np.random.default_rng(len(name))
         given = constant(chance.integers(-extent, extent, indices), "i32")
-    ends: dict[str, Any] = {"low": -5, "high": 5} if dtype == "i32" else {}
+    ends = ENDS.get(dtype, {})
     reads = (Input(shape, dtype, **ends), given, Input(indices, dtype, **ends))
     attributes = {"axis": axis, "reduction": reduction, "wraps": True}
     return NodeCase(name, "scatter_elements", reads, attributes, output_type=dtype, **more)
@@ -100,7 +104,7 @@ def rows(
     if known:
         chance = np.random.default_rng(len(name))
         given = constant(chance.integers(-extent, extent, indices), "i32")
-    ends: dict[str, Any] = {"low": -5, "high": 5} if dtype == "i32" else {}
+    ends = ENDS.get(dtype, {})
     updates = (*indices[:-1], *shape[indices[-1] :])
     reads = (Input(shape, dtype, **ends), given, Input(updates, dtype, **ends))
     attributes = {"reduction": reduction, "wraps": True}
@@ -121,11 +125,16 @@ NODES = [
     elements("rank_7", (2, 1, 3, 2, 1, 2, 3), (2, 1, 3, 2, 1, 2, 3), 2, "max"),
     elements("bool", (3, 5), (3, 4), 1, "none", dtype="bool"),
     elements("sum_of_bool", (3, 5), (3, 4), 1, "add", dtype="bool", refused=True),
+    elements("bfloat16", (3, 5), (3, 4), 1, "none", dtype="bf16"),
+    elements("sum_of_bfloat16", (3, 5), (3, 4), 1, "add", dtype="bf16", refused=True),
     elements("corner_of_rank_7", (2, 1, 3, 2, 1, 2, 3), (2, 1, 3, 2, 1, 2, 2), 2, "max",
              refused=True),
     *(rows(f"{r}_rows", (5, 7), (9, 1), r) for r in REDUCTIONS),
     *(rows(f"{r}_elements", (4, 4, 4), (2, 8, 3), r) for r in REDUCTIONS),
     *(rows(f"{r}_int32", (4, 4, 3), (6, 2), r, dtype="i32") for r in REDUCTIONS),
+    rows("bfloat16", (5, 7), (9, 1), "none", dtype="bf16"),
+    rows("many_constants_of_bfloat16", (5, 5), (20, 2), "none", known=True, dtype="bf16"),
+    rows("largest_of_bfloat16", (5, 7), (9, 1), "max", dtype="bf16", refused=True),
     rows("images", (3, 3, 4, 5), (4, 2), "none"),
     rows("rank_6", (2, 2, 3, 2, 1, 5), (3, 2), "add"),
     rows("constants", (4, 5), (3, 1), "none", known=True),

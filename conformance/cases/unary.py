@@ -183,6 +183,13 @@ NODES = [
     *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs")),
     special("is_nan", output_type="bool"),
     special("is_infinite", output_type="bool"),
+    special("to_bfloat16", output_type="bf16"),
+    *(NodeCase(f"of_{len(shape)}_{shape[-1]}", op, (Input(shape, held, low=low, high=high),),
+               output_type=made)
+      for shape in ((7,), (3, 5), (2, 3, 5, 6), (1, 66_001))
+      for op, held, made, low, high in (("to_bfloat16", "f32", "bf16", -9.0, 9.0),
+                                        ("from_bfloat16", "bf16", "f32", 0, 0x7F80))),
+    NodeCase("bool", "to_bfloat16", (Input((3, 5), "bool"),), output_type="bf16"),
     NodeCase("rank_6", "erf", (Input((2, 1, 3, 1, 2, 5)),)),
     NodeCase("positive_only", "is_infinite", (constant(np.array([np.inf, -np.inf, 1.0])),),
              {"negative": 0.0}, output_type="bool"),

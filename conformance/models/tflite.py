@@ -31,7 +31,7 @@ SCHEMA_TYPES = {
     "f32": "FLOAT32", "f16": "FLOAT16", "f64": "FLOAT64", "bool": "BOOL",
     "i8": "INT8", "u8": "UINT8", "i16": "INT16", "u16": "UINT16",
     "i32": "INT32", "u32": "UINT32", "i64": "INT64", "u64": "UINT64", "resource": "RESOURCE",
-    "c64": "COMPLEX64",
+    "c64": "COMPLEX64", "bf16": "BFLOAT16",
 }  # fmt: skip
 
 # Which enum of the schema holds the value names of an option field.

@@ -16,6 +16,7 @@ from conformance.references import recurrent as references_recurrent
 from conformance.references import samples as references_samples
 from conformance.references import scatter as references_scatter
 from conformance.references.rounding import rounded, rounds, times_factor
+from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.graph import Array
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -101,6 +102,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "swish": lambda x, alpha=1.0: x / (1 + np.exp(-alpha * x)),
     "softplus": _softplus, "softsign": lambda x: x / (1 + np.abs(x)),
     "mish": lambda x: x * np.tanh(_softplus(x)), "shrink": _shrink,
+    "to_bfloat16": lambda x: bfloat16.bits(x.astype(np.float32)), "from_bfloat16": bfloat16.values,
     "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
     "bitwise_not": np.invert,
 }  # fmt: skip

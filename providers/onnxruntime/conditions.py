@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
@@ -14,6 +16,7 @@ from .host import DTYPES
 from .quantize import U8
 
 REAL = ("f32", "f16", "bool", *COUNTS)
+CAST = (*REAL, *COUNTED, BFLOAT16)
 
 
 # ---- what every node needs -----------------------------------------------------------------------
@@ -56,8 +59,15 @@ def shaped(e: Expansion) -> str | None:
     return None
 
 
+def kernels(e: Expansion) -> str | None:
+    """bfloat16 only where it is listed: of operators that move and cast."""
+    held = (e.tensors.table[t] for t in e.inputs if t is not None)
+    return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
+
+
 EVERY: tuple[Condition, ...] = (
-    defined, needs("No body.", lambda e: not e.host.implicit), listed, present, constant, shaped,
+    defined, kernels, needs("No body.", lambda e: not e.host.implicit), listed, present, constant,
+    shaped,
 )  # fmt: skip
 
 # ---- elements ------------------------------------------------------------------------------------
@@ -79,10 +89,11 @@ EXPONENTS = needs("Whole exponents of integers.", _exponents)
 
 
 def castable(e: Expansion) -> str | None:
-    """Between float32, float16, bool, int32, int64, and whole numbers of 8 and 16 bits."""
+    """Between float32, float16, bfloat16, bool, int32, int64, and whole numbers of 8 and 16
+    bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
-    if held in (*REAL, *COUNTED) and wanted in (*REAL, *COUNTED):
+    if held in CAST and wanted in CAST:
         return None
     return f"Casting {held} to {wanted} is not supported."
 

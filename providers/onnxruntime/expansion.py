@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, type_names
+from tflgpu_plugin.frontend.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
 from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
@@ -282,8 +282,9 @@ class Expansion:
             self.hold(number, NUMBERS)
         elif row.name in BETWEEN and real(tensor):
             return
-        elif tensor.data is None and not accepts(row.types, tensor.dtype):
-            known = type_names(kind for kind in row.types if kind != COMPLEX)  # ONNX has none
+        elif tensor.data is None and not row.takes(tensor.dtype):
+            own = of_host(row.types, self.row)
+            known = type_names(kind for kind in own if kind != COMPLEX)  # ONNX has none
             raise Unsupported(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
                 f" {self.host.title} is supported for {' or '.join(known)}."

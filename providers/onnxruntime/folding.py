@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
-from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.graph import Array, Shape, Tensor
 
 from .host import DTYPES
 from .ops import HOST_OPS
@@ -41,6 +41,13 @@ class Row:
             given["dtype"] = DTYPES.get(int(given["dtype"]))
         results = 0 if self.meaning in MEANINGS else len(node.outputs)
         return fold.Step(self.meaning, self.operands, {**self.fixed, **given}, results)
+
+
+def operands(node: HostNode, inputs: Sequence[Tensor | None]) -> list[Array | None]:
+    """What is known of a node's inputs, as its meaning takes it."""
+    row = TABLE.get(node.op)
+    step = row.step(node) if row else fold.Step("")
+    return [None if tensor is None else fold.operand(step, tensor) for tensor in inputs]
 
 
 def evaluate(

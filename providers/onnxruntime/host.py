@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 
 from .. import HostError
@@ -24,11 +25,11 @@ TENSOR_ATTRIBUTE = 8
 # Kinds of elements by number; the others have no numpy type.
 DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
-    11: "f64", 12: "u32", 13: "u64",
+    11: "f64", 12: "u32", 13: "u64", 16: BFLOAT16,
 }  # fmt: skip
 # Numbers of 4 bits, two to a byte, the first in its low half: constants of these are read as bytes.
 NIBBLES = {21: "u8", 22: "i8"}
-UNREAD = {8: "string", 16: "bfloat16", 21: "uint4", 22: "int4"}  # names for sentences
+UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names for sentences
 
 
 class Host:

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
@@ -15,8 +16,8 @@ from .host import DTYPES
 from .rearranging import cut
 
 LIKENESS = needs(
-    "Types of float32, float16, bool, int32 and int64.",
-    lambda e: e.dtype(e.x(0)) in REAL and e.dtype(e.x(1)) in REAL,
+    "Types of float32, float16, bfloat16, bool, int32 and int64.",
+    lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*REAL, BFLOAT16},
 )
 ONE_DIAGONAL = needs(
     "A matrix at least, and one number k.",

@@ -98,8 +98,12 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}",
+        bfloat16=True,
     ),
-    row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like),
+    row(
+        "CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
+        bfloat16=True,
+    ),
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 28), alpha=1.0),
     row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
@@ -110,7 +114,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Compress", "gather", (9, 28), "value condition", counting.CHOSEN, by=counting.compress,
     ),
-    row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH),
+    row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
     row(
         "ConvTranspose", "transpose_conv", (1, 22), LAYER, *windows.CONV_TRANSPOSE,
@@ -155,12 +159,18 @@ _ROWS: tuple[HostOp, ...] = (
     row("EyeLike", "cast", (9, 22), "value", indexing.EYE, by=indexing.eye),
     row("Exp", "exp", (6, 13), listed=CURRENT),
     row("Expand", "expand", (8, 13), "value shape"),
-    row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH),
+    row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH, bfloat16=True),
     row("Floor", "floor", (6, 13)),
     row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
-    row("Gather", "gather", (1, 13), "value index", axis=0, wraps=True),
-    row("GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True),
-    row("GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True),
+    row("Gather", "gather", (1, 13), "value index", axis=0, wraps=True, bfloat16=True),
+    row(
+        "GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True,
+        bfloat16=True,
+    ),
+    row(
+        "GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True,
+        bfloat16=True,
+    ),
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(
         "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, by=matrices.gemm,
@@ -182,7 +192,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
     row("HardSwish", "hard_swish", (14, 22)),
     row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),
-    row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH),
+    row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True),
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
         "InstanceNormalization", "instance_normalization", (6, 22), NORMED, image=True,
@@ -283,6 +293,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, by=rearranging.reshape,
         listed=BOTH,
+        bfloat16=True,
     ),
     row(
         "Resize", "resize", (10, 19), "value roi_or_factors? factors? sizes?", *resizing.RESIZE,
@@ -301,12 +312,17 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
         wraps=True,
+        bfloat16=True,
     ),
     row(
         "ScatterElements", "scatter_elements", (11, 18), f"value {PLACED}", axis=0,
         reduction="none", wraps=True,
+        bfloat16=True,
     ),
-    row("ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none", wraps=True),
+    row(
+        "ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none", wraps=True,
+        bfloat16=True,
+    ),
     row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
     row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
@@ -320,6 +336,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Slice", "strided_slice", (1, 13), EDGES, rearranging.EDGES, by=rearranging.slices,
         listed=BOTH,
+        bfloat16=True,
     ),
     row("Softmax", "softmax", (1, 13), by=ew.softmax, listed=BOTH),
     row("Softplus", "softplus", (1, 22)),
@@ -328,9 +345,13 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Split", "strided_slice", (2, 18), SPLIT, rearranging.AXIS, rearranging.divided,
         by=rearranging.split,
+        bfloat16=True,
     ),
     row("Sqrt", "sqrt", (6, 13)),
-    row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze),
+    row(
+        "Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
+        bfloat16=True,
+    ),
     row("STFT", "matmul", (17, 17), "value count value? count?", spectral.FRAMED,
         by=spectral.stft),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
@@ -341,6 +362,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "TensorScatter", "update_slice", (24, 24), "value value index?", indexing.WRITTEN,
         by=indexing.tensor_scatter, types=f"f32 f16 bool {COUNTS}",
+        bfloat16=True,
     ),
     row("ThresholdedRelu", "thresholded_relu", (10, 22), alpha=1.0),
     row("Tile", "tile", (6, 13), "value repeats"),
@@ -348,11 +370,17 @@ _ROWS: tuple[HostOp, ...] = (
         "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=1,
         types=f"f32 f16 {COUNTS}",
     ),
-    row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
+    row(
+        "Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose,
+        bfloat16=True,
+    ),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu),
     row("Unique", "nonzero", (11, 28), "value", counting.LISTED, by=counting.unique,
         types="f32 i64"),
-    row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
+    row(
+        "Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze,
+        bfloat16=True,
+    ),
     row(
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,

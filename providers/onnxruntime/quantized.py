@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
@@ -165,14 +166,14 @@ def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 
 def cast(e: Expansion) -> int:
-    """Between float32, float16 (which is computed as float32), bool (held as 0.0 and 1.0), and
-    whole numbers, those of 8 and 16 bits among them."""
+    """Between float32, float16 (which is computed as float32), bfloat16, bool (held as 0.0 and
+    1.0), and whole numbers, those of 8 and 16 bits among them."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
     if wanted in COUNTED and wanted != held:
         return narrow.stored(e, narrow.int32(e, x), wanted)
     if held in COUNTED and wanted != held:
         x, held = numbers(e, x), "f32"
-    if wanted in (held, "f32", "f16") and held not in COUNTS:
+    if wanted in (held, "f32", "f16") and held not in (*COUNTS, BFLOAT16):
         return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
     return e.add("cast", x, dtype=wanted)
 

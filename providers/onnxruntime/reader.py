@@ -16,6 +16,8 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import meanings, reading, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
+from tflgpu_plugin.ir import bfloat16
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
@@ -169,7 +171,7 @@ class _Reader:
         if self.planned is not None and host.id not in self.planned:
             return False
         largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
-        known = [None if t is None else table[t].data for t in inputs]
+        known = folding.operands(host, [None if t is None else table[t] for t in inputs])
         shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
         results = folding.evaluate(host, known, shapes, largest)
         if results is None or len(results) < len(host.outputs):
@@ -318,6 +320,8 @@ def _fresh(expansion: Expansion, outputs: list[int | None]) -> list[int | None]:
 def _constant(name: str, array: Array, values: Mapping[str, Value]) -> Tensor:
     """A known result, in the type that the model gives it."""
     dtype = values[name].dtype
+    if dtype == BFLOAT16 and array.dtype.kind == "f":
+        array = bfloat16.bits(array)
     data = array.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else array
     return _widened(Tensor(name, data.shape, dtype, data))
 

@@ -49,6 +49,14 @@ def rows(weights: Array) -> float:
     return float((weights.astype(np.float64) ** 2).sum() / len(weights))
 
 
+def test_errors_go_through_bfloat16() -> None:
+    """It has fewer digits than float16, but larger numbers: what comes before is no less worth."""
+    graph = chain(("relu", None), ("cast", None), ("transpose", None), ("cast", None))
+    tensors = {k: replace(t, dtype="bf16" if k in (2, 3) else "f32") for k, t in
+               graph.tensors.items()}  # fmt: skip
+    assert error_sensitivity.sensitivities(replace(graph, tensors=tensors))[1] > 0
+
+
 def test_a_bias_makes_results_larger_and_their_errors_less() -> None:
     weights, bias = filled((16, 3, 3, 8), 1), filled((16,), 2, 9.0)
     plain = chain(("conv_2d", weights))

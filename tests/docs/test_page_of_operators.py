@@ -30,7 +30,7 @@ LSTM = {"W": (1, 8, 3), "R": (1, 8, 2)}
 SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = [
     ("BatchNormalization", "Inference, not training.",
      {"x": (1, 2, 3), **{k: np.ones(2, np.float32) for k in "sbmv"}}, {}, {"training_mode": 1}),
-    ("Cast", "Between float32, float16, bool, int32, int64, and", {"x": (4,)}, {"to": 10},
+    ("Cast", "Between float32, float16, bfloat16, bool, int32, int64, and", {"x": (4,)}, {"to": 16},
      {"to": 11}),
     ("Resize", "No antialiasing but of height", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
      "s": np.float32([1, 1, 2, 2])}, {}, {"antialias": 1}),

@@ -44,6 +44,14 @@ def tensor(dtype: str) -> Tensor:
         ("i32", "f32", ["cast"]),
         ("f32", "i32", ["cast"]),
         ("u8", "i64", ["cast"]),
+        ("f32", "bf16", ["to_bfloat16"]),
+        ("bool", "bf16", ["to_bfloat16"]),
+        ("i32", "bf16", ["cast", "to_bfloat16"]),
+        ("u8", "bf16", ["dequantize", "to_bfloat16"]),
+        ("bf16", "bf16", ["reshape"]),
+        ("bf16", "f16", ["from_bfloat16"]),
+        ("bf16", "i64", ["from_bfloat16", "cast"]),
+        ("bf16", "bool", ["cast"]),
     ],
 )
 def test_casts(source: str, result: str, ops: list[str]) -> None:

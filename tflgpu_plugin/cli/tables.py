@@ -12,6 +12,7 @@ from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.frontend.rules import RULES
 from tflgpu_plugin.frontend.support import EVERY, MAX_RANK, QUIRKS, type_names
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import COMPLEX
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
@@ -38,7 +39,7 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
                 "op": op.name,
                 "versions": list(row.versions),
                 "documented": _documented(row),
-                "types": type_names(row.types or op.types),
+                "types": type_names(_types(row)),
                 "needs": _needs(row),
             }
         )
@@ -90,11 +91,19 @@ def _documented(row: HostOp) -> dict[str, list[int]]:
     return {name: list(row.documented[name]) for name in EDITIONS if name in row.documented}
 
 
+def _types(row: HostOp, *more: str) -> tuple[str, ...]:
+    """The types of a row, or those of its op and `more`, and bfloat16 where hosts have kernels of
+    that."""
+    found = row.types or (*ops.rows()[row.op].types, *more)
+    plain = dict.fromkeys(name for name in found if name != BFLOAT16)
+    return (*plain, *((BFLOAT16,) if row.bfloat16 else ()))
+
+
 def onnx_types(row: HostOp) -> tuple[str, ...]:
     """The types of a row of ONNX operators: its own, or those of its op, float16 as float32. That
     host has no complex numbers."""
-    own = tuple(name for name in ops.rows()[row.op].types if name != COMPLEX)
-    return row.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
+    half = ("f16",) if "f32" in ops.rows()[row.op].types else ()
+    return tuple(name for name in _types(row, *half) if name != COMPLEX)
 
 
 def quirks(op: str, target: Target) -> list[str]:

@@ -25,11 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, planar
 from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
+REAL = ("f32", "f16", "bool", BFLOAT16)  # dtypes that errors go through
 TINY, SMALL_ERROR = sys.float_info.min, 2.0**-126  # the least normal numbers of both types
 
 
@@ -64,7 +66,7 @@ class _Walk:
 
     def give(self, tensor: int | None, sensitivity: Sensitivity) -> None:
         """Add to that of a tensor. Where it has other channels, the sum is spread over them."""
-        if tensor is None or self.graph.tensors[tensor].dtype not in ("f32", "f16", "bool"):
+        if tensor is None or self.graph.tensors[tensor].dtype not in REAL:
             return
         channels = 1 if self.graph.constant(tensor) is not None else self.channels(tensor)
         if len(sensitivity) != channels:

@@ -18,6 +18,8 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import meanings
 from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
+from tflgpu_plugin.ir import bfloat16
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -136,7 +138,8 @@ def known(
     elif any(t is not None and t.data is None for t in inputs):
         return None
     else:
-        values = [None if t is None or t.data is None else wide(t.data) for t in inputs]
+        values = [None if t is None else operand(step, t) for t in inputs]
+        values = [None if value is None else wide(value) for value in values]
     arrays = evaluate(step, values)
     if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
@@ -170,13 +173,21 @@ def _computed(
 ) -> list[Array] | None:
     if step is None or step.of_shapes or not _stored_alike(step, [*inputs, *outputs]):
         return None
-    values = [t.data for t in inputs if t.data is not None]
+    values = [value for t in inputs if (value := operand(step, t)) is not None]
     if not (step.moves or step.meaning == "cast"):
         if any(t.dtype in INTEGERS for t in inputs) or not all(map(_agreed, values)):
             return None
         values = [wide(value) for value in values]
     limit = max(MAX_FOLDED_ELEMENTS, TIMES * sum(v.size for v in values))
     return evaluate(step, values, limit)
+
+
+def operand(step: Step, tensor: Tensor) -> Array | None:
+    """A known operand as the step takes it: of bfloat16 bits are moved, and numbers computed."""
+    data = tensor.data
+    if data is None or step.moves or tensor.dtype != BFLOAT16:
+        return data
+    return bfloat16.values(data)
 
 
 def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir import bfloat16
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 
 MAX_SHAPE_ELEMENTS = 4096  # elements; what is larger is no shape arithmetic
@@ -260,6 +262,8 @@ PAIRS: dict[str, Callable[..., Array]] = {
 
 
 def _cast(data: Array, dtype: str) -> Array:
+    if dtype == BFLOAT16:
+        return bfloat16.bits(data.astype(np.float32))
     kind = np.dtype(NUMPY_DTYPES[dtype])
     if kind.kind in "iu" and data.dtype.kind == "f":
         limits, whole = np.iinfo(kind), np.trunc(data.astype(np.float64))

@@ -16,6 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real, whole
@@ -31,7 +32,7 @@ MAX_RANK = 8  # of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
-    "u64": "uint64", "c64": "complex64",
+    "u64": "uint64", "c64": "complex64", BFLOAT16: "bfloat16",
 }  # fmt: skip
 
 
@@ -85,8 +86,8 @@ def support(
         return f"{_name(node)} is not supported."
     return (
         _refuse_version(graph, node, edition)
-        or _refuse_integers(graph, node, edition)
-        or _refuse_types(graph, node, op.types, quantized)
+        or _refuse_unlisted(graph, node, edition)
+        or _refuse_types(graph, node, op, quantized)
         or _refuse_rescaling(graph, node)
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
@@ -124,7 +125,7 @@ def row_types(graph: Graph, node: Node, row: HostOp) -> str | None:
     """Tensors of the types of its row, where these are not those of its op."""
     for index in (*node.reads, *node.outputs) if row.types else ():
         held = graph.tensors[index]
-        if held.dtype not in row.types:
+        if held.dtype not in row.types and not (row.bfloat16 and held.dtype == BFLOAT16):
             names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
             return (
                 f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
@@ -247,10 +248,10 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     return f"This is version {node.version} of {row.name}. {span} supported{where}."
 
 
-def _refuse_integers(graph: Graph, node: Node, edition: str) -> str | None:
-    """Neither edition of the documentation lists whole numbers."""
+def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> str | None:
+    """Neither edition of the documentation lists whole numbers, nor bfloat16."""
     for tensor in _values(graph, node) if edition != "all" else ():
-        if whole(tensor):
+        if whole(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
             return f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
     return None
@@ -264,18 +265,30 @@ def _unlisted(node: Node, edition: str) -> str:
     return f"{_name(node)} is not listed{_listed(edition)}."
 
 
-def accepts(types: tuple[str, ...], dtype: str) -> bool:
-    """Whether an op of these types computes values of this one: float16 as float32, int64 as
-    int32."""
-    return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in types
+def without_kernel(tensor: Tensor, row: HostOp | None) -> str | None:
+    """A sentence about a tensor of bfloat16, where the row does not say that hosts have kernels of
+    that which only move or cast."""
+    if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
+        return None
+    return (
+        f"Tensor {tensor.name!r} holds bfloat16 values, and {row.name} is none of the operators "
+        "that move or cast these on the host's CPU."
+    )
 
 
-def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
-    states = _states(graph, node)
+def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
+    """Those of an op's types that hosts have kernels for."""
+    return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
+
+
+def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> str | None:
+    states, types = _states(graph, node), op.types
     for index in node.inputs:
         if index is not None and (reason := out_of_range(graph.tensors[index])):
             return reason
     for tensor in _values(graph, node):
+        if reason := without_kernel(tensor, node.row):
+            return reason
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
             if reason := _refuse_quantized(tensor, quantized):
@@ -289,11 +302,12 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             if reason := _refuse_quantized(tensor, quantized):
                 return f"{held}{reason}"
             continue
-        if accepts(types, tensor.dtype):
+        if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."
-        return f"{held}; {_name(node)} is supported for {' or '.join(type_names(types))}."
+        known = type_names(of_host(types, node.row))
+        return f"{held}; {_name(node)} is supported for {' or '.join(known)}."
     return None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ TYPES = {
     "float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1",
     "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
 }  # fmt: skip
+BFLOAT16, BFLOAT16_TYPE = "tensor(bfloat16)", 16
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # what is logged
 SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
@@ -99,7 +102,7 @@ class OnnxModel:
 
         def run() -> list[Array]:
             try:
-                return _arrays(opened.run(None, self.feeds))
+                return _arrays(results(opened, self.feeds))
             except Exception as error:
                 if options is not None:
                     raise
@@ -116,6 +119,36 @@ class OnnxModel:
         opened = session(self.probed(inner).model, optimized=False)
         floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
         return self.probed(thinned([name for name in inner if name in floats]))
+
+
+def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
+    """What the session's `run` gives. numpy has no bfloat16: arrays of its bits (uint16) stand for
+    inputs and outputs of that."""
+    inputs = {value.name: value.type for value in session.get_inputs()}
+    if BFLOAT16 not in (*inputs.values(), *(value.type for value in session.get_outputs())):
+        return list(session.run(None, feeds))
+    given = {name: _value(array, inputs[name] == BFLOAT16) for name, array in feeds.items()}
+    return [_of_value(value) for value in session.run_with_ort_values(None, given)]
+
+
+def _value(array: Array, bits: bool) -> Any:
+    """An OrtValue, of bfloat16 where the array holds the `bits` of that."""
+    import onnxruntime as ort
+
+    if not bits:
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    plain = np.asarray(array, np.uint16, order="C")  # keeps a scalar a scalar
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(plain, BFLOAT16_TYPE)
+
+
+def _of_value(value: Any) -> Any:
+    if value.data_type() != BFLOAT16:
+        return value.numpy()
+    shape = tuple(value.shape())
+    if 0 in shape:
+        return np.zeros(shape, np.uint16)
+    memory = (ctypes.c_uint16 * prod(shape)).from_address(value.data_ptr())
+    return np.array(memory, np.uint16).reshape(shape)
 
 
 def _arrays(outputs: Sequence[Any]) -> list[Array]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import HostOp
 
 Shape = tuple[int, ...]
@@ -32,6 +33,7 @@ NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
     "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
+    BFLOAT16: "uint16",  # its bits
 }  # fmt: skip
 
 

@@ -109,7 +109,8 @@ class HostOp:
     `order` has the positions of those that `op` takes, in its order (empty: all as they come).
     `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
     for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
-    they are not those of `op`. `conditions` are functions of a graph and a node that return a
+    they are not those of `op`, and `bfloat16` says that the host has kernels of that, too.
+    `conditions` are functions of a graph and a node that return a
     sentence where the node cannot run; their docstrings are on the page of operators. `spreads`:
     the result has the shape that all inputs broadcast to. `bounds`: the operator "opens" or
     "closes" a quantized group, which the host runs as one. `longer` is what holds for nodes with
@@ -129,6 +130,7 @@ class HostOp:
     conditions: tuple[Condition, ...] = ()
     spreads: bool = False
     bounds: str = ""
+    bfloat16: bool = False
     longer: HostOp | None = None
     alone: bool = True
 

@@ -131,6 +131,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
+    "to_bfloat16": "to_bfloat16(v)",
+    "from_bfloat16": "from_bfloat16(v)",
 }
 
 ROWS = {"requantize": 5, "rescale": 3}  # of the operand

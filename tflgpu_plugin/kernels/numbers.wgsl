@@ -58,6 +58,14 @@ fn native_halves(v: vec4f) -> vec4<f16> {
 }
 // float16 of v as hosts have it: like halves, but what is too large is infinite.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
+// The bits of bfloat16, as a number: of v, to the nearest, halves to even, NaN being the quiet one of its sign; and back.
+fn to_bfloat16(v: vec4f) -> vec4f {
+  let bits = bitcast<vec4u>(v);
+  let near = (bits + vec4u(0x7fffu) + ((bits >> vec4u(16u)) & vec4u(1u))) >> vec4u(16u);
+  let nan = ((bits >> vec4u(16u)) & vec4u(0x8000u)) | vec4u(0x7fc0u);
+  return vec4f(select(near, nan, (bits & vec4u(0x7fffffffu)) > vec4u(0x7f800000u)));
+}
+fn from_bfloat16(v: vec4f) -> vec4f { return bitcast<vec4f>(vec4u(v) << vec4u(16u)); }
 // The range [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
   let w = select(v, vec4f(high), v > vec4f(high));

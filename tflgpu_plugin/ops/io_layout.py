@@ -8,7 +8,8 @@ movements of inputs do. A transpose to channels first on the way out is part of 
 float32 and int32 travel as they are, float16 as such (two in a word, too large values as
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
-parameters: the number itself), int16 ones two in a word. int64 tensors, of two words, are int32 on
+parameters: the number itself), int16 ones two in a word, and so bfloat16, whose bits are the
+number. int64 tensors, of two words, are int32 on
 the device. Raw buffers are padded to a multiple of 16 bytes, so the last incomplete vec4 or word
 may be accessed whole.
 """
@@ -22,14 +23,17 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
 from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
-DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
-SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
+DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
+SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several in a word
 WORDS = ("i32", "i64")  # of one or two words
 SAME = ("f32", "i32")  # element by element the same on both sides
+PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # numbers without quantization parameters, too
+FORMS = {BFLOAT16: "u16"}  # of kernels, where dtypes have not their own
 
 
 class _Views(NamedTuple):
@@ -102,7 +106,7 @@ def _to_storage(
         {"stored": Access(stored)} | ({"check": Access(CHECK, 0)} if dtype == "i64" else {}),
         (-(-shape.vectors // WORKGROUP), 1, 1),
         {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
-        {"form": dtype, "whole": views.whole},
+        {"form": FORMS.get(dtype, dtype), "whole": views.whole},
     )
 
 
@@ -128,7 +132,7 @@ def _from_storage(
         (-(-elements // (4 * WORKGROUP)), 1, 1),
         {"elements": elements, **_extents(shape), **scaling},
         {
-            "form": dtype,
+            "form": FORMS.get(dtype, dtype),
             "whole": views.whole,
             "planar": planar,
             "aligned": planar and shape.spatial % 4 == 0,
@@ -147,7 +151,7 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
-    if not quantization.real(tensor) and tensor.dtype not in (*quantization.STORED, "i16"):
+    if not quantization.real(tensor) and tensor.dtype not in PLAIN:
         return {}
     scale, zero = quantization.parameters(tensor)
     return {"scale": scale, "zero": zero}

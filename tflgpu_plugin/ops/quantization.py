@@ -6,12 +6,16 @@ tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of t
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
 
 `cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off. To int32
-what it does not hold becomes the nearest that it does (hosts leave that open, and NaN).
+what it does not hold becomes the nearest that it does (hosts leave that open, and NaN). bfloat16
+comes from float32 and becomes float32, whatever it is cast from and to, as in hosts.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
@@ -92,6 +96,8 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
     """Nothing moves between types that are one on the device."""
     x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
+    if BFLOAT16 in (source.dtype, result.dtype):
+        return _decompose_bfloat16(steps, x, source.dtype, result.dtype)
     if quantization.whole(source) != quantization.whole(result):
         return False
     if result.dtype == "bool" and source.dtype != "bool":
@@ -105,11 +111,29 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def _decompose_bfloat16(steps: Decomposition, x: int, source: str, result: str) -> bool:
+    if source == result:
+        steps.last("reshape", x, None, shape=steps.shape(x))
+    elif result == "bool":
+        return False
+    elif source == BFLOAT16 and result in FLOATS:
+        steps.last("from_bfloat16", x)
+    elif source in (*FLOATS, "bool"):
+        steps.last("to_bfloat16", x)
+    else:
+        real = steps.cast(x, "f32")  # all digits of it: it is no value of the model
+        steps.editor.tensors[real] = replace(steps.editor.tensors[real], wide=True)
+        steps.last("cast", real)
+    return True
+
+
 def lower_cast(low: Lowering, node: Node) -> None:
     """By the types of both on the device."""
     source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
     zero = "vec4i()" if quantization.whole(source) else "vec4f()"
-    if result.dtype == "bool":
+    if source.dtype == BFLOAT16:  # as bits: a device may take subnormal floats for zero
+        lower_pair(low, node, "bool_as_f32((vec4u(v) & vec4u(0x7fffu)) != vec4u())")
+    elif result.dtype == "bool":
         lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
     elif quantization.whole(result):
         beyond = "!((v >= vec4f(-2147483648.0)) & (v < vec4f(2147483648.0)))"
@@ -139,7 +163,7 @@ OPS = (
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
-    Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32"),
+    Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
        kind="elementwise", follows="elementwise", decompose=decompose_cast),
     *quantized.ROWS,
 )  # fmt: skip

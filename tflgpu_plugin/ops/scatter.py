@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -106,7 +107,9 @@ def _refuse_type(graph: Graph, tensor: int, reduction: str) -> str | None:
     if reduction not in COMBINED:
         return f"The reduction {reduction!r} is not known."
     sums = ("add", "mul")
-    if (dtype == "bool" and reduction != "none") or (dtype == "i64" and reduction in sums):
+    if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
+        dtype == "i64" and reduction in sums
+    ):
         return f"Updates of {dtype} with the reduction {reduction!r} are not supported."
     return None
 
@@ -301,8 +304,8 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     *(
-        Op(name, refuse, same_shape, lower, "reduction", types=ANY, work=_work, terms=_terms,
-           decompose=decompose, kind="reduction", accumulates=True)
+        Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,
+           terms=_terms, decompose=decompose, kind="reduction", accumulates=True)
         for name in ("scatter_elements", "scatter_nd")
     ),
     *(

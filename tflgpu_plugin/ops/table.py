@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.target import Target
@@ -159,3 +160,15 @@ class Op:
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Its results are elements of its inputs, whatever these stand for."""
+        return self.kind == "movement" and bool(self.keeps)
+
+    def takes(self, dtype: str) -> bool:
+        """It computes values of this dtype: float16 as float32, int64 as int32. Of bfloat16 it has
+        the bits, which may only be moved."""
+        if dtype == BFLOAT16 and self.moves:
+            return True
+        return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in self.types

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
@@ -128,5 +129,9 @@ OPS = (
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),
     row("logical_not", "exact", ("bool",)),
+    # These change the type, too, and are nevertheless steps: what makes or moves the values may
+    # store them as the other type, which is float32 on the device as well.
+    row("to_bfloat16", "exact", ("f32", "bool", BFLOAT16)),
+    row("from_bfloat16", "exact", ("f32", BFLOAT16)),
     row("bitwise_not", "exact", (), whole="~v", as_epilogue=None),
 )

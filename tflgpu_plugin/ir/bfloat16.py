@@ -1,0 +1,26 @@
+"""bfloat16, the upper half of a float32. numpy has no such type: arrays hold the 16 bits as uint16.
+
+On the device they are numbers from 0 to 65535, too, which every device moves as they are; floats it
+may not: subnormal ones may become zero, and NaN another NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+BFLOAT16 = "bf16"  # its dtype
+QUIET = 0x7FC0  # NaN, without the sign
+
+
+def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """To the nearest, halves to even; every NaN becomes the quiet one of its sign, as in hosts."""
+    wide = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    near = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16
+    nan = ((wide >> 16) & 0x8000) | QUIET
+    return np.asarray(np.where(np.isnan(values), nan, near), np.uint16)
+
+
+def values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """float32 has all of them."""
+    return np.asarray(np.asarray(bits, np.uint32) << 16, np.uint32).view(np.float32)
