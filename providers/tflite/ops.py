@@ -56,9 +56,11 @@ def _row(
     types: tuple[str, ...] = (),
     alone: bool = True,
     longer: HostOp | None = None,
+    bfloat16: bool = False,
 ) -> HostOp:
     """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
-    may read and write, where quantized forms of these are not among it."""
+    may read and write, where quantized forms of these are not among it. `bfloat16`: ai-edge-litert
+    has kernels of that, too."""
     documented = {"2019": edition_2019, "current": current, "quantized": quantized or current}
     return HostOp(
         host_op,
@@ -73,6 +75,7 @@ def _row(
         conditions,
         alone=alone,
         longer=longer,
+        bfloat16=bfloat16,
     )
 
 
@@ -91,6 +94,7 @@ BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
+    moved: Mapping[str, Any] = {**ours, "bfloat16": True}
     reduced: Callable[[str], Callable[[HostNode], dict[str, Any]]]
     reduced = lambda reduction: lambda node: {"reduction": reduction}  # noqa: E731
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
@@ -101,7 +105,10 @@ def _rows() -> tuple[HostOp, ...]:
     return (
         _row("ADD", "add", 6, add, TWO, quantized=2),
         _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2),
-        _row("CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2),
+        _row(
+            "CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2,
+            bfloat16=True,
+        ),
         _row("CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3),
         _row(
             "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
@@ -124,16 +131,16 @@ def _rows() -> tuple[HostOp, ...]:
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2),
         _row("MINIMUM", "minimum", 4, None, TWO, **since, quantized=2),
         _row("MUL", "mul", 8, mul, TWO, quantized=2),
-        _row("PAD", "pad", 5, None, "value paddings", quantized=2),
+        _row("PAD", "pad", 5, None, "value paddings", quantized=2, bfloat16=True),
         _row("PRELU", "prelu", 1, None, "value slope"),
         _row("RELU", "relu", 3, quantized=2),
         _row("RELU6", "relu6", 3, quantized=2),
-        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?"),
+        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", bfloat16=True),
         _row("RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", current=3),
         _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2),
         _row(
             "STRIDED_SLICE", "strided_slice", 8, params.strided_slice, "value begin end strides",
-            quantized=2,
+            quantized=2, bfloat16=True,
         ),
         _row("SUB", "sub", 5, add, TWO, quantized=2),
         _row(
@@ -142,9 +149,9 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("MEAN", "mean", 3, params.reduction, "value axes", **ours),
         _row("DILATE", "dilate", 1, None, "value shape padding_value", **ours),
-        _row("PADV2", "pad", 5, None, "value paddings padding_value", **ours),
+        _row("PADV2", "pad", 5, None, "value paddings padding_value", **moved),
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
-        _row("SQUEEZE", "reshape", 2, params.squeeze, **ours),
+        _row("SQUEEZE", "reshape", 2, params.squeeze, **moved),
         _row("TANH", "tanh", 3, **ours),
         _row("ABS", "abs", 5, **ours),
         _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted", **ours),
@@ -152,11 +159,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 7, params.gather, "value index", **ours),
+        _row("GATHER", "gather", 7, params.gather, "value index", **moved),
         _row("LOG", "log", 2, **ours),
-        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **ours),
+        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **moved),
         _row(
-            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **ours
+            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **moved,
         ),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block, **ours),
         _row(
@@ -189,7 +196,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),
-        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **ours),
+        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row(
             "ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index",
             **ours,
@@ -198,27 +205,27 @@ def _rows() -> tuple[HostOp, ...]:
             "ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index",
             **ours,
         ),
-        _row("CAST", "cast", 8, gives="converted", **ours),
+        _row("CAST", "cast", 8, gives="converted", **moved),
         _row(
             "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis", **ours,
             types=NUMBERS,
         ),
         _row("DIV", "div", 2, mul, TWO, **ours),
-        _row("GATHER_ND", "gather_nd", 5, None, "value index", **ours),
+        _row("GATHER_ND", "gather_nd", 5, None, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value", **ours,
             types=ANY,
         ),
         _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, **ours),
-        _row("UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*", **ours),
+        _row("UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*", **moved),
         _row(
             "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
             need.symmetric_hybrid, **ours,
         ),
-        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
+        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
         _row("ATAN2", "atan2", 1, None, TWO, **ours, types=FLOATS),
-        _row("BROADCAST_TO", "expand", 3, None, "value shape!", **ours),
+        _row("BROADCAST_TO", "expand", 3, None, "value shape!", **moved),
         _row(
             "BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE,
             **ours,
@@ -235,14 +242,14 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("COS", "cos", 2, **ours, types=FLOATS),
         _row(
-            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", **ours, types=ANY,
+            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", types=ANY, **moved
         ),
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, lambda node: {"axis": 0}, "index value", order=(1, 0),
             **ours, types=("f32", "i32"),
         ),
-        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **ours),
+        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
         _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=WHOLE),
@@ -289,7 +296,7 @@ def _rows() -> tuple[HostOp, ...]:
             for kind, version in (("MAX", 3), ("MIN", 3), ("PROD", 2))
         ),
         _row(
-            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, **ours, types=ANY,
+            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, **moved, types=ANY,
         ),
         _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
@@ -341,8 +348,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
-        _row("SLICE", "slice", 7, None, "value start length", **ours),
-        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **ours),
+        _row("SLICE", "slice", 7, None, "value start length", **moved),
+        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
         _row("SQUARE", "square", 1, **ours, types=FLOATS),
         _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO, **ours),
         # The hosts' reference kernels make one number of all sums of int8.
@@ -350,7 +357,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row(
             "TOPK_V2", "top_k", 3, None, "value count", gives="value index", **ours, types=NUMBERS,
         ),
-        _row("TILE", "tile", 3, None, "value repeats", **ours),
+        _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(
             "WHILE", "recurrent_layer", 1, lambda node: dict(node.attributes),
             "value weights recurrent_weights biases? state state? biases?", gives="value*", **ours,
