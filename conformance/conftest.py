@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dtype",
         default="",
-        help="comma-separated, as f32 or float32, bool, f16, i8, u8; all; default: f32,bool",
+        help="comma-separated, as f32 or float32, bool, f16, bf16, i8, u8; all; default: f32,bool",
     )
     group.addoption("--report", default=None, metavar="DIR", help="write report.json, .md, .html")
     group.addoption(

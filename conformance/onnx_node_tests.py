@@ -179,7 +179,7 @@ def _run(case: Case, **options: Any) -> Outcome:
 def _results(session: Any, inputs: Sequence[Any]) -> list[Any]:
     names = [value.name for value in session.get_inputs()]
     feeds = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
-    return list(session.run(None, feeds))
+    return runner.results(session, feeds)
 
 
 def _as_host(case: Case, session: Any) -> bool:
@@ -200,12 +200,20 @@ def make_session(model: bytes, **options: Any) -> Any:
     return runner.opened(model, runner.settings(False, logs=runner.FATAL), options)
 
 
+def of_bfloat16(value: Any) -> bool:
+    """An array of the type that onnx adds to numpy's."""
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.name == "bfloat16"
+
+
 def _array(value: Any) -> Any:
-    """Scalars and what onnx has packed as arrays; sequences as they are."""
+    """Scalars and what onnx has packed as arrays, of bfloat16 those of its bits; sequences as they
+    are."""
     from onnx import TensorProto, numpy_helper
 
     if isinstance(value, TensorProto):
-        return numpy_helper.to_array(value)
+        return _array(numpy_helper.to_array(value))
+    if of_bfloat16(value):
+        return np.asarray(value).view(np.uint16)
     return np.asarray(value) if isinstance(value, np.generic | float | int) else value
 
 
@@ -217,7 +225,7 @@ def _compare(result: Any, expected: Any, rtol: float, atol: float) -> None:
     wanted = np.asarray(_array(expected))
     assert result.dtype == wanted.dtype, f"type {result.dtype} instead of {wanted.dtype}"
     assert result.shape == wanted.shape, f"shape {result.shape} instead of {wanted.shape}"
-    if wanted.dtype.kind in "OU":
+    if wanted.dtype.kind in "OU" or of_bfloat16(expected):
         np.testing.assert_array_equal(result, wanted)
     else:
         np.testing.assert_allclose(result, wanted, rtol=rtol, atol=atol)

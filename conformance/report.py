@@ -23,7 +23,7 @@ from conformance.plugin.record import FAIL, OUTCOMES, PASS, Header, Record, from
 
 FORMAT = 1
 # Columns of the matrix; others, which no row takes, share one.
-TYPES, OTHER = ("f32", "f16", "i8", "u8", "bool"), "other"
+TYPES, OTHER = ("f32", "f16", "bf16", "i8", "u8", "bool"), "other"
 HOST = "the host's CPU kernels"  # who judges where a record does not say
 
 

@@ -42,7 +42,13 @@ QUICK |= {
     "test_random_onnx": 24,
     "test_quantized": None,
 }
-QUICK |= {"test_float16": None, "test_hybrid": None, "test_half": None, "test_onnx_quantized": None}
+QUICK |= {
+    "test_float16": None,
+    "test_bfloat16": None,
+    "test_hybrid": None,
+    "test_half": None,
+    "test_onnx_quantized": None,
+}
 # Of these the tests with a sample, which the others hold as well.
 SAMPLED = ("test_variants",)
 QUICK |= dict.fromkeys(SAMPLED)
