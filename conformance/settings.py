@@ -25,6 +25,8 @@ SWITCHES = tuple(
         ("winograd", "row"),
         ("strided", "always"),
         ("strided", "never"),
+        ("stem", "always"),
+        ("stem", "never"),
         ("rows", "always"),
         ("rows", "never"),
         ("split", "always"),

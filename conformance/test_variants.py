@@ -53,6 +53,9 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "with Winograd": replace(own, tuning={"winograd": "always"}),
         "with Winograd as on hardware": replace(hardware, tuning={"winograd": "always"}),
         "with Winograd along rows": replace(own, tuning={"winograd": "row"}),
+        "with stems as on hardware": replace(
+            hardware, tuning={"strided": "always", "stem": "always"}
+        ),
         "with Winograd along rows as on hardware": replace(hardware, tuning={"winograd": "row"}),
     }
 

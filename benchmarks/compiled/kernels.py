@@ -34,6 +34,7 @@ def of_cases() -> dict[Pipeline, str]:
         replace(AMD, subgroup_size=0),
         replace(AMD, least_subgroup=64),
         replace(AMD, tuning={"winograd": "row"}),
+        replace(AMD, tuning={"strided": "always"}),
     )
     for family in FAMILIES:
         graphs = list(_graphs(family))

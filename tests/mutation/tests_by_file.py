@@ -15,6 +15,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "window": ("depthwise", "pool", "conv_3d"),
     "blocks": DENSE,
     "tiles": DENSE,
+    "stem": ("conv",),
     "winograd": ("conv",),
     "winograd_row": ("conv",),
     "interpolation": ("resize",),

@@ -28,6 +28,7 @@ TARGETS = (
     Target(name="half", half=True),
     Target(name="native", half=True, native_half=True),
     Target(name="along rows", tuning={"winograd": "row"}),
+    Target(name="stem", vendor="amd", tuning={"strided": "always"}),
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.
@@ -39,6 +40,7 @@ GPU_SITES = {
     "attention": 64,
     "winograd_input": 48,
     "winograd_output": 38,
+    "stem": 40,
     "winograd_row": 64,
 }
 

@@ -15,7 +15,7 @@ from tests.ops.test_launches import launched, lowered
 from tests.ops.test_layer_refusals import PLANE, SAME, held
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import tiles, winograd, winograd_row
+from tflgpu_plugin.ops import tiles, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.runtime import adapter
@@ -57,7 +57,8 @@ def test_weights_of_each_row_are_transformed_in_block_order() -> None:
 def test_which_neighbours_may_lie_outside(
     extent: int, before: int, positions: int, wanted: str
 ) -> None:
-    found = winograd_row.edges(Span(extent, 3, 1, 1, before, positions))
+    last = (-(-positions // 4) - 1) * 4
+    found = window.edges(Span(extent, 3, 1, 1, before, positions), 4, last)
     assert "".join(".x"[each] for each in found) == wanted
 
 

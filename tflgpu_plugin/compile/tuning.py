@@ -33,8 +33,8 @@ RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 
-# Ways to try, the vendor's own first (for the keys see ops.tiles, ops.winograd, ops.split_depth and
-# ops.conv).
+# Ways to try, the vendor's own first (for the keys see ops.tiles, ops.winograd, ops.split_depth,
+# ops.stem and ops.conv).
 GPU: tuple[Mapping[str, str], ...] = (
     {},
     {"weights": "memory"},
@@ -49,6 +49,8 @@ GPU: tuple[Mapping[str, str], ...] = (
     {"ahead": "1"},
     {"winograd": "never"},
     {"strided": "never"},
+    {"stem": "never"},
+    {"stem": "always"},
 )
 SOFTWARE: tuple[Mapping[str, str], ...] = (
     {},

@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding, split_depth, window, winograd, winograd_row
+from tflgpu_plugin.ops import rounding, split_depth, stem, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import (
     Blocks,
     convolve,
@@ -57,6 +57,9 @@ def lower(low: Lowering, node: Node) -> None:
             return
     slices = -(-(filters[0] // groups) // 4)
     few = _few_channels(low, node, x, filters) if flat else None
+    if few and stem.suits(low, filters, *axes):
+        stem.lower(low, node, x, filters, axes, *few)
+        return
     point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few
     columns, walks = axes[-1], flat and not point
     width = _row_width(low.target, columns, slices, few is not None) if walks else 0

@@ -100,6 +100,14 @@ def _rounded_up(s: Span, after: int) -> int:
     return positions - ((positions - 1) * s.stride >= s.extent + s.before)
 
 
+def edges(s: Span, windows: int, last: int) -> tuple[bool, ...]:
+    """Which of the elements that so many neighbouring windows reach, without dilation, lie outside
+    the input for some place of the first of them, from position 0 to `last`."""
+    end = last * s.stride - s.before  # where the last of them begins
+    reach = s.kernel + (windows - 1) * s.stride
+    return tuple(t < s.before or end + t >= s.extent for t in range(reach))
+
+
 def parameters(axes: Sequence[Span]) -> dict[str, object]:
     """What kernels are told of a window along up to three axes, of which they have the letters d, h
     and w, the last one w."""

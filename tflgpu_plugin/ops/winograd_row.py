@@ -16,7 +16,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, choose_tile
-from tflgpu_plugin.ops.window import Span, parameters
+from tflgpu_plugin.ops.window import Span, edges, parameters
 from tflgpu_plugin.ops.winograd import MEMORY_BYTE, SIDE, SIX, G, multiplied
 
 DEEP = 16  # input channels; with fewer terms the rounding of the transforms would show
@@ -82,7 +82,7 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
         },
         packed=_weights(low, node, blocks),
         threads=across * rows.positions,
-        variant={"edges": edges(columns), "run": None},
+        variant={"edges": edges(columns, SIDE, (across - 1) * SIDE), "run": None},
     )
 
 
@@ -94,12 +94,6 @@ def _across(columns: Span) -> int:
 def _blocks(filters: Shape) -> Blocks:
     slices = min(SLICES, -(-filters[0] // 4))
     return Blocks(filters[0], filters[1] * SIX, filters[3], 1, slices)
-
-
-def edges(columns: Span) -> tuple[bool, ...]:
-    """Which of the six neighbours lie outside the input, for some patch of a row."""
-    last = (_across(columns) - 1) * SIDE - columns.before  # of the last patch, the first of them
-    return tuple(t < columns.before or last + t >= columns.extent for t in range(SIX))
 
 
 def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:

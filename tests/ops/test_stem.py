@@ -1,0 +1,140 @@
+"""Convolution of few channels, whose windows share what they load: where it is chosen, what it
+launches, and its answers. All but the last need no device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import check
+from conformance.cases.conv import conv
+from tests.compile.test_compiler import Builder
+from tests.ops.test_launches import lowered
+from tests.ops.test_layer_refusals import SAME, held
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import window
+from tflgpu_plugin.ops.window import Span
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+FORCED = {"strided": "always", "stem": "always"}
+AMD = Target(vendor="amd", subgroup_size=32, tuning={"strided": "always"})
+X = (2, 13, 21, 3)
+
+
+@pytest.mark.parametrize(
+    ("s", "windows", "last", "wanted"),
+    [
+        (Span(112, 3, 2, 1, 0, 56), 4, 52, "........x"),  # which would begin beyond the input
+        (Span(224, 7, 2, 1, 3, 112), 4, 108, "xxx........xx"),
+        (Span(9, 3, 1, 1, 1, 9), 2, 7, "x..x"),
+        (Span(9, 3, 1, 1, 0, 7), 2, 5, "...."),
+        (Span(2, 3, 1, 1, 1, 2), 1, 1, "x.x"),
+    ],
+)
+def test_which_elements_may_lie_outside(s: Span, windows: int, last: int, wanted: str) -> None:
+    assert "".join(".x"[each] for each in window.edges(s, windows, last)) == wanted
+
+
+def test_the_launch() -> None:
+    """21 columns by 2 make 11, of which 4 share a thread: 3 threads a row, of 7 rows."""
+    low = lowered(AMD, "conv_2d", X, held(64, 3, 3, 3), **SAME | {"strides": (2, 2)})
+    (launch,) = low.launches
+    assert launch.kernel == "stem"
+    shape = {name: launch.variant[name] for name in ("pixels", "slices", "kernel", "stride")}
+    assert shape == {"pixels": 1, "slices": 2, "kernel": 3, "stride": 2}  # too few for more
+    given = launch.parameters
+    assert (given["row_items"], given["items"], given["steps"]) == (11, 77, 3)
+    assert [given[name] for name in ("x_batch", "x_row", "x_pixel", "x_slice")] == [
+        4 * 13 * 21, 4 * 21, 4, 1,
+    ]  # fmt: skip
+    assert launch.workgroups == (3, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pixels", "slices"),
+    [(3, 2, 4, 2), (7, 2, 4, 2), (7, 4, 3, 2), (11, 4, 2, 2), (16, 16, 1, 2), (3, 1, 4, 2)],
+)
+def test_what_a_thread_loads_and_multiplies(
+    kernel: int, stride: int, pixels: int, slices: int
+) -> None:
+    given = (4, 255, 255, 3), held(64, kernel, kernel, 3)
+    (launch,) = lowered(AMD, "conv_2d", *given, **SAME | {"strides": (stride,) * 2}).launches
+    assert (launch.variant["pixels"], launch.variant["slices"]) == (pixels, slices)
+    assert len(launch.variant["edges"]) == kernel + (pixels - 1) * stride
+
+
+@pytest.mark.parametrize(
+    ("target", "filters", "more", "suits"),
+    [
+        (AMD, (8, 3, 3, 3), {}, True),
+        (replace(AMD, vendor="apple"), (8, 3, 3, 3), {}, True),
+        (replace(AMD, vendor="nvidia"), (8, 3, 3, 3), {}, False),  # weights in a workgroup's memory
+        (replace(AMD, software=True), (8, 3, 3, 3), {}, False),
+        (replace(AMD, software=True, tuning=FORCED), (8, 3, 3, 3), {}, True),
+        (replace(AMD, tuning=FORCED | {"stem": "never"}), (8, 3, 3, 3), {}, False),
+        (replace(AMD, tuning=FORCED | {"strided": "never"}), (8, 3, 3, 3), {}, False),
+        (AMD, (8, 3, 1, 3), {}, False),  # nothing to share
+        (AMD, (8, 3, 16, 3), {}, True),
+        (AMD, (8, 3, 17, 3), {}, False),
+        (AMD, (8, 3, 3, 3), {"dilations": (1, 2)}, False),
+        (AMD, (8, 3, 3, 3), {"dilations": (2, 1)}, True),
+        (AMD, (9, 3, 3, 1), {}, False),  # groups
+    ],
+)
+def test_which_convolutions_it_suits(
+    target: Target, filters: Any, more: dict[str, Any], suits: bool
+) -> None:
+    (launch,) = lowered(target, "conv_2d", X, held(*filters), **SAME | more).launches
+    assert (launch.kernel == "stem") == suits
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(
+    "case",
+    [
+        conv("tall, far rows", (2, 13, 14, 3), (5, 5, 3, 3), stride=(2, 1)),
+        conv("strides of both axes", (2, 13, 29, 2), (13, 3, 7, 2), stride=(1, 2)),
+        conv("dilated rows", (1, 12, 13, 1), (4, 2, 3, 1), "VALID", dilation=(3, 1)),
+        conv("a stride over the window", (1, 9, 23, 3), (9, 2, 2, 3), "VALID", stride=(3, 5)),
+        conv("more columns than there are", (1, 4, 2, 3), (8, 3, 7, 3)),
+        conv("one pixel", (3, 3, 3, 3), (20, 3, 3, 3), "VALID"),
+        conv("a whole patch at once", (1, 32, 32, 3), (6, 16, 16, 3), "VALID", stride=(16, 16)),
+    ],
+    ids=lambda case: case.name,
+)
+def test_answers(case: Any) -> None:
+    own = adapter.open_device(adapter.select(None)).target
+    software = replace(own, software=True, vendor="software", tuning=FORCED)
+    plans = {"software": software, "GPU": replace(own, software=False, vendor="amd", tuning=FORCED)}
+    plans["a tile of 4"] = replace(plans["GPU"], tuning=FORCED | {"tile": "4x2"})
+    found = check.direct(case, plans, None)
+    assert found.passed, found.text
+
+
+@pytest.mark.adapter
+def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
+    """An input in ONNX's order: channels lie far apart. Sums of small whole numbers are exact."""
+    random = np.random.default_rng(3)
+    image = random.integers(-4, 5, (2, 3, 6, 9)).astype(np.float32)
+    weights = random.integers(-4, 5, (5, 2, 3, 3)).astype(np.float32)
+    b = Builder()
+    given = b.tensor(image.shape)
+    x = b.node("transpose", (given,), (2, 6, 9, 3), perm=(0, 2, 3, 1))
+    y = b.node(
+        "conv_2d", (x, b.tensor(weights.shape, weights), None), (2, 5, 7, 5),
+        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
+    )  # fmt: skip
+    device = adapter.open_device(adapter.select(None))
+    target = replace(device.target, software=False, vendor="amd")
+    plan = compiler.compile(b.graph((given,), (y,)), target)
+    assert "stem" in [dispatch.label for dispatch in plan.dispatches]
+    assert "transpose" not in [dispatch.label for dispatch in plan.dispatches]
+    windows = np.lib.stride_tricks.sliding_window_view(image, (2, 3), (2, 3))
+    wanted = np.einsum("bchwij,oijc->bhwo", windows, weights)
+    (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([image], [])
+    np.testing.assert_array_equal(got, wanted)

@@ -1,0 +1,73 @@
+// Convolution of an input of few channels, single floats with any distances (maybe in the host's buffer).
+//
+// Each invocation makes {{ pixels }} neighbours in a row, of {{ slices }} channel slices. For each row of the window and channel it
+// loads all that its windows reach at once, and then multiplies: it waits once, and windows that overlap load once.
+// Variant: `kernel` and `stride` along the row; `edges`, which of the elements of x that are loaded may lie outside.
+// Weights: [block][tap][channel][slice] of vec4 over output lanes.
+// The last invocation of a row makes its last pixels, some of them a second time, so there is no divergence there.
+{% set reach = kernel + (pixels - 1) * stride %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
+  let wi = group_id(wid);
+  let cell = divided(min(wi.x * {{ lanes }}u + lid, p.items - 1u), p.row_items);
+  let row = cell.x;
+  let column = min(cell.y * {{ pixels }}u, p.out_w - {{ pixels }}u);
+  let slice = (p.first_block + wi.y) * {{ slices }}u;
+  let count = min(p.tile_slices, p.group_slices - slice);
+  let batch = min(wi.z, p.planes - 1u);
+  let top = i32(row * p.stride_h) - p.before_h;
+  let left = i32(column * {{ stride }}u) - p.before_w;
+{% for t in range(reach) %}
+  let at{{ t }} = u32(left + {{ t }});  // a negative position wraps to a large one
+{% if edges[t] %}
+  let ok{{ t }} = at{{ t }} < p.in_w;
+{% endif %}
+  let x{{ t }} = at{{ t }} * p.x_pixel;
+{% endfor %}
+{% for j in range(pixels) %}
+{% for q in range(slices) %}
+  var c{{ j }}_{{ q }} = vec4f();
+{% endfor %}
+{% endfor %}
+  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  let steps = p.steps;
+  let x_slice = p.x_slice;
+  let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
+  let x_base = batch * p.x_batch + zero;
+  let w_base = wi.y * p.block_vectors;
+  for (var line = 0u; line < p.kernel_h; line++) {
+    let at_row = u32(top + i32(line * p.dilation_h));
+    if (at_row < p.in_h) {
+      var x_at = x_base + at_row * p.x_row;
+      var w_at = w_base + line * {{ kernel }}u * p.tap_vectors;
+      for (var k = 0u; k < steps; k++) {
+{% for t in range(reach) %}
+        let a{{ t }} = {{ "padded_x(place_x(x_at + x%d, ok%d), ok%d)" % (t, t, t) if edges[t] else "load_x(x_at + x%d)" % t }};
+{% endfor %}
+{% for t in range(kernel) %}
+{% for q in range(slices) %}
+        let b{{ t }}_{{ q }} = load_w(w_at + {{ t }}u * p.tap_vectors + {{ q }}u);
+{% for j in range(pixels) %}
+        c{{ j }}_{{ q }} = fma(vec4f(a{{ j * stride + t }}), b{{ t }}_{{ q }}, c{{ j }}_{{ q }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+        x_at += x_slice;
+        w_at += {{ slices }}u;
+      }
+    }
+  }
+  // The sums move down one slice per iteration, so that each pixel has one store instruction.
+  for (var q = 0u; q < count; q++) {
+    let epilogue = epilogue_y(slice + q);
+    let y_at = batch * p.y_batch + (slice + q) * p.y_slice + row * p.out_w + column;
+{% for j in range(pixels) %}
+    store_y(y_at + {{ j }}u, epilogue, c{{ j }}_0);
+{% endfor %}
+{% for q in range(slices - 1) %}
+{% for j in range(pixels) %}
+    c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};
+{% endfor %}
+{% endfor %}
+  }
+}
