@@ -57,7 +57,15 @@ def test_the_launch() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "stride", "pixels", "slices"),
-    [(3, 2, 4, 2), (7, 2, 4, 2), (7, 4, 3, 2), (11, 4, 2, 2), (16, 16, 1, 2), (3, 1, 4, 2)],
+    [
+        (3, 2, 4, 2),
+        (7, 2, 4, 2),
+        (7, 4, 3, 2),
+        (11, 4, 2, 2),
+        (16, 16, 1, 2),
+        (3, 1, 4, 2),
+        (14, 14, 1, 2),
+    ],
 )
 def test_what_a_thread_loads_and_multiplies(
     kernel: int, stride: int, pixels: int, slices: int
@@ -81,6 +89,9 @@ def test_what_a_thread_loads_and_multiplies(
         (AMD, (8, 3, 1, 3), {}, False),  # nothing to share
         (AMD, (8, 3, 16, 3), {}, True),
         (AMD, (8, 3, 17, 3), {}, False),
+        (AMD, (8, 3, 18, 3), {}, True),
+        (AMD, (8, 3, 22, 3), {}, True),
+        (AMD, (8, 3, 38, 3), {}, False),  # 19 parts of 2
         (AMD, (8, 3, 3, 3), {"dilations": (1, 2)}, False),
         (AMD, (8, 3, 3, 3), {"dilations": (2, 1)}, True),
         (AMD, (9, 3, 3, 1), {}, False),  # groups
@@ -103,6 +114,9 @@ def test_which_convolutions_it_suits(
         conv("a stride over the window", (1, 9, 23, 3), (9, 2, 2, 3), "VALID", stride=(3, 5)),
         conv("more columns than there are", (1, 4, 2, 3), (8, 3, 7, 3)),
         conv("one pixel", (3, 3, 3, 3), (20, 3, 3, 3), "VALID"),
+        conv("long rows in parts", (1, 9, 41, 3), (6, 2, 20, 3), stride=(1, 5)),
+        conv("parts of which one is all padding", (1, 3, 5, 1), (3, 1, 40, 1)),
+        conv("a large patch", (1, 64, 64, 3), (6, 32, 32, 3), "VALID", stride=(32, 32)),
         conv("a whole patch at once", (1, 32, 32, 3), (6, 16, 16, 3), "VALID", stride=(16, 16)),
     ],
     ids=lambda case: case.name,

@@ -2,7 +2,8 @@
 //
 // Each invocation makes {{ pixels }} neighbours in a row, of {{ slices }} channel slices. For each row of the window and channel it
 // loads all that its windows reach at once, and then multiplies: it waits once, and windows that overlap load once.
-// Variant: `kernel` and `stride` along the row; `edges`, which of the elements of x that are loaded may lie outside.
+// Variant: `kernel` taps of a row, all of them or, if `parts`, so many at a time; `stride` along it; `edges`, which of the
+// elements of x that are loaded may lie outside.
 // Weights: [block][tap][channel][slice] of vec4 over output lanes.
 // The last invocation of a row makes its last pixels, some of them a second time, so there is no divergence there.
 {% set reach = kernel + (pixels - 1) * stride %}
@@ -17,13 +18,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let batch = min(wi.z, p.planes - 1u);
   let top = i32(row * p.stride_h) - p.before_h;
   let left = i32(column * {{ stride }}u) - p.before_w;
-{% for t in range(reach) %}
-  let at{{ t }} = u32(left + {{ t }});  // a negative position wraps to a large one
-{% if edges[t] %}
-  let ok{{ t }} = at{{ t }} < p.in_w;
-{% endif %}
-  let x{{ t }} = at{{ t }} * p.x_pixel;
+{% macro inside() %}
+{% for t in range(reach) if edges[t] %}
+  let ok{{ t }} = u32(left + {{ "first + " if parts }}{{ t }}) < p.in_w;
 {% endfor %}
+{% endmacro %}
+{% for t in range(reach) %}
+  let x{{ t }} = u32(left + {{ t }}) * p.x_pixel;  // a negative position wraps to a large one
+{% endfor %}
+{{ inside() if not parts -}}
 {% for j in range(pixels) %}
 {% for q in range(slices) %}
   var c{{ j }}_{{ q }} = vec4f();
@@ -38,8 +41,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   for (var line = 0u; line < p.kernel_h; line++) {
     let at_row = u32(top + i32(line * p.dilation_h));
     if (at_row < p.in_h) {
+{% if parts %}
+      for (var tap = 0u; tap < p.kernel_w; tap += {{ kernel }}u) {
+      let first = i32(tap);
+      var x_at = x_base + at_row * p.x_row + tap * p.x_pixel;
+      var w_at = w_base + (line * p.kernel_w + tap) * p.tap_vectors;
+{{ inside() -}}
+{% else %}
       var x_at = x_base + at_row * p.x_row;
       var w_at = w_base + line * {{ kernel }}u * p.tap_vectors;
+{% endif %}
       for (var k = 0u; k < steps; k++) {
 {% for t in range(reach) %}
         let a{{ t }} = {{ "padded_x(place_x(x_at + x%d, ok%d), ok%d)" % (t, t, t) if edges[t] else "load_x(x_at + x%d)" % t }};
@@ -55,6 +66,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
         x_at += x_slice;
         w_at += {{ slices }}u;
       }
+{% if parts %}
+      }
+{% endif %}
     }
   }
   // The sums move down one slice per iteration, so that each pixel has one store instruction.

@@ -15,13 +15,15 @@ from tflgpu_plugin.ops.tiles import Tile, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span
 
 REACH = 16  # elements that are loaded at once; with more of them a thread has too few registers
+LEAST = 4  # taps of a part of a longer row
 PRODUCTS = 64  # of vec4 that follow: more take long to compile
 
 
 def suits(low: Lowering, filters: Shape, rows: Span, columns: Span) -> bool:
     """Whether windows overlap along a row or reach over several elements, and lanes read weights
     from global memory, by addresses that all of them share."""
-    if columns.dilation > 1 or not 1 < columns.kernel <= REACH:
+    whole = columns.kernel <= REACH or _taps(columns) >= LEAST
+    if columns.dilation > 1 or columns.kernel == 1 or not whole:
         return False
     if forced := low.target.tuning.get("stem"):
         return forced == "always"
@@ -46,6 +48,7 @@ def lower(
     pixels = rows.positions * columns.positions
     threads = row_threads(pixels, tile.pixels, columns.positions)
     batch, row, pixel, channel = distances
+    taps = _taps(columns)
     convolve(
         low,
         node,
@@ -68,9 +71,10 @@ def lower(
         source=source,
         threads=threads,
         variant={
-            "kernel": columns.kernel,
+            "kernel": taps,
+            "parts": taps < columns.kernel,
             "stride": columns.stride,
-            "edges": window.edges(columns, tile.pixels, columns.positions - tile.pixels),
+            "edges": _edges(columns, taps, tile.pixels),
             "run": None,
         },
     )
@@ -80,10 +84,23 @@ def _tile(low: Lowering, filters: Shape, rows: Span, columns: Span) -> Tile:
     """That of a convolution of so many outputs and positions, with as many pixels as it can load
     and multiply at once."""
     tile = _chosen(low, filters, rows, columns)
-    reached = 1 + (REACH - columns.kernel) // columns.stride
-    multiplied = max(PRODUCTS // (columns.kernel * tile.slices), 1)
+    reached = 1 + (REACH - _taps(columns)) // columns.stride
+    multiplied = max(PRODUCTS // (_taps(columns) * tile.slices), 1)
     pixels = min(tile.pixels, columns.positions, reached, multiplied)
     return replace(tile, pixels=pixels, step=1, ahead=1, weights="global")
+
+
+def _taps(columns: Span) -> int:
+    """Of a row that are loaded at once: all, or the largest part of as many as the others."""
+    return max(t for t in range(1, min(columns.kernel, REACH) + 1) if columns.kernel % t == 0)
+
+
+def _edges(columns: Span, taps: int, pixels: int) -> tuple[bool, ...]:
+    """Which of the elements that are loaded at once may lie outside, in any part of the row."""
+    found = window.edges(columns, pixels, columns.positions - pixels)
+    reach = taps + (pixels - 1) * columns.stride
+    parts = range(0, columns.kernel, taps)
+    return tuple(any(found[first + t] for first in parts) for t in range(reach))
 
 
 def _chosen(low: Lowering, filters: Shape, rows: Span, columns: Span) -> Tile:
