@@ -56,6 +56,7 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "with stems as on hardware": replace(
             hardware, tuning={"strided": "always", "stem": "always"}
         ),
+        "in parts as on hardware": replace(hardware, tuning={"split": "always"}),
         "with Winograd along rows as on hardware": replace(hardware, tuning={"winograd": "row"}),
     }
 

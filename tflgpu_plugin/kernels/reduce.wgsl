@@ -2,7 +2,8 @@
 // lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
 // tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
 // from the table. `spatial`: all of [spatial] is reduced and the output is [batch][slices]; otherwise any set
-// of axes, by flat row-major element indices.
+// of axes, by flat row-major element indices. `ahead` elements are loaded before they are combined, for which GPUs wait once.
+// `parts`: p.parts groups of threads share an output, each with p.chunk elements, and write [output][part].
 {% if not shared %}
 var<workgroup> partial: array<vector_out, 64>;
 {% endif %}
@@ -34,13 +35,33 @@ fn element(start: vec4u, r: u32) -> vector_out {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % p.lanes;
   let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+{% if parts %}
+  let cell = divided(min(i, p.vectors - 1u), p.parts);
+  let start = origin(cell.x);
+  let first = cell.y * p.chunk;
+  let last = min(first + p.chunk, p.count);
+{% else %}
   let start = origin(min(i, p.vectors - 1u));
+  let last = p.count;
+{% endif %}
   var a = {{ start }};
   let stretch = p.lanes * p.block;
-  for (var o = lane; o < p.count; o += stretch) {
-    let end = min(o + stretch, p.count);
+  for (var o = {{ "first + " if parts }}lane; o < last; o += stretch) {
+    let end = min(o + stretch, last);
     var block = {{ start }};
-    for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
+{% if ahead > 1 %}
+    var next = o;
+    for (var r = o; r + {{ ahead - 1 }}u * p.lanes < end; r += {{ ahead }}u * p.lanes) {
+{% for u in range(ahead) %}
+      let v{{ u }} = element(start, r{{ " + %du * p.lanes" % u if u }});
+{% endfor %}
+{% for u in range(ahead) %}
+      block = combined(block, each(v{{ u }}));
+{% endfor %}
+      next = r + {{ ahead }}u * p.lanes;
+    }
+{% endif %}
+    for (var r = {{ "next" if ahead > 1 else "o" }}; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
     a = combined(a, block);
   }
 {% if shared %}
@@ -55,6 +76,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   if (lane == 0u && i < p.vectors) {
     a = partial[thread];
 {% endif %}
-    store_out(i, epilogue_out((i / p.spatial) % p.slices), {{ finish }});
+    store_out(i, epilogue_out({{ "i" if parts else "(i / p.spatial) % p.slices" }}), {{ finish }});
   }
 }

@@ -7,6 +7,7 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from math import inf, isqrt, prod
@@ -18,10 +19,14 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op
+from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import Axis, merged, row_strides
 
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
+AHEAD = 8  # vec4 that a thread of a GPU loads before it combines them
+MIN_SERIAL = 256  # elements of a thread: what is saved must pay for another launch
+MIN_PART = 16  # elements of a thread that are left in a part
 MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
@@ -147,27 +152,14 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
     epilogue applied."""
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     assert (x.batch, x.slices, 1) == (out.batch, out.slices, out.spatial)
-    low.loops(node, _rounds(low.target, x.spatial))
-    low.dispatch(
-        "reduce",
-        node,
-        {"x": node.operand()},
-        {"out": node.outputs[0]},
-        _groups(low.target, out.vectors, x.spatial),
-        {**_common(low.target, out.vectors, x.spatial), "slices": out.slices, "spatial": 1},
-        {"spatial": True, "shared": exchanges(low.target, x.spatial), **reduction._asdict()},
-    )
+    _launch(low, node, reduction, Access(node.operand()), x.spatial, {})
 
 
 def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run]) -> None:
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     kept = _three([run for run in runs if not run.reduced])
     gone = _three([run for run in runs if run.reduced])
-    count = prod(run.extent for run in gone)
     parameters: dict[str, object] = {
-        **_common(low.target, out.vectors, count),
-        "slices": out.slices,
-        "spatial": out.spatial,
         "channels": out.channels,
         "in_slices": x.slices,
         "in_spatial": x.spatial,
@@ -176,16 +168,71 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
     for name, three in (("kept", kept), ("gone", gone)):
         parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
         parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
-    low.loops(node, _rounds(low.target, count))
+    count = prod(run.extent for run in gone)
+    _launch(low, node, reduction, Access(node.operand(), 1), count, parameters)
+
+
+def _launch(
+    low: Lowering,
+    node: Node,
+    reduction: Reduction,
+    x: Access,
+    count: int,
+    parameters: Mapping[str, object],
+) -> None:
+    """One launch, or one of parts of the `count` elements and one of what they gave. `parameters`
+    tell where elements lie, if not all of an image after each other."""
+    target, out = low.target, low.geometry(node.outputs[0])
+    vectors, divisor, ahead = out.vectors, float(count), 1 if target.software else AHEAD
+    given = {**parameters, "slices": out.slices, "spatial": out.spatial}
+    variant = {"spatial": not parameters, "ahead": ahead if x.view == 4 else ahead // 4 or 1}
+    part = _part(low, node, vectors, count)
+    if part < count:
+        several = -(-count // part)
+        made = low.temporary(vectors * several)
+        low.dispatch(
+            "reduce",
+            node,
+            {"x": x},
+            {"out": made},
+            _groups(target, vectors * several, part),
+            {**given, **_common(target, vectors * several, part), "count": count,
+             "divisor": divisor, "parts": several, "chunk": part},
+            {**variant, "parts": True, "shared": exchanges(target, part),
+             **reduction._replace(finish="a")._asdict()},
+            fused=False,
+        )  # fmt: skip
+        low.loops(node, _rounds(target, part))
+        x, count, reduction = Access(made), several, reduction._replace(each="v")
+        given, variant = (
+            {"slices": out.slices, "spatial": out.spatial},
+            {"spatial": True, "ahead": ahead},
+        )
+    low.loops(node, _rounds(target, count))
     low.dispatch(
         "reduce",
         node,
-        {"x": Access(node.operand(), 1)},
+        {"x": x},
         {"out": node.outputs[0]},
-        _groups(low.target, out.vectors, count),
-        parameters,
-        {"spatial": False, "shared": exchanges(low.target, count), **reduction._asdict()},
+        _groups(target, vectors, count),
+        {**given, **_common(target, vectors, count), "divisor": divisor},
+        {**variant, "parts": False, "shared": exchanges(target, count), **reduction._asdict()},
     )
+
+
+def _part(low: Lowering, node: Node, vectors: int, count: int) -> int:
+    """How many elements of a result a workgroup takes, so that enough threads wait for memory: all,
+    or whole rounds of its threads."""
+    forced, target = low.target.tuning.get("split"), low.target
+    if forced == "never" or whole(low.graph.tensors[node.operand()]):
+        return count
+    if forced:
+        return -(-count // 3)
+    if target.software or count < MIN_SERIAL * WORKGROUP:
+        return count
+    several = min(WAITING_THREADS // (vectors * WORKGROUP), count // (MIN_PART * WORKGROUP))
+    round_ = WORKGROUP * AHEAD
+    return -(-count // (max(several, 1) * round_)) * round_
 
 
 def exchanges(target: Target, count: int) -> bool:
@@ -217,6 +264,8 @@ def _common(target: Target, vectors: int, count: int) -> dict[str, object]:
     # Blocks of the square root keep both loops short and the rounding error of sums small.
     each = -(-count // lanes(target, count))
     block = isqrt(each - 1) + 1
+    if not target.software:
+        block = -(-block // AHEAD) * AHEAD  # few are left over
     return {
         "vectors": vectors,
         "count": count,
