@@ -1,10 +1,11 @@
 // (x - mean) / sqrt(mean square of that + epsilon): `p.lanes` threads share a row, of p.items vec4. variant: centred (the mean
 // is taken off); `groups`: rows are channels at a pixel (""), whole slices of a batch ("slices"), or its channels, each lane of
 // a slice by itself ("lanes"); `shared`, see lanes.wgsl; `parts`: x is added up and stored here; `held`: a thread loads so many
-// vec4 at once and keeps them (0: any number, one by one and anew each time). The squares are those of differences, so that a
+// vec4 at once and keeps them (0: any number, and anew each time, of which `ahead` are loaded at once). The squares are those of differences, so that a
 // large mean does not cancel them.
 {% import "lanes.wgsl" as lanes %}
 {% set step = "" if groups else " * p.spatial" %}
+{% set several = held or ahead > 1 %}
 {% set place = "min(q, p.items - 1u)" if held else "q" %}
 {% set slice = "(first + q) / p.spatial % p.slices" if groups else "q" %}
 {% set within = "vec4<bool>(q < p.items)" if groups else "lanes_below(q, p.channels)" %}
@@ -13,7 +14,18 @@
 {% for k in range(held) %}
   { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
 {% else %}
+{% if ahead > 1 %}
+  for (var base = lane; base < {{ end }}; base += {{ ahead }}u * p.lanes) {
+{% for k in range(ahead) %}
+    let x{{ k }} = load_x(first + min(base + {{ k }}u * p.lanes, p.items - 1u){{ step }});
+{% endfor %}
+{% for k in range(ahead) %}
+    { let q = base + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
+{% endfor %}
+  }
+{% else %}
   for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q%s)" % step) }} }
+{% endif %}
 {% endfor %}
 {% endmacro %}
 {% if parts %}
@@ -37,10 +49,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if held or centred or parts %}
   var sum = vec4f(0.0);
 {% call(x) each("p.items") %}
+{% if held or parts %}
     let at = first + {{ place }}{{ step }};
-    let v = {{ "store_x(at, epilogue_x(%s), sum_of_parts(at))" % place if parts else "load_x(at)" }};
+{% endif %}
+    let v = {{ "store_x(at, epilogue_x(%s), sum_of_parts(at))" % place if parts else "load_x(at)" if held else x }};
 {% if held %}
     {{ x }} = v;
+{% endif %}
+{% if several %}
     sum += select(vec4f(0.0), v, q < p.items);
 {% else %}
     sum += v;
@@ -52,7 +68,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% endif %}
   var squares = vec4f(0.0);
 {% call(x) each("p.items") %}
-{% if held or (centred and not groups) %}
+{% if several or (centred and not groups) %}
     let d = select(vec4f(0.0), {{ x }}{{ off }}, {{ within }});
 {% else %}
     let d = {{ x }}{{ off }};
@@ -62,6 +78,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let spread = sqrt(sum_of(thread, squares) / p.count + p.epsilon);
   let items = select(0u, p.items, row < p.rows);
 {% call(x) each("items") %}
-    {{ "if (q < items) " if held }}{ store_out(first + q{{ step }}, epilogue_out({{ slice }}), ({{ x }}{{ off }}) / spread); }
+    {{ "if (q < items) " if several }}{ store_out(first + q{{ step }}, epilogue_out({{ slice }}), ({{ x }}{{ off }}) / spread); }
 {% endcall %}
 }

@@ -50,18 +50,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     let end = min(o + stretch, last);
     var block = {{ start }};
 {% if ahead > 1 %}
-    var next = o;
-    for (var r = o; r + {{ ahead - 1 }}u * p.lanes < end; r += {{ ahead }}u * p.lanes) {
+    for (var r = o; r < end; r += {{ ahead }}u * p.lanes) {
 {% for u in range(ahead) %}
-      let v{{ u }} = element(start, r{{ " + %du * p.lanes" % u if u }});
+      let v{{ u }} = element(start, {{ "min(r + %du * p.lanes, end - 1u)" % u if u else "r" }});
 {% endfor %}
-{% for u in range(ahead) %}
-      block = combined(block, each(v{{ u }}));
+      block = combined(block, each(v0));
+{% for u in range(1, ahead) %}
+      block = combined(block, select({{ start }}, each(v{{ u }}), r + {{ u }}u * p.lanes < end));
 {% endfor %}
-      next = r + {{ ahead }}u * p.lanes;
     }
+{% else %}
+    for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
 {% endif %}
-    for (var r = {{ "next" if ahead > 1 else "o" }}; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
     a = combined(a, block);
   }
 {% if shared %}

@@ -1,4 +1,12 @@
 // Softmax over channels: `p.lanes` threads share a row. Largest value, sum of exp, quotients. `shared`: see lanes.wgsl.
+// `held`: a thread loads so many vec4 at once and keeps them (0: any number, and anew each time).
+{% macro each(end) %}
+{% for k in range(held) %}
+  { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
+{% else %}
+  for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q * p.spatial)") }} }
+{% endfor %}
+{% endmacro %}
 {% import "lanes.wgsl" as lanes %}
 {{ lanes.scratch(shared) }}
 {{ lanes.across("largest", "max(%s, %s)", shared) }}
@@ -11,19 +19,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let first = (valid / p.spatial) * p.slices * p.spatial + valid % p.spatial;
   let lowest = vec4f(-0x1.fffffep+127f);
   var top = lowest;
-  for (var q = lane; q < p.slices; q += p.lanes) {
-    top = max(top, select(lowest, load_x(first + q * p.spatial), lanes_below(q, p.channels)));
-  }
+{% for k in range(held) %}
+  let x{{ k }} = load_x(first + min(lane + {{ k }}u * p.lanes, p.slices - 1u) * p.spatial);
+{% endfor %}
+{% call(x) each("p.slices") %}
+    top = max(top, select(lowest, {{ x }}, lanes_below(q, p.channels)));
+{% endcall %}
   let peak = largest(thread, top);
   var sum = vec4f(0.0);
-  for (var q = lane; q < p.slices; q += p.lanes) {
-    let e = exp_near((load_x(first + q * p.spatial) - peak) * p.beta);
+{% call(x) each("p.slices") %}
+    let e = exp_near(({{ x }} - peak) * p.beta);
     sum += select(vec4f(0.0), e, lanes_below(q, p.channels));
-  }
+{% endcall %}
   let total = sum_of(thread, sum);
   let slices = select(0u, p.slices, row < p.rows);
-  for (var q = lane; q < slices; q += p.lanes) {
-    let at = first + q * p.spatial;
-    store_out(at, epilogue_out(q), exp_near((load_x(at) - peak) * p.beta) / total);
-  }
+{% call(x) each("slices") %}
+    {{ "if (q < slices) " if held }}{ store_out(first + q * p.spatial, epilogue_out(q), exp_near(({{ x }} - peak) * p.beta) / total); }
+{% endcall %}
 }

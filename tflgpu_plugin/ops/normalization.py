@@ -25,11 +25,11 @@ from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
-from tflgpu_plugin.ops.reduce import exchanges, lanes
+from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes
 from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share
-HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
+HELD = 16  # vec4 of a row that a thread keeps in registers, on GPUs
 SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
 
 
@@ -119,7 +119,7 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
     together = lanes(low.target, items)
     adding = None if groups else split_depth.taken(low, node)
     adds = split_depth.sums(adding) if adding else {}
-    each = -(-items // together)
+    each, software = -(-items // together), low.target.software
     low.loops(node, (each + 1) * (3 + adds.get("parts", 0)) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
@@ -143,7 +143,8 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
             "groups": groups,
             "shared": exchanges(low.target, items),
             "parts": adding is not None,
-            "held": 0 if low.target.software or each > HELD else each,
+            "held": 0 if software or each > HELD else each,
+            "ahead": 1 if software or each <= HELD or adding else AHEAD,
         },
         also=(adding.node,) if adding else (),
     )

@@ -182,41 +182,63 @@ def _launch(
 ) -> None:
     """One launch, or one of parts of the `count` elements and one of what they gave. `parameters`
     tell where elements lie, if not all of an image after each other."""
-    target, out = low.target, low.geometry(node.outputs[0])
-    vectors, divisor, ahead = out.vectors, float(count), 1 if target.software else AHEAD
-    given = {**parameters, "slices": out.slices, "spatial": out.spatial}
-    variant = {"spatial": not parameters, "ahead": ahead if x.view == 4 else ahead // 4 or 1}
+    vectors = low.geometry(node.outputs[0]).vectors
     part = _part(low, node, vectors, count)
     if part < count:
         several = -(-count // part)
         made = low.temporary(vectors * several)
-        low.dispatch(
-            "reduce",
-            node,
-            {"x": x},
-            {"out": made},
-            _groups(target, vectors * several, part),
-            {**given, **_common(target, vectors * several, part), "count": count,
-             "divisor": divisor, "parts": several, "chunk": part},
-            {**variant, "parts": True, "shared": exchanges(target, part),
-             **reduction._replace(finish="a")._asdict()},
-            fused=False,
-        )  # fmt: skip
-        low.loops(node, _rounds(target, part))
-        x, count, reduction = Access(made), several, reduction._replace(each="v")
-        given, variant = (
-            {"slices": out.slices, "spatial": out.spatial},
-            {"spatial": True, "ahead": ahead},
-        )
-    low.loops(node, _rounds(target, count))
+        _reduce(low, node, reduction._replace(finish="a"), x, made, count, parameters, part)
+        x, parameters, reduction = Access(made), {}, reduction._replace(each="v")
+        _reduce(low, node, reduction, x, node.outputs[0], several, {"divisor": float(count)})
+    else:
+        _reduce(low, node, reduction, x, node.outputs[0], count, parameters)
+
+
+def _reduce(
+    low: Lowering,
+    node: Node,
+    reduction: Reduction,
+    x: Access,
+    made: int,
+    count: int,
+    parameters: Mapping[str, object],
+    part: int = 0,
+) -> None:
+    """A launch over `count` elements of each result or, if given, one for each `part` of them."""
+    target, out, length = low.target, low.geometry(node.outputs[0]), part or count
+    parts = -(-count // length)
+    vectors = out.vectors * parts
+    each = -(-length // lanes(target, length))
+    most = 1 if target.software else AHEAD * x.view // 4
+    low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
+    # Blocks of the square root keep both loops short and the rounding error of sums small.
+    block, ahead = isqrt(max(each - 1, 0)) + 1, min(most, each)
     low.dispatch(
         "reduce",
         node,
         {"x": x},
-        {"out": node.outputs[0]},
-        _groups(target, vectors, count),
-        {**given, **_common(target, vectors, count), "divisor": divisor},
-        {**variant, "parts": False, "shared": exchanges(target, count), **reduction._asdict()},
+        {"out": made},
+        (-(-vectors * lanes(target, length) // WORKGROUP), 1, 1),
+        {
+            "vectors": vectors,
+            "count": count,
+            "lanes": lanes(target, length),
+            "block": -(-block // ahead) * ahead,
+            "divisor": float(count),
+            "infinity": inf,
+            **({"parts": parts, "chunk": part} if part else {}),
+            "slices": out.slices,
+            "spatial": out.spatial,
+            **parameters,
+        },
+        {
+            "spatial": x.view == 4,
+            "ahead": ahead,
+            "parts": part > 0,
+            "shared": exchanges(target, length),
+            **reduction._asdict(),
+        },
+        fused=made == node.outputs[0],
     )
 
 
@@ -248,32 +270,6 @@ def lanes(target: Target, count: int) -> int:
         return 1
     few = count < (4 if target.software else 2) * WORKGROUP
     return SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
-
-
-def _groups(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
-    return (-(-vectors * lanes(target, count) // WORKGROUP), 1, 1)
-
-
-def _rounds(target: Target, count: int) -> int:
-    """Of the loops of a thread, by what `_common` says."""
-    each = -(-count // lanes(target, count))
-    return each + 2 * isqrt(max(each - 1, 0)) + 20
-
-
-def _common(target: Target, vectors: int, count: int) -> dict[str, object]:
-    # Blocks of the square root keep both loops short and the rounding error of sums small.
-    each = -(-count // lanes(target, count))
-    block = isqrt(each - 1) + 1
-    if not target.software:
-        block = -(-block // AHEAD) * AHEAD  # few are left over
-    return {
-        "vectors": vectors,
-        "count": count,
-        "lanes": lanes(target, count),
-        "block": block,
-        "divisor": float(count),
-        "infinity": inf,
-    }
 
 
 def _runs(shape: Shape, axes: set[int]) -> list[_Run]:

@@ -14,6 +14,7 @@ from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import Op, same_shape
 
+HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
 
 
@@ -36,7 +37,8 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(node.operand())
     rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
-    low.loops(node, 3 * (-(-x.slices // together) + 1) + 2 * together.bit_length())
+    each = -(-x.slices // together)
+    low.loops(node, 3 * (each + 1) + 2 * together.bit_length())
     low.dispatch(
         "softmax",
         node,
@@ -51,7 +53,10 @@ def lower(low: Lowering, node: Node) -> None:
             "lanes": together,
             "beta": float(node.attributes["beta"]),
         },
-        {"shared": exchanges(low.target, x.slices)},
+        {
+            "shared": exchanges(low.target, x.slices),
+            "held": 0 if low.target.software or each > HELD else each,
+        },
     )
 
 
