@@ -92,6 +92,8 @@ NODES = [
     instance("rank_3", (2, 9, 5)),
     instance("rank_5", (2, 3, 2, 4, 5)),
     instance("large_mean", (1, 16, 16, 5), 100.0, 101.0),
+    instance("image_longer_than_a_row", (2, 131, 127, 5)),
+    instance("image_longer_than_a_row_large_mean", (1, 129, 131, 3), 100.0, 101.0),
     layer("channels", (2, 3, 5, 12), -1),
     layer("two_axes", (2, 3, 5, 12), 2),
     layer("all_but_batch", (2, 3, 5, 12), 1),

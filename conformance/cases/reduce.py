@@ -162,6 +162,12 @@ NODES = [
             reduction(op, "all", (3, 7), (0, 1)),
         )
     ),
+    NodeCase(
+        "image_centred", "reduce_mean_square",
+        (Input((2, 9, 8, 5), low=99, high=101), constant((1, 2), "i32"),
+         Input((2, 1, 1, 5), low=99, high=101)),
+        {"keep_dims": True}, terms=72,
+    ),
     *(reduction(op, "long", (1, 300, 3, 3), (1,)) for op in (*SUMS, *ENDS)),
     *(reduction(op, "result_over_65504", (1, 64, 64, 3), (1, 2), True, 0, 400) for op in SUMS),
     *(reduction("reduce_log_sum_exp", name, (2, 3, 5, 6), axes, keep, low, high)

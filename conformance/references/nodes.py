@@ -179,7 +179,8 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
 
 
 def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduced(x: Array, axes: Array, keep_dims: bool) -> Any:
+    def reduced(x: Array, axes: Array, centre: Array | float = 0, *, keep_dims: bool) -> Any:
+        x = x - centre if np.ndim(centre) else x
         over = tuple(sorted({int(a) % x.ndim for a in axes.reshape(-1)})) if x.ndim else ()
         return function(x, axis=over, keepdims=keep_dims)
 

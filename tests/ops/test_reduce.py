@@ -30,7 +30,8 @@ def parts(target: Target, shape: Any, op: str = "mean") -> list[tuple[bool, int]
 @pytest.mark.parametrize(
     ("target", "shape", "wanted"),
     [
-        (GPU, (1, 128, 127, 32), [(False, 8)]),  # 254 elements of a thread
+        (GPU, (1, 128, 63, 32), [(False, 8)]),  # 126 elements of a thread
+        (GPU, (1, 128, 64, 32), [(True, 8 * 8), (False, 1)]),
         (GPU, (1, 128, 128, 32), [(True, 8 * 16), (False, 1)]),  # 16 are left of 256
         (GPU, (1, 1024, 512, 32), [(True, 8 * 32), (False, 1)]),  # 2 ** 14 threads
         (GPU, (4, 256, 256, 32), [(True, 32 * 8), (False, 1)]),

@@ -52,6 +52,7 @@ def run_node(node: Node, given: list[Array | None]) -> Array:
     if node.op == "reshape":
         return x.reshape(attributes["shape"])
     if node.op in ("mean", "reduce_mean_square"):
+        x = x - np.asarray(given[2]) if len(given) > 2 else x
         x = x if node.op == "mean" else x * x
         axes = tuple(int(a) for a in np.asarray(given[1]).reshape(-1))
         return np.mean(x, axis=axes, keepdims=attributes["keep_dims"])

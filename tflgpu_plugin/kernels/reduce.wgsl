@@ -3,6 +3,7 @@
 // tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
 // from the table. `spatial`: all of [spatial] is reduced and the output is [batch][slices]; otherwise any set
 // of axes, by flat row-major element indices. `ahead` elements are loaded before they are combined, for which GPUs wait once.
+// `centred`: of differences from load_centre(output).
 // `parts`: p.parts groups of threads share an output, each with p.chunk elements, and write [output][part].
 {% if not shared %}
 var<workgroup> partial: array<vector_out, 64>;
@@ -31,18 +32,23 @@ fn element(start: vec4u, r: u32) -> vector_out {
 }
 {% endif %}
 
+{% set off = " - centre" if centred else "" %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % p.lanes;
   let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
 {% if parts %}
   let cell = divided(min(i, p.vectors - 1u), p.parts);
-  let start = origin(cell.x);
+  let made = cell.x;
   let first = cell.y * p.chunk;
   let last = min(first + p.chunk, p.count);
 {% else %}
-  let start = origin(min(i, p.vectors - 1u));
+  let made = min(i, p.vectors - 1u);
   let last = p.count;
+{% endif %}
+  let start = origin(made);
+{% if centred %}
+  let centre = load_centre(made);
 {% endif %}
   var a = {{ start }};
   let stretch = p.lanes * p.block;
@@ -52,7 +58,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if ahead > 1 %}
     for (var r = o; r < end; r += {{ ahead }}u * p.lanes) {
 {% for u in range(ahead) %}
-      let v{{ u }} = element(start, {{ "min(r + %du * p.lanes, end - 1u)" % u if u else "r" }});
+      let v{{ u }} = element(start, {{ "min(r + %du * p.lanes, end - 1u)" % u if u else "r" }}){{ off }};
 {% endfor %}
       block = combined(block, each(v0));
 {% for u in range(1, ahead) %}
@@ -60,7 +66,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% endfor %}
     }
 {% else %}
-    for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
+    for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r){{ off }})); }
 {% endif %}
     a = combined(a, block);
   }

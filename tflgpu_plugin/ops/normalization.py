@@ -160,8 +160,10 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         return _decompose_rows(steps, node, "standardize_groups", groups=shape[-1])
     axes = steps.indices(_axes(steps.graph, node))
     mean = steps.add("mean", x, axes, keep_dims=True)
-    centred = steps.add("sub", x, mean)
-    variance = steps.add("reduce_mean_square", centred, axes, keep_dims=True)
+    image = node.op == "instance_normalization" and planar(shape)
+    centred = None if image else steps.add("sub", x, mean)
+    of = (x, axes, mean) if centred is None else (centred, axes)
+    variance = steps.add("reduce_mean_square", *of, keep_dims=True)
     epsilon = steps.number(node.attributes.get("epsilon", 1e-5))
     factor = steps.add("rsqrt", steps.add("add", variance, epsilon))
     scale, bias = (*node.inputs[1:], None, None)[:2]
@@ -169,7 +171,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         factor, scale = steps.add("mul", factor, scale), None
     tail = [("mul", factor), ("mul", scale), ("add", bias)]
     tail = [(op, operand) for op, operand in tail if operand is not None]
-    value = centred
+    value = steps.add("sub", x, mean) if centred is None else centred  # with all that follows
     for op, operand in tail[:-1]:
         value = steps.add(op, value, operand)
     steps.last(tail[-1][0], value, tail[-1][1])

@@ -1,5 +1,6 @@
 """Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`, and the like under the
-names of `REDUCTIONS`. A further one is a line there.
+names of `REDUCTIONS`. A further one is a line there. `reduce_mean_square(x, axes, centre)` is that
+of differences from a value for each result, over an image.
 
 Axes are negative or not, repeated or not, as in `ResolveAxis` of
 tensorflow/lite/kernels/internal/reference/reduce.h.
@@ -25,7 +26,7 @@ from tflgpu_plugin.ops.views import Axis, merged, row_strides
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
 AHEAD = 8  # vec4 that a thread of a GPU loads before it combines them
-MIN_SERIAL = 256  # elements of a thread: what is saved must pay for another launch
+MIN_SERIAL = 128  # elements of a thread: what is saved must pay for another launch
 MIN_PART = 16  # elements of a thread that are left in a part
 MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
 ZERO, SUM = "vec4f(0.0)", "a + v"
@@ -188,8 +189,8 @@ def _launch(
         several = -(-count // part)
         made = low.temporary(vectors * several)
         _reduce(low, node, reduction._replace(finish="a"), x, made, count, parameters, part)
-        x, parameters, reduction = Access(made), {}, reduction._replace(each="v")
-        _reduce(low, node, reduction, x, node.outputs[0], several, {"divisor": float(count)})
+        x, reduction, given = Access(made), reduction._replace(each="v"), {"divisor": float(count)}
+        _reduce(low, node, reduction, x, node.outputs[0], several, given)
     else:
         _reduce(low, node, reduction, x, node.outputs[0], count, parameters)
 
@@ -206,7 +207,7 @@ def _reduce(
 ) -> None:
     """A launch over `count` elements of each result or, if given, one for each `part` of them."""
     target, out, length = low.target, low.geometry(node.outputs[0]), part or count
-    parts = -(-count // length)
+    parts, centre = -(-count // length), node.inputs[2:] if x.source == node.operand() else ()
     vectors = out.vectors * parts
     each = -(-length // lanes(target, length))
     most = 1 if target.software else AHEAD * x.view // 4
@@ -216,7 +217,7 @@ def _reduce(
     low.dispatch(
         "reduce",
         node,
-        {"x": x},
+        {"x": x, **({"centre": centre[0]} if centre else {})},
         {"out": made},
         (-(-vectors * lanes(target, length) // WORKGROUP), 1, 1),
         {
@@ -235,6 +236,7 @@ def _reduce(
             "spatial": x.view == 4,
             "ahead": ahead,
             "parts": part > 0,
+            "centred": bool(centre),
             "shared": exchanges(target, length),
             **reduction._asdict(),
         },
