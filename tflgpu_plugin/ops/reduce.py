@@ -207,7 +207,8 @@ def _reduce(
 ) -> None:
     """A launch over `count` elements of each result or, if given, one for each `part` of them."""
     target, out, length = low.target, low.geometry(node.outputs[0]), part or count
-    parts, centre = -(-count // length), node.inputs[2:] if x.source == node.operand() else ()
+    parts = -(-count // length)
+    centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
     each = -(-length // lanes(target, length))
     most = 1 if target.software else AHEAD * x.view // 4
@@ -217,7 +218,7 @@ def _reduce(
     low.dispatch(
         "reduce",
         node,
-        {"x": x, **({"centre": centre[0]} if centre else {})},
+        {"x": x, **({"centre": node.operand(2)} if centred else {})},
         {"out": made},
         (-(-vectors * lanes(target, length) // WORKGROUP), 1, 1),
         {
@@ -236,7 +237,7 @@ def _reduce(
             "spatial": x.view == 4,
             "ahead": ahead,
             "parts": part > 0,
-            "centred": bool(centre),
+            "centred": centred,
             "shared": exchanges(target, length),
             **reduction._asdict(),
         },
