@@ -152,7 +152,7 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
             [(4, 1, 4)],
         ),
         # 3 slices, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
-        ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(2, 3, 2)], [(3, 3, 2)]),
+        ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(4, 3, 2)], [(3, 3, 2)]),
         # 4 pixels a thread
         ("depthwise_conv_2d", (X, held(1, 5, 5, 9)), SAME, [(4, 3, 2)], [(14, 3, 2)]),
         # 18 x 19 pixels, 4 neighbours of one row a thread: 18 x 5

@@ -40,7 +40,9 @@ GPU_SITES = {
     "attention": 64,
     "winograd_input": 48,
     "winograd_output": 38,
-    "stem": 40,
+    "stem": 23,
+    "depthwise": 29,
+    "normalization": 32,
     "winograd_row": 64,
 }
 

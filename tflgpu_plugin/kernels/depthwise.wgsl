@@ -4,6 +4,8 @@
 // partial sums of the open output rows, so that each input row is read once per thread; "span" makes `pixels` of
 // one row with a window `width` wide, so that neighbours share what they read; "taps" is any window, `pixels` per
 // thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
+// `height`: the row forms load all rows at once that so many results of a column read, for which GPUs wait once (0: p.rows
+// results, row by row).
 // `shared`: weights are loaded once per group of 8 invocations (not with "taps").
 {% set columns = (pixels - 1) * stride + width %}
 {% set walking = ("rows", "rows2", "span") %}
@@ -12,6 +14,13 @@
       let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
 {% for t in range(columns) %}
       let {{ name }}_{{ t }} = padded_x(place_x(at_{{ name }} + x{{ t }}, ok_{{ name }} && ok{{ t }}), ok_{{ name }} && ok{{ t }});
+{% endfor %}
+{% endmacro %}
+{% macro store_row() %}
+{% for j in range(pixels) %}
+      if (out_x + {{ j }}u * dilation.y < extent_out.y) {
+        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, f{{ j }});
+      }
 {% endfor %}
 {% endmacro %}
 {% macro dot3(name, j, r) -%}
@@ -63,6 +72,25 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
   let r = divided(pixel.x, dilation.x);
   let out_y = r.y + r.x * (rows * dilation.x);
+{% if height %}
+{% for i in range((height - 1) * stride + 3) %}
+  let i{{ i }} = i32(out_y * {{ stride }}u + {{ i }}u * dilation.x) - top;
+{{ load_row("i%d" % i) }}
+{% endfor %}
+{% for i in range(height) %}
+  {
+    let oy = out_y + {{ i }}u * dilation.x;
+{% for j in range(pixels) %}
+    let f{{ j }} = {{ dot3("i%d" % (stride * i), j, 0) }}
+      + {{ dot3("i%d" % (stride * i + 1), j, 1) }}
+      + {{ dot3("i%d" % (stride * i + 2), j, 2) }};
+{% endfor %}
+    if (oy < extent_out.x) {
+{{ store_row() -}}
+    }
+  }
+{% endfor %}
+{% else %}
 {% for j in range(pixels) %}
   var a{{ j }} = vec4f(0.0);
 {% if form == "rows" %}
@@ -93,13 +121,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     if (i >= 1u && oy < extent_out.x) {
 {% endif %}
-{% for j in range(pixels) %}
-      if (out_x + {{ j }}u * dilation.y < extent_out.y) {
-        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, f{{ j }});
-      }
-{% endfor %}
+{{ store_row() -}}
     }
   }
+{% endif %}
 {% elif form == "span" %}
 {% if shared %}
   let tap = min(lid % 8u, {{ width - 1 }}u);

@@ -16,6 +16,8 @@ from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
+AT_ONCE = 2  # output rows whose input a thread of a GPU loads at once; a third costs GCN waves
+
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
     """4 dimensions; a whole number of filters per channel; a window that fits; no fused tanh."""
@@ -77,13 +79,15 @@ def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
 
 
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
-    """Output rows per thread of the row forms, so that groups of threads are busiest.
-
-    The higher, the fewer input rows are read per output row; other GPUs need more threads instead.
+    """Output rows per thread of the row forms: the higher, the fewer input rows are read per output
+    row. GPUs need more threads instead, which load all of their rows at once; on software adapters
+    so many that groups of threads are busiest.
     """
-    lanes = _lanes(target)
+    lanes, most = _lanes(target), -(-rows.positions // rows.dilation)
+    if not target.software:
+        return min(AT_ONCE, most)
     extra = 2 if form == "rows" else 1
-    highest = min(-(-rows.positions // rows.dilation), 16 if target.software else 4)
+    highest = min(most, 16)
 
     def cost(height: int) -> tuple[int, int]:
         items = column_groups * _groups(rows, height)
@@ -126,6 +130,7 @@ def _dispatch(
         parameters=parameters,
         variant={
             "form": form,
+            "height": 0 if low.target.software else parameters.get("rows", 0),
             "pixels": pixels,
             "lanes": lanes,
             "shared": passes_weights(low.target),
