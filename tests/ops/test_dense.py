@@ -241,9 +241,10 @@ def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
         ((1, 7, 7, 512), (512, 3, 3, 512), 8),  # 3,136 threads of 1,152 iterations
         ((1, 14, 14, 256), (256, 3, 3, 256), 4),
         ((1, 7, 7, 1024), (1024, 1, 1, 1024), 4),
-        ((1, 3, 3, 1024), (8, 1, 1, 1024), 8),  # 32 iterations are left
+        ((1, 3, 3, 1024), (8, 1, 1, 1024), 16),  # few threads: 16 iterations are left
         ((1, 56, 56, 256), (256, 1, 1, 256), 1),  # enough threads
-        ((1, 7, 7, 512), (512, 1, 1, 512), 1),  # few iterations
+        ((1, 7, 7, 512), (512, 1, 1, 512), 8),
+        ((1, 7, 7, 256), (1024, 1, 1, 256), 1),  # few iterations
         ((2, 7, 7, 512), (512, 3, 3, 512), 1),
         ((1, 7, 7, 516), (512, 3, 3, 516), 1),  # channels that make no whole slices
     ],

@@ -14,8 +14,11 @@ from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile
 
-MIN_SERIAL = 256  # iterations of a thread: what is saved must pay for another launch
-MIN_PART = 32  # iterations that are left in a part
+# Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
+# the same where so few threads are there that most of the GPU is idle (twice as many where SIMDs
+# have 64 lanes).
+MIN_SERIAL, MIN_PART = 256, 32
+FEW_THREADS, FEW_SERIAL, FEW_PART = 1 << 12, 64, 16
 MAX_PARTS = 16
 
 
@@ -30,15 +33,17 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-pixels // tile.pixels) * blocks.count
+    few = threads * 32 <= FEW_THREADS * low.target.workgroup(32)
+    least, left = (FEW_SERIAL, FEW_PART) if few else (MIN_SERIAL, MIN_PART)
     found = 1
     while (
         found < MAX_PARTS
         and blocks.depth % (8 * found) == 0
-        and (forced or (threads * found < WAITING_THREADS and serial >= 2 * found * MIN_PART))
+        and (forced or (threads * found < WAITING_THREADS and serial >= 2 * found * left))
     ):
         found *= 2
     fits = blocks.count * blocks.block_vectors * VECTOR_BYTES <= low.target.storage_bytes
-    return found if fits and (forced or serial >= MIN_SERIAL) else 1
+    return found if fits and (forced or serial >= least) else 1
 
 
 def lower(
