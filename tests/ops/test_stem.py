@@ -22,7 +22,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
 FORCED = {"strided": "always", "stem": "always"}
-AMD = Target(vendor="amd", subgroup_size=32, tuning={"strided": "always"})
+AMD = Target(vendor="amd", subgroup_size=32)
 X = (2, 13, 21, 3)
 
 
@@ -87,6 +87,7 @@ def test_what_a_thread_loads_and_multiplies(
         (replace(AMD, tuning=FORCED | {"stem": "never"}), (8, 3, 3, 3), {}, False),
         (replace(AMD, tuning=FORCED | {"strided": "never"}), (8, 3, 3, 3), {}, False),
         (AMD, (8, 3, 1, 3), {}, False),  # nothing to share
+        (AMD, (8, 1, 1, 3), {}, False),
         (AMD, (8, 3, 16, 3), {}, True),
         (AMD, (8, 3, 17, 3), {}, False),
         (AMD, (8, 3, 18, 3), {}, True),
@@ -152,3 +153,43 @@ def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
     wanted = np.einsum("bchwij,oijc->bhwo", windows, weights)
     (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([image], [])
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_windows_along_one_axis_lie_along_rows() -> None:
+    """Of [B, L, 1, C], as ONNX has one-dimensional convolutions."""
+    (launch,) = lowered(AMD, "conv_2d", (2, 40, 1, 1), held(8, 9, 1, 1), **SAME).launches
+    assert launch.kernel == "stem" and launch.variant["kernel"] == 9
+    given = launch.parameters
+    assert (given["out_w"], given["in_h"], given["in_w"]) == (40, 1, 40)
+    row = {"winograd": "row"}
+    for shape, filters in (((2, 40, 1, 32), (8, 3, 1, 32)), ((2, 1, 40, 32), (8, 1, 3, 32))):
+        (launch,) = lowered(
+            replace(AMD, tuning=row), "conv_2d", shape, held(*filters), **SAME
+        ).launches
+        assert (launch.kernel, launch.parameters["row_items"]) == ("winograd_row", 10)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("software", [True, False])
+@pytest.mark.parametrize("tuning", [{}, {"winograd": "row"}, FORCED])
+@pytest.mark.parametrize("shape", [(2, 41, 1, 2), (2, 41, 1, 20)])
+def test_answers_along_one_axis(shape: Any, tuning: dict[str, str], software: bool) -> None:
+    """In ONNX's order: the host's buffer is read in place. Sums of whole numbers are exact."""
+    random = np.random.default_rng(4)
+    batch, length, _, channels = shape
+    line = random.integers(-4, 5, (batch, channels, length)).astype(np.float32)
+    weights = random.integers(-4, 5, (6, 3, 1, channels)).astype(np.float32)
+    b = Builder()
+    given = b.tensor((batch, channels, length, 1))
+    x = b.node("transpose", (given,), shape, perm=(0, 2, 3, 1))
+    y = b.node(
+        "conv_2d", (x, b.tensor(weights.shape, weights), None), (batch, length - 2, 1, 6),
+        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
+    )  # fmt: skip
+    device = adapter.open_device(adapter.select(None))
+    target = replace(device.target, software=software, vendor="amd", tuning=tuning)
+    plan = compiler.compile(b.graph((given,), (y,)), target)
+    (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([line[..., None]], [])
+    windows = np.lib.stride_tricks.sliding_window_view(line, 3, 2)
+    wanted = np.einsum("bcli,oic->blo", windows, weights[:, :, 0])
+    np.testing.assert_allclose(got[:, :, 0], wanted, atol=2e-4)

@@ -79,7 +79,7 @@ def held(channels: int, target: Target) -> int:
 
 @pytest.mark.parametrize(
     ("channels", "most"),
-    [(8, 2), (32, 8), (36, 0), (256, 8), (260, 0), (768, 3), (2048, 8), (2052, 0)],
+    [(8, 2), (32, 8), (60, 15), (256, 8), (508, 16), (512, 2), (4096, 16), (4100, 0)],
 )
 def test_threads_keep_short_rows(channels: int, most: int) -> None:
     assert held(channels, TARGET) == most

@@ -46,6 +46,10 @@ def lower(low: Lowering, node: Node) -> None:
     x, filters = operands(low.graph, node)
     axes = windows(low.graph, node)
     groups, taps, flat = x[-1] // filters[-1], prod(filters[1:-1]), len(axes) == 2
+    turned = flat and x[2] == filters[2] == axes[1].positions == 1 and axes[1].stride == 1
+    if turned:  # what goes along one axis, goes along rows, which kernels know to share
+        x, filters = (x[0], 1, x[1], x[3]), (filters[0], 1, filters[1], filters[3])
+        axes = axes[::-1]
     extent_in, extent_out = prod(x[1:-1]), prod(s.positions for s in axes)
     point = taps == 1 and not any(s.before for s in axes)
     if point and groups == extent_in == extent_out == 1:
@@ -56,8 +60,9 @@ def lower(low: Lowering, node: Node) -> None:
             form.lower(low, node, x, filters, *axes)
             return
     slices = -(-(filters[0] // groups) // 4)
-    few = _few_channels(low, node, x, filters) if flat else None
-    if few and stem.suits(low, filters, *axes):
+    stems = flat and stem.suits(low, filters, *axes)
+    few = _few_channels(low, node, x, filters, turned, stems) if flat else None
+    if few and stems:
         stem.lower(low, node, x, filters, axes, *few)
         return
     point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few
@@ -122,7 +127,7 @@ def _row_width(target: Target, columns: Span, slices: int, few: bool) -> int:
 
 
 def _few_channels(
-    low: Lowering, node: Node, x: Shape, filters: Shape
+    low: Lowering, node: Node, x: Shape, filters: Shape, turned: bool, stems: bool
 ) -> tuple[Source, tuple[int, ...]] | None:
     """An input of less than 4 channels as single floats: where it lies, and the distances between
     batches, rows, pixels and channels. A vec4 of it has empty lanes, which the dense kernel would
@@ -132,8 +137,10 @@ def _few_channels(
     if x[3] >= 4 or filters[3] != x[3] or low.target.tuning.get("strided") == "never":
         return None
     if hosted := low.hosted.get(source):
-        return hosted.raw, hosted.strides
-    if (low.target.software and prod(filters[1:3]) > 1) or "strided" in low.target.tuning:
+        batch, row, pixel, channel = hosted.strides
+        return hosted.raw, (batch, pixel, row, channel) if turned else hosted.strides
+    several = low.target.software and prod(filters[1:3]) > 1
+    if stems or several or "strided" in low.target.tuning:
         return source, (4 * x[1] * x[2], 4 * x[2], 4, 1)
     return None
 

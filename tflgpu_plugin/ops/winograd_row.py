@@ -80,7 +80,7 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
             "row_items": across,
             **parameters((rows, columns)),
         },
-        packed=_weights(low, node, blocks),
+        packed=_weights(low, node, blocks, filters),
         threads=across * rows.positions,
         variant={"edges": edges(columns, SIDE, (across - 1) * SIDE), "run": None},
     )
@@ -96,14 +96,14 @@ def _blocks(filters: Shape) -> Blocks:
     return Blocks(filters[0], filters[1] * SIX, filters[3], 1, slices)
 
 
-def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
+def _weights(low: Lowering, node: Node, blocks: Blocks, filters: Shape) -> Constant:
     """[block][row of the window][point][channel][slice] of vec4 over outputs."""
     return low.constant(
         node.operand(1),
         "winograd_row",
         blocks,
         vectors=blocks.count * blocks.block_vectors,
-        pack=lambda data: transform(data, blocks),
+        pack=lambda data: transform(data.reshape(filters), blocks),
     )
 
 
