@@ -8,6 +8,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
+from tflgpu_plugin.ir.graph import Array
 
 Shape = tuple[int, ...]
 TYPES = {"i32": "INT32", "i64": "INT64"}
@@ -53,11 +54,21 @@ def far(count: int) -> NodeCase:
     return node("arg_max", f"blocks_of_{count}", np.eye(count, dtype=np.float32)[places])
 
 
+def alike(count: int) -> Array:
+    """Rows of 0, 1 and -1, each in several places, of which threads that share a row have some; one
+    begins with NaN."""
+    rows = np.random.default_rng(count).integers(-1, 2, (6, count)).astype(np.float32)
+    rows[4, 0] = np.nan
+    return rows
+
+
 NODES = [
     far(8_193),
     far(12_290),
     *(node(op, f"ties_{last}", TIES, last=last)
       for op in ("arg_max", "arg_min") for last in (False, True)),
+    *(node(op, f"alike_{count}_{last}", alike(count), last=last)
+      for op in ("arg_max", "arg_min") for last in (False, True) for count in (17, 40, 300, 1_000)),
     *(node(op, "infinities", [[-np.inf, 1, np.inf], [-np.inf] * 3, [np.inf] * 3])
       for op in ("arg_max", "arg_min")),
     node("arg_max", "kept", TIES, keep_dims=True),
