@@ -1,6 +1,7 @@
-{# Vec4 i of a sum that lies in p.parts parts of p.part vec4 each (ops/split_depth.py). #}
+{# Vec4 i of a sum that lies in `parts` parts of p.part vec4 each (ops/split_depth.py), all of which are loaded at once. #}
 fn sum_of_parts(i: u32) -> vec4f {
-  var sum = load_parts(i);
-  for (var k = 1u; k < p.parts; k++) { sum += load_parts(k * p.part + i); }
-  return sum;
+{% for k in range(parts) %}
+  let v{{ k }} = load_parts(i{{ " + %du * p.part" % k if k }});
+{% endfor %}
+  return {% for k in range(parts) %}{{ " + " if k }}v{{ k }}{% endfor %};
 }

@@ -118,9 +118,10 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
     x = low.geometry(node.operand())
     together = lanes(low.target, items)
     adding = None if groups else split_depth.taken(low, node)
-    adds = split_depth.sums(adding) if adding else {}
+    parts = adding.variant["parts"] if adding else 0
+    assert isinstance(parts, int)
     each, software = -(-items // together), low.target.software
-    low.loops(node, (each + 1) * (3 + adds.get("parts", 0)) + 2 * together.bit_length())
+    low.loops(node, (each + 1) * (3 + parts) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
         node,
@@ -136,13 +137,13 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
             "count": float(count),
             "lanes": together,
             "epsilon": float(node.attributes["epsilon"]),
-            **adds,
+            **({"part": adding.parameters["part"]} if adding else {}),
         },
         {
             "centred": bool(node.attributes.get("centred", True)),
             "groups": groups,
             "shared": exchanges(low.target, items),
-            "parts": adding is not None,
+            "parts": parts,
             "held": 0 if software or each > HELD else each,
             "ahead": 1 if software or each <= HELD or adding else AHEAD,
         },

@@ -1,6 +1,6 @@
 """Convolutions of small maps in parts: threads of a GPU that a map leaves idle take input channels
 of their own, and a second launch adds up what the parts gave, or that of the normalization which
-comes next. Partial sums stay float32.
+comes next. Partial sums stay float32, and whole numbers whole.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Array, Node
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
@@ -27,9 +26,8 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
     weights, forced = node.operand(1), low.target.tuning.get("split")
     if forced == "never" or (low.target.software and not forced) or blocks.groups > 1:
         return 1
-    exact = any(each.op in kernels.ROWS for each in node.epilogue)  # whole sums must stay so
     turned = node.attributes.get("filters_last") or low.graph.constant(weights) is None
-    if exact or turned or planes > 1:
+    if turned or planes > 1:
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-pixels // tile.pixels) * blocks.count
@@ -81,14 +79,8 @@ def lower(
         split=True,
     )
     low.loops(node, count)
-    adds = {"parts": count, "part": vectors}
-    low.each_vector("sum_parts", node, {"parts": partial}, adds, writes=("y",))
-
-
-def sums(launch: Launch) -> dict[str, int]:
-    """What kernels/parts.wgsl has to know of a launch that adds up."""
-    counts = ((name, launch.parameters[name]) for name in ("parts", "part"))
-    return {name: count for name, count in counts if isinstance(count, int)}
+    part_size, variant = {"part": vectors}, {"parts": count}
+    low.each_vector("sum_parts", node, {"parts": partial}, part_size, variant, writes=("y",))
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:
