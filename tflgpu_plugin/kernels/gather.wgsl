@@ -29,24 +29,32 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
     let first = p.base{% for k in others %} + x{{ k }} * p.k{{ k }}{% endfor %};
     let channel = p.channel{% for k in others %} + x{{ k }} * p.c{{ k }}{% endfor %};
     let begin = 4u * c{{ lane }};
+    // All four are loaded, the pad value chosen afterwards: a thread waits for memory once.
 {% for j in range(4) %}
     c{{ lane }} = begin + {{ j }}u;
-    if ({{ inside([lane]) }}) {
-      let x{{ lane }} = {{ coordinate(lane) }};
-      let c = channel + x{{ lane }} * p.c{{ lane }};
-      v[{{ j }}] = load_x(u32(first + x{{ lane }} * p.k{{ lane }} + (c >> 2u) * p.in_plane + (c & 3)));
-    }
+    let ok{{ j }} = {{ inside([lane]) }};
+    c{{ lane }} = select(p.low{{ lane }}, c{{ lane }}, ok{{ j }});
+    let e{{ j }} = {{ coordinate(lane) }};
+    let q{{ j }} = channel + e{{ j }} * p.c{{ lane }};
+    let v{{ j }} = load_x(u32(first + e{{ j }} * p.k{{ lane }} + (q{{ j }} >> 2u) * p.in_plane + (q{{ j }} & 3)));
 {% endfor %}
+    v = vector_y({% for j in range(4) %}{{ ", " if j }}select(v.x, v{{ j }}, ok{{ j }}){% endfor %});
   }
 {% else %}
   let b = i / (p.spatial * p.slices);
 {{ at.split("(b * p.spatial + i % p.spatial) * p.channels + 4u * q", rank) }}
+  var ok: vec4<bool>;
+  var element = vec4u();
 {% for lane in range(4) %}
-  if ({{ inside(range(rank)) }}) { v[{{ lane }}] = load_x(stored_at(vec4u(u32({{ source() }})), p.in_channels, p.in_spatial, p.in_slices).x); }
+  ok[{{ lane }}] = {{ inside(range(rank)) }};
+  if (ok[{{ lane }}]) { element[{{ lane }}] = u32({{ source() }}); }
 {% if lane < 3 %}
 {{ at.advance(rank) }}
 {% endif %}
 {% endfor %}
+  // All four are loaded, the pad value chosen afterwards: a thread waits for memory once.
+  let at = stored_at(element, p.in_channels, p.in_spatial, p.in_slices);
+  v = select(v, vector_y(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 {% endif %}
   store_y(i, epilogue_y(q), v);
 }
