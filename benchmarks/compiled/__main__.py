@@ -2,7 +2,8 @@
 compiler, with its registers and waves.
 
 python -m benchmarks.compiled estimates: what the seeded networks would take, by a model, in ours,
-in ncnn and in onnxruntime's WebGPU provider; with --models, ONNX models in ours and in the latter.
+in ncnn and in onnxruntime's WebGPU provider; with --models, TFLite and ONNX models in ours and,
+where an .npz beside an ONNX model has its inputs, in the latter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from benchmarks.compiled import models
@@ -159,14 +161,15 @@ def main() -> int:
         help="estimates with these settings, too",
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
-    parser.add_argument("--models", nargs="+", type=Path, help="ONNX files, inputs beside them")
+    parser.add_argument("--models", nargs="+", type=Path, help="TFLite and ONNX files")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
     few = given.what == "check" or given.models
     given.families = given.families or (CHECKED if few else [*FAMILIES])
     try:
         if given.models:
-            return models.table(given.models, given.families)
+            told = partial(_kernels, most=given.top)
+            return models.table(given.models, given.families, given.peers, told)
         return check(given) if given.what == "check" else table(given)
     except Unavailable as error:
         print(f"NOT RUN: {error}")

@@ -249,7 +249,7 @@ def _python(text: str, prefixed: bool = False) -> Any:
     text = _GENERIC.sub(r"\1(", _HEXFLOAT.sub("0.0", text))
     text = _NUMBER.sub(r"\1", text)
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
-    text = text.replace("/", "//")
+    text = text.replace("/", "//").replace("workgroupUniformLoad(&", "(")
     names = re.compile(r"(?<![.\w])(?!(?:and|or|not)\b|v_)[A-Za-z_]\w*")
     return compile(names.sub(lambda found: f"v_{found[0]}", text).strip(), "wgsl", "eval")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import struct
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,7 +67,7 @@ def test_a_convolution_goes_eight_steps_at_once_and_then_one_by_one(
         "conv_2d", (x, weights, None), (1, 6, 6, 8), strides=(1, 1), dilations=(1, 1),
         padding="same", activation="none",
     )  # fmt: skip
-    plan = compiler.compile(b.graph((x,), (y,)), AMD)
+    plan = compiler.compile(b.graph((x,), (y,)), replace(AMD, tuning={"split": "never"}))
     (each,) = (d for d in plan.dispatches if d.label == "conv")
     block = plan.uniforms[each.uniform_offset :]
     found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups, {})
@@ -257,21 +259,26 @@ def test_products_of_other_engines_may_be_in_two_instructions(
 
 
 def test_models_stand_beside_webgpu(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def taking(us: float, family: str, sure: bool = True) -> Estimate:
         taken = Cost(us, "latency", 240, 1, sure)
         return Estimate(family, [("conv", Made(NUMBERS, ""), taken)])
 
     theirs = {"navi31": 4.0, "vega10": 16.0}
-    monkeypatch.setattr(models, "planned", lambda model, families: dict.fromkeys(families))
-    monkeypatch.setattr(models, "of_plans", lambda plans, family: {family: taking(2.0, family)})
+    monkeypatch.setattr(models, "plans", lambda model, families: [dict.fromkeys(families)] * 2)
+    monkeypatch.setattr(
+        models, "of_plans", lambda plans, family: {k: taking(1.0, family) for k in plans}
+    )
     monkeypatch.setattr(
         models, "webgpu_model", lambda model, family: taking(theirs[family], family, sure=False)
     )
-    monkeypatch.setattr(sys, "argv", ["compiled", "estimates", "--models", "a/bert.onnx"])
+    (tmp_path / "bert.npz").touch()
+    files = str(tmp_path / "bert.onnx"), str(tmp_path / "face.tflite")
+    monkeypatch.setattr(sys, "argv", ["compiled", "estimates", "--models", *files])
     assert command.main() == 0
-    *_, one, other, last = capsys.readouterr().out.splitlines()
+    *_, one, other, third, _, last = capsys.readouterr().out.splitlines()
+    assert third.startswith("| face | navi31 | 2 |") and "| not run |" in third
     assert one.startswith("| bert | navi31 | 2 |") and "| 4? |" in one and one.endswith("| 2.00 |")
     assert other.startswith("| bert | vega10 | 2 |") and other.endswith("| 8.00 |")
     assert last == "geometric mean 4.00, worst 2.00"
