@@ -183,7 +183,7 @@ def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     monkeypatch.setattr(half_products, "MIN_WORK", 0)
     assert half_products.MANY == 64
-    plan = compiler.compile(layers(side=side), NATIVE)
+    plan = compiler.compile(layers(side=side), replace(NATIVE, tuning={"split": "never"}))
     assert added(plan) == ["float", "half"]
     assert [w.half for w in plan.weights if w.key[1] == "blocks"] == stored
     words = replace(NATIVE, tuning={"half": "words"})

@@ -41,6 +41,7 @@ GPU_SITES = {
     "winograd_input": 48,
     "winograd_output": 38,
     "stem": 23,
+    "sum_parts": 17,
     "depthwise": 29,
     "normalization": 32,
     "winograd_row": 64,
