@@ -210,11 +210,11 @@ def test_the_other_direction_begins_at_half_of_the_batch() -> None:
         ((4, 8, 512, 64), (4, 8, 512, 64), (4, 1, 512), (8, 1, 256)),
         ((4, 8, 512, 32), (4, 8, 512, 32), (4, 1, 512), (8, 1, 256)),  # at most 4 rows
         ((4, 8, 512, 128), (4, 8, 512, 128), (2, 1, 1024), (8, 1, 256)),  # 8 vec4
-        # 4 rows that share keys: one each, and 512 keys for as many eights as have 2 blocks of 32
-        ((1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 32), (4, 1, 1)),
-        ((1, 32, 1, 128), (1, 8, 511, 128), (1, 4, 16), (4, 1, 1)),
+        # 4 rows that share keys: one each, and 256 keys for as many eights as have a block of 32
+        ((1, 32, 1, 128), (1, 8, 256, 128), (1, 8, 32), (4, 1, 1)),
+        ((1, 32, 1, 128), (1, 8, 255, 128), (1, 4, 16), (4, 1, 1)),
         ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 510), (8, 1, 32)),
-        ((1, 8, 255, 64), (1, 8, 127, 64), (1, 1, 255), (8, 1, 32)),
+        ((1, 8, 255, 64), (1, 8, 63, 64), (1, 1, 255), (8, 1, 32)),
     ],
 )
 def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None:
@@ -223,7 +223,11 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
         (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
         found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
         assert found == wanted
-        assert launch.variant["ahead"] == (1 if target.software else 2)
+        assert launch.variant["ahead"] == (1 if target.software else 4)
+        wide = replace(target, least_subgroup=64)
+        (launch,) = lowered(wide, "attention", q, k, k, scale=1.0).launches
+        several = launch.variant["rows"] > 1
+        assert launch.variant["ahead"] == (1 if target.software else 2 if several else 4)
     (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),
                         scale=1.0).launches  # fmt: skip
     assert launch.variant["teams"] == 1  # which exchange by shuffle

@@ -3,8 +3,8 @@
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
 // variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
 // by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
-// same rows and join at the end; `ahead`: so many slices of keys, and values of 4 keys, are loaded before their products (or
-// 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
+// same rows and join at the end; `ahead`: so many slices of keys, and values of twice as many keys, are loaded before their
+// products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
 // and some keep no kernel as long as that.
 {% macro pass_on(names) %}
 {% for name in names %}
@@ -162,25 +162,33 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     workgroupBarrier();
 {% endif %}
     let fours = (min(max(end, start) - start, 32u) + 3u) / 4u;
-    for (var k = 0u; k < fours; k++) {
-{% for r in range(rows) %}
-      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (64 * r) }};
-{% endfor %}
 {% if ahead > 1 %}
+    for (var k = 0u; k < fours; k += {{ ahead // 2 }}u) {  // keys past the last have no share
+{% for t in range(ahead // 2) %}
 {% for j in range(4) %}
-      let at{{ j }} = min(start + 4u * k + {{ j }}u, end - 1u) * p.v_row;
+      let at{{ t }}_{{ j }} = min(start + 4u * k + {{ 4 * t + j }}u, end - 1u) * p.v_row;
 {% for n in range(parts) %}
-      let w{{ n }}_{{ j }} = load_v(v{{ n }} + at{{ j }});
+      let w{{ n }}_{{ t }}_{{ j }} = load_v(v{{ n }} + at{{ t }}_{{ j }});
 {% endfor %}
+{% endfor %}
+{% endfor %}
+{% for t in range(ahead // 2) %}
+{% for r in range(rows) %}
+      let share{{ t }}_{{ r }} = {{ ("subgroupShuffle(s%d, base + k + %du)" % (r, t)) if shared else "shares[%du + base + k]" % (64 * r + t) }};
 {% endfor %}
 {% for j in range(4) %}
 {% for n in range(parts) %}
 {% for r in range(rows) %}
-      y{{ n }}_{{ r }} = fma(vec4f(share{{ r }}[{{ j }}]), w{{ n }}_{{ j }}, y{{ n }}_{{ r }});
+      y{{ n }}_{{ r }} = fma(vec4f(share{{ t }}_{{ r }}[{{ j }}]), w{{ n }}_{{ t }}_{{ j }}, y{{ n }}_{{ r }});
+{% endfor %}
 {% endfor %}
 {% endfor %}
 {% endfor %}
 {% else %}
+    for (var k = 0u; k < fours; k++) {
+{% for r in range(rows) %}
+      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (64 * r) }};
+{% endfor %}
       for (var j = 0u; j < 4u; j++) {
         let at = min(start + 4u * k + j, end - 1u) * p.v_row;
 {% for n in range(parts) %}

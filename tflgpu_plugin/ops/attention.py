@@ -36,7 +36,8 @@ LANES = 8  # threads that share rows
 MOST_PARTS = 4  # slices of the result that a thread has
 MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
 GPU_SUMS = 8  # likewise on GPUs, which hold several waves then
-GPU_AHEAD = 2  # slices of keys whose scores wait together
+GPU_AHEAD = 4  # slices of keys whose scores wait together; half as many of several rows on GPUs
+# whose subgroups have 64 lanes, of which a SIMD would hold one else
 BLOCK = 32  # keys
 
 
@@ -168,7 +169,7 @@ def lower(low: Lowering, node: Node) -> None:
             "mends": mends,
             "shared": low.target.shuffles,
             "teams": teams,
-            "ahead": 1 if low.target.software else GPU_AHEAD,
+            "ahead": _ahead(low.target, count),
         },
     )
 
@@ -189,16 +190,23 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     return count
 
 
+def _ahead(target: Target, rows: int) -> int:
+    """Slices of keys that are loaded at once."""
+    if target.software:
+        return 1
+    return GPU_AHEAD // 2 if rows > 1 and target.least_subgroup >= 64 else GPU_AHEAD
+
+
 def _teams(target: Target, tiles: int, keys: int) -> int:
     """Eights of threads that share the keys of a tile, a power of two: more where tiles leave most
-    of a GPU idle, and each still has two blocks of keys."""
+    of a GPU idle, and each still has a block of keys."""
     found = 1
     if target.software or not target.shuffles:
         return found
     while (
         found < WORKGROUP // LANES
         and tiles * LANES * found < WAITING_THREADS
-        and keys >= 4 * BLOCK * found
+        and keys >= 2 * BLOCK * found
     ):
         found *= 2
     return found
