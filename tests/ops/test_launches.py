@@ -66,11 +66,10 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("standardize_groups", ((2, 8, 8, 64),), EPSILON | {"groups": 4}, [(8, 1, 1)]),
         ("standardize_groups", ((2, 2, 4, 9),), EPSILON | {"groups": 9}, [(1, 1, 1)]),
         ("mean", (X, [0]), KEEP, [(20, 1, 1)]),  # a thread for 2 elements: 1,260 results
-        ("mean", (X, [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 20: 126 results
+        ("mean", ((2, 16, 21, 9), [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 16: 126 results
         ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results
         ("mean", ((2, 15, 9), [1]), KEEP, [(1, 1, 1)]),  # a thread for 15: 6 results
         ("mean", ((8, 16, 9), [1]), KEEP, [(3, 1, 1)]),  # 8 threads for 16: 24 results
-        ("mean", ((8, 127, 9), [1]), KEEP, [(3, 1, 1)]),
         ("mean", ((8, 256, 9), [1]), KEEP, [(24, 1, 1)]),
         ("max_pool_2d", (X,), POOL, [(10, 1, 1)]),  # 2 x 3 x 100 results
         ("resize", (X, [40, 30]), {}, [(113, 1, 1)]),  # 2 x 3 x 1,200 results
@@ -103,9 +102,22 @@ def test_as_many_as_results_need(
 
 @pytest.mark.parametrize(("target", "count"), [(GPU, 128), (CPU, 256)])
 def test_from_a_length_on_a_workgroup_shares_a_sum(target: Target, count: int) -> None:
-    for short, groups in ((1, 3), (0, 24)):
-        given = (8, count - short, 9), [1]
+    for short, groups in ((1, 300), (0, 2400)):
+        given = (800, count - short, 9), [1]
         assert launched(target, "mean", *given, keep_dims=True) == [(groups, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "count", "lanes"),
+    [
+        (8, 127, 64), (8, 128, 64), (8, 64, 32), (8, 16, 8), (8, 15, 1),
+        (170, 127, 32),  # 510 results: 64 threads each would be over 2 ** 14
+        (342, 127, 8), (341, 127, 16),
+    ],
+)  # fmt: skip
+def test_gpus_share_few_results_among_more_threads(batch: int, count: int, lanes: int) -> None:
+    (launch,) = lowered(GPU, "mean", (batch, count, 9), [1], keep_dims=True).launches
+    assert launch.parameters["lanes"] == lanes
 
 
 def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:

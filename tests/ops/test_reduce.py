@@ -33,7 +33,7 @@ def parts(target: Target, shape: Any, op: str = "mean") -> list[tuple[bool, int]
         (GPU, (1, 128, 63, 32), [(False, 8)]),  # 126 elements of a thread
         (GPU, (1, 128, 64, 32), [(True, 8 * 8), (False, 1)]),
         (GPU, (1, 128, 128, 32), [(True, 8 * 16), (False, 1)]),  # 16 are left of 256
-        (GPU, (1, 1024, 512, 32), [(True, 8 * 32), (False, 1)]),  # 2 ** 14 threads
+        (GPU, (1, 1024, 512, 32), [(True, 8 * 32), (False, 2)]),  # 2 ** 14 threads
         (GPU, (4, 256, 256, 32), [(True, 32 * 8), (False, 1)]),
         (GPU, (16, 256, 256, 64), [(False, 256)]),  # enough without
         (replace(GPU, tuning={"split": "never"}), (1, 1024, 512, 32), [(False, 8)]),

@@ -29,7 +29,7 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
-    together = 1 if low.target.software else lanes(low.target, shape[axis])
+    together = 1 if low.target.software else lanes(low.target, shape[axis], out.vectors)
     rounds = -(-shape[axis] // together)
     low.loops(node, rounds + 2 * -(-shape[axis] // BLOCK) + 20)
     low.dispatch(

@@ -116,7 +116,7 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
     """Rows of so many vec4, which hold `count` values. Where a row is the sum of parts, it is added
     up here, and written for those who read it besides."""
     x = low.geometry(node.operand())
-    together = lanes(low.target, items)
+    together = lanes(low.target, items, rows)
     adding = None if groups else split_depth.taken(low, node)
     parts = adding.variant["parts"] if adding else 0
     assert isinstance(parts, int)

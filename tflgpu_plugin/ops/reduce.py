@@ -210,7 +210,8 @@ def _reduce(
     parts = -(-count // length)
     centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
-    each = -(-length // lanes(target, length))
+    together = lanes(target, length, vectors)
+    each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
     low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
     # Blocks of the square root keep both loops short and the rounding error of sums small.
@@ -220,11 +221,11 @@ def _reduce(
         node,
         {"x": x, **({"centre": node.operand(2)} if centred else {})},
         {"out": made},
-        (-(-vectors * lanes(target, length) // WORKGROUP), 1, 1),
+        (-(-vectors * together // WORKGROUP), 1, 1),
         {
             "vectors": vectors,
             "count": count,
-            "lanes": lanes(target, length),
+            "lanes": together,
             "block": -(-block // ahead) * ahead,
             "divisor": float(count),
             "infinity": inf,
@@ -266,13 +267,21 @@ def exchanges(target: Target, count: int) -> bool:
     return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
 
 
-def lanes(target: Target, count: int) -> int:
-    """Threads that share one result of `count` elements: alone while it is cheap, a whole workgroup
-    for long ones, sooner on GPUs, where each round waits for memory."""
+def lanes(target: Target, count: int, results: int) -> int:
+    """Threads that share one of so many results, of `count` elements: alone while it is cheap, a
+    whole workgroup for long ones, sooner on GPUs, where each round waits for memory, and soonest
+    where that leaves most threads idle."""
     if count < 16:
         return 1
     few = count < (4 if target.software else 2) * WORKGROUP
-    return SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
+    found = SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
+    while (
+        not target.software
+        and found < min(WORKGROUP, count / 2)
+        and 2 * found * results <= WAITING_THREADS
+    ):
+        found *= 2
+    return found
 
 
 def _runs(shape: Shape, axes: set[int]) -> list[_Run]:

@@ -36,7 +36,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(node.operand())
-    rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
+    rows = x.batch * x.spatial
+    together = lanes(low.target, x.slices, rows)
     each = -(-x.slices // together)
     low.loops(node, 3 * (each + 1) + 2 * together.bit_length())
     low.dispatch(
