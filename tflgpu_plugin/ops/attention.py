@@ -36,8 +36,7 @@ LANES = 8  # threads that share rows
 MOST_PARTS = 4  # slices of the result that a thread has
 MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
 GPU_SUMS = 8  # likewise on GPUs, which hold several waves then
-GPU_AHEAD = 4  # slices of keys whose scores wait together; half as many of several rows on GPUs
-# whose subgroups have 64 lanes, of which a SIMD would hold one else
+GPU_AHEAD = 4  # slices of keys whose scores wait together
 BLOCK = 32  # keys
 
 
@@ -169,7 +168,7 @@ def lower(low: Lowering, node: Node) -> None:
             "mends": mends,
             "shared": low.target.shuffles,
             "teams": teams,
-            "ahead": _ahead(low.target, count),
+            "ahead": _ahead(low.target, count, parts),
         },
     )
 
@@ -190,9 +189,10 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     return count
 
 
-def _ahead(target: Target, rows: int) -> int:
-    """Slices of keys that are loaded at once."""
-    if target.software:
+def _ahead(target: Target, rows: int, parts: int) -> int:
+    """Slices of keys that are loaded at once, fewer of several rows where a SIMD with subgroups of
+    64 lanes would hold a single one else."""
+    if target.software or (target.least_subgroup >= 64 and rows * parts >= GPU_SUMS):
         return 1
     return GPU_AHEAD // 2 if rows > 1 and target.least_subgroup >= 64 else GPU_AHEAD
 

@@ -34,9 +34,12 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
     few = threads * 32 <= FEW_THREADS * low.target.workgroup(32)
     least, left = (FEW_SERIAL, FEW_PART) if few else (MIN_SERIAL, MIN_PART)
     found = 1
+    # A window is gone through tap by tap: what is loaded at once lies at one of them.
+    together = tile.step * (tile.ahead if blocks.taps > 1 and not forced else 1)
     while (
         found < MAX_PARTS
         and blocks.depth % (8 * found) == 0
+        and blocks.depth >= 2 * found * together
         and (forced or (threads * found < WAITING_THREADS and serial >= 2 * found * left))
     ):
         found *= 2
