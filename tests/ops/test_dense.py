@@ -14,7 +14,15 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import STAGE, Blocks
-from tflgpu_plugin.ops.tiles import STARTS, choose_tile, passes_weights, point_tile, waiting
+from tflgpu_plugin.ops.tiles import (
+    STARTS,
+    Tile,
+    along_row,
+    choose_tile,
+    passes_weights,
+    point_tile,
+    waiting,
+)
 
 ROOT = 2.0**0.5
 # The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.
@@ -210,6 +218,50 @@ def test_gpus_load_several_iterations_ahead_and_software_adapters_one() -> None:
     software = Target(vendor="software", software=True, subgroup_size=8)
     assert choose_tile(software, 64, 12544).ahead == 1
     assert choose_tile(software, 8, 12544, width=112).ahead == 1
+
+
+@pytest.mark.parametrize(
+    ("pixels", "width", "steps", "ahead", "across"),
+    [
+        (1, 3, 16, 4, 3),  # 12 vec4 of x
+        (2, 3, 16, 2, 3),
+        (4, 3, 16, 8, 1),  # 24
+        (1, 3, 3, 2, 3),
+        (1, 3, 1, 2, 3),
+        (1, 2, 8, 4, 2),
+        (1, 5, 8, 2, 5),
+        (1, 7, 8, 8, 1),
+        (2, 1, 8, 8, 1),
+    ],
+)
+def test_taps_of_a_row_are_loaded_together(
+    pixels: int, width: int, steps: int, ahead: int, across: int
+) -> None:
+    tile = Tile(pixels, 2, 4, 32, "global", 8)
+    assert along_row(tile, width, steps) == (replace(tile, ahead=ahead), across)
+    for other in (replace(tile, weights="memory"), replace(tile, ahead=1)):
+        assert along_row(other, width, steps) == (other, 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "more", "across"),
+    [
+        ((16, 3, 3, 64), {}, 3),
+        ((16, 1, 1, 64), {}, 1),
+        ((16, 3, 3, 32), {"dilations": (2, 3)}, 3),
+        ((16, 3, 1, 64), {}, 1),
+    ],
+)
+def test_windows_of_gpus_go_row_by_row(filters: Any, more: dict[str, Any], across: int) -> None:
+    for tuning in ({"winograd": "never"}, {"winograd": "never", "split": "always"}):
+        amd = Target(vendor="amd", tuning=tuning)
+        b = Builder()
+        x, w = b.tensor((1, 9, 9, filters[3])), b.tensor(filters, np.zeros(filters, np.float32))
+        how = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
+        y = b.node("conv_2d", (x, w, None), (1, 9, 9, 16), **how | more)
+        low = compiler.lower(b.graph((x,), (y,)), amd)
+        (launch,) = (each for each in low.launches if each.kernel == "conv")
+        assert launch.variant["across"] == across
 
 
 def test_few_threads_load_twice_as_much_ahead_if_nothing_more_is_left_over() -> None:

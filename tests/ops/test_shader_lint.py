@@ -33,7 +33,7 @@ TARGETS = (
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.
 GPU_SITES = {
-    "conv": 82,
+    "conv": 136,
     "transpose_conv": 82,
     "fully_connected": 26,
     "recurrent": 24,

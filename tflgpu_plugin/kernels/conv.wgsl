@@ -4,6 +4,7 @@
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
 // `memory`: the workgroup loads those of `stage` iterations into its memory; `ahead`: so many iterations have their x
 // loaded before their products, which then wait once and not each (1, or a multiple of 4 / step that divides `stage`);
+// `across`: so many taps of a row of a window, all of them or one, are loaded together, and `ahead` iterations of each.
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
@@ -26,8 +27,9 @@
 {%- endif -%}
 {% endmacro %}
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
-{% macro load_weights(u=0) %}
-{# Of the iteration `u` after that from `w_at` on; or, with `memory`, after iteration `k`. #}
+{% macro tap(c) %}{{ "_t%d" % c if c else "" }}{% endmacro %}
+{% macro load_weights(u=0, c=0) %}
+{# Of the iteration `u` after that from `w_at` on, of the tap `c` after that; or, with `memory`, after iteration `k`. #}
 {% if shared %}
 {% for i in range((weights + 7) // 8) %}
       let w{{ i }}{{ after(u) }} = load_w(w_at + {{ u * weights + 8 * i }}u);
@@ -41,22 +43,23 @@
 {% endfor %}
 {% else %}
 {% for i in range(weights) %}
-      let b{{ i }}{{ after(u) }} = {{ load }}_w(w_at + {{ u * weights + i }}u);
+      let b{{ i }}{{ after(u) }}{{ tap(c) }} = {{ load }}_w(w_at + {{ "%du * p.tap_vectors + " % c if c }}{{ u * weights + i }}u);
 {% endfor %}
 {% endif %}
 {% endmacro %}
-{% macro load_pixels(u=0, part="") %}
-{# Of the iteration `u` after that at `x_at` or, where there is padding, at the places `e`. #}
+{% macro load_pixels(u=0, part="", c=0) %}
+{# Of the iteration `u` after that at `x_at` or, where there is padding, at the places `e` of tap `c`. #}
 {% set part = " + %du" % (u % views) if u % views else part %}
 {% for j in range(pixels) %}
 {% if taps == "point" %}
       let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }});
 {% else %}
-      let a{{ j }}{{ after(u) }} = {{ padded }}_x(e{{ j }}{{ " + %du * d%d" % (u // views, j) if u // views }}{{ part }}, ok{{ j }});
+{% set at = "%d%s" % (j, tap(c)) %}
+      let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + %du * d%s" % (u // views, at) if u // views }}{{ part }}, ok{{ at }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
-{% macro products(u=0, last=true) %}
+{% macro products(u=0, last=true, c=0) %}
 {# A sum takes all terms of an iteration at once, since it is not in a register for long. Runs end with an iteration, and
    with the `last` of those that are loaded together. #}
 {% set per = [run // step, 1] | max %}
@@ -68,11 +71,11 @@
 {% endfor %}
 {% endif %}
 {% for j in range(pixels) %}
-{% set c = "c%d_%d" % (j, q) %}
-{% set h = "h%d_%d%s" % (j, q, after(u // per * per)) if run else c %}
+{% set sum = "c%d_%d" % (j, q) %}
+{% set h = "h%d_%d%s%s" % (j, q, after(u // per * per), tap(c)) if run else sum %}
 {% for i in range(step) %}
-{% set a = "%s(a%d%s%s)" % (vector, j, after(u), "" if step == 1 else "." ~ "xyzw"[i]) %}
-{% set b = "b%d%s" % (i * slices + q, after(u)) %}
+{% set a = "%s(a%d%s%s)" % (vector, j, after(u) ~ tap(c), "" if step == 1 else "." ~ "xyzw"[i]) %}
+{% set b = "b%d%s%s" % (i * slices + q, after(u), tap(c)) %}
 {% if run and u % per == 0 and i == 0 %}
       var {{ h }} = {{ a }} * {{ b }};
 {% else %}
@@ -80,7 +83,7 @@
 {% endif %}
 {% endfor %}
 {% if run and (last or (u + 1) % per == 0) %}
-      {{ c }} += vec4f({{ h }});
+      {{ sum }} += vec4f({{ h }});
 {% endif %}
 {% endfor %}
 {% endfor %}
@@ -222,7 +225,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
   let taps = tap_count.x * tap_count.y;
   var t = vec2u();
-  for (var tap = 0u; tap < taps; tap++) {
+  for (var tap = 0u; tap < taps; tap += {{ across }}u) {
 {% if taps == "volume" %}
     let offset = vec3i(vec3u(t.x / p.kernel_h, t.x % p.kernel_h, t.y) * vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
     let w_tap = w_base + tap * p.tap_vectors;
@@ -234,20 +237,27 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps == "window" %}
     let offset = vec2i(t * vec2u(p.dilation_h, p.dilation_w));
     let w_tap = w_base + tap * p.tap_vectors;
+{% for c in range(1, across) %}
+    let offset{{ tap(c) }} = offset + vec2i(0, i32({{ c }}u * p.dilation_w));
+{% endfor %}
 {% else %}
     let offset = -vec2i(t);
     let k = first_tap + t * stride;
     let w_tap = w_base + (k.x * p.kernel_w + k.y) * p.tap_vectors;
 {% endif %}
+{% for c in range(across) %}
 {% for j in range(pixels) %}
-    let s{{ j }} = vec2u(at{{ j }} + offset);  // negative positions wrap to large ones
-    let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
+    let s{{ j }}{{ tap(c) }} = vec2u(at{{ j }} + offset{{ tap(c) }});  // negative positions wrap to large ones
+    let ok{{ j }}{{ tap(c) }} = s{{ j }}{{ tap(c) }}.x < p.in_h && s{{ j }}{{ tap(c) }}.y < p.in_w;
+{% endfor %}
 {% endfor %}
 {% endif %}
-    let x_tap = x_base + {{ distance("vec%du(offset)" % (3 if taps == "volume" else 2)) }};
+{% for c in range(across) %}
+    let x_tap{{ tap(c) }} = x_base + {{ distance("vec%du(offset%s)" % (3 if taps == "volume" else 2, tap(c))) }};
 {% for j in range(pixels) %}
-    var e{{ j }} = place_x(x_tap + x{{ j }}, ok{{ j }});
-    let d{{ j }} = stride_x(x_slice, ok{{ j }});
+    var e{{ j }}{{ tap(c) }} = place_x(x_tap{{ tap(c) }} + x{{ j }}, ok{{ j }}{{ tap(c) }});
+    let d{{ j }}{{ tap(c) }} = stride_x(x_slice, ok{{ j }}{{ tap(c) }});
+{% endfor %}
 {% endfor %}
 {% endif %}
     var w_at = w_tap;
@@ -266,35 +276,37 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps == "point" %}
       let x_at = x_base + k{{ " / %du" % views if views > 1 else "" }} * x_slice;
 {% endif %}
+{% for c in range(across) %}
 {% for u in range(ahead) %}
-{{ load_pixels(u) -}}
+{{ load_pixels(u, c=c) -}}
 {% if shared %}
 {{ load_weights(u) -}}
 {% endif %}
 {% endfor %}
+{% endfor %}
+{% for c in range(across) %}
 {% for u in range(ahead) %}
 {% if not shared %}
-{{ load_weights(u) -}}
+{{ load_weights(u, c) -}}
 {% endif %}
-{{ products(u, u + 1 == ahead) -}}
+{{ products(u, u + 1 == ahead, c) -}}
 {% endfor %}
 {% if taps != "point" %}
 {% for j in range(pixels) %}
-      e{{ j }} += {{ ahead // views }}u * d{{ j }};
+      e{{ j }}{{ tap(c) }} += {{ ahead // views }}u * d{{ j }}{{ tap(c) }};
 {% endfor %}
 {% endif %}
+{% endfor %}
 {% if not memory %}
       w_at += {{ ahead * weights }}u;
 {% endif %}
     }
 {% endif %}
     for (var k = {{ "whole" if ahead > 1 else start }}; k < {{ end }}; k++) {
-{{ load_weights() -}}
-{% if not memory %}
-      w_at += {{ weights }}u;
-{% endif %}
+{% for c in range(across) %}
+{{ load_weights(0, c) -}}
 {% if taps != "point" %}
-{{ load_pixels(0, " + k %% %du" % views if views > 1 else "") -}}
+{{ load_pixels(0, " + k %% %du" % views if views > 1 else "", c) -}}
 {% elif views > 1 %}
       let x_at = x_base + k / {{ views }}u * x_slice + k % {{ views }}u;
 {{ load_pixels() -}}
@@ -302,18 +314,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let x_at = x_base + k * x_slice;
 {{ load_pixels() -}}
 {% endif %}
-{{ products() -}}
+{% endfor %}
+{% for c in range(across) %}
+{{ products(c=c) -}}
 {% if taps != "point" %}
 {% for j in range(pixels) %}
-      e{{ j }} += {{ "select(0u, d%d, k %% %du == %du)" % (j, views, views - 1) if views > 1 else "d%d" % j }};
+      e{{ j }}{{ tap(c) }} += {{ "select(0u, d%d%s, k %% %du == %du)" % (j, tap(c), views, views - 1) if views > 1 else "d%d%s" % (j, tap(c)) }};
 {% endfor %}
+{% endif %}
+{% endfor %}
+{% if not memory %}
+      w_at += {{ weights }}u;
 {% endif %}
     }
 {% if memory %}
     }
 {% endif %}
 {% if taps != "point" %}
-    t = select(vec2u(t.x, t.y + 1u), vec2u(t.x + 1u, 0u), t.y + 1u == tap_count.y);
+    t = select(vec2u(t.x, t.y + {{ across }}u), vec2u(t.x + 1u, 0u), t.y + {{ across }}u == tap_count.y);
   }
 {% endif %}
 {% endif %}

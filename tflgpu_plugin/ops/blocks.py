@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.lowering import (
     put,
     spread,
 )
-from tflgpu_plugin.ops.tiles import Tile, point_tile, waiting
+from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 from tflgpu_plugin.ops.window import Span, bounded, spans
 
 VECTOR_BYTES = 16
@@ -241,6 +241,7 @@ def convolve(
     threads: int | None = None,
     split: bool = False,
     variant: Mapping[str, object] | None = None,
+    width: int = 1,
 ) -> None:
     """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
 
@@ -260,6 +261,7 @@ def convolve(
     whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
     tile = waiting(low.target, tile, threads * blocks.count * planes, steps)
+    tile, across = along_row(tile, width, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     several = tile.ahead > 1
@@ -305,6 +307,7 @@ def convolve(
                 "strided": strided,
                 "split": split,
                 "run": 0,
+                "across": across,
                 **(variant or {}),
             },
             fused=target is None,

@@ -91,6 +91,7 @@ def lower(low: Lowering, node: Node) -> None:
         split_depth.lower(
             low, node, blocks, tile, count,
             taps=kind, pixels=extent_out, x_slice=extent_in, parameters=parameters,
+            width=columns.kernel if kind == "window" else 1,
         )  # fmt: skip
         return
     x_slice = extent_in
@@ -111,6 +112,7 @@ def lower(low: Lowering, node: Node) -> None:
         parameters=parameters,
         source=few[0] if few else None,
         strided=few is not None,
+        width=columns.kernel if kind == "window" and not few else 1,
     )
 
 

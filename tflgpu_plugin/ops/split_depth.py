@@ -58,6 +58,7 @@ def lower(
     pixels: int,
     x_slice: int,
     parameters: Mapping[str, object],
+    width: int = 1,
 ) -> None:
     """Two launches: the parts, as planes of one convolution, and their sum."""
     part = replace(blocks, depth=blocks.depth // count)
@@ -80,6 +81,7 @@ def lower(
         packed=_weights(low, node, part, count),
         target=partial,
         split=True,
+        width=width,
     )
     low.loops(node, count)
     part_size, variant = {"part": vectors}, {"parts": count}

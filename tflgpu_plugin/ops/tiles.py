@@ -21,6 +21,7 @@ ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 AHEAD = 4  # iterations on GPUs whose inputs are loaded at once: few waves wait for memory in turns
+MOST_LOADS = 12  # vec4 of x at once, of several taps: more leave GCN one wave
 WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole slice anyway
 
 
@@ -94,6 +95,16 @@ def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
     few = tile.ahead == AHEAD and threads < WAITING_THREADS and tile.pixels <= FEW_PIXELS
     twice = few and "ahead" not in target.tuning and steps % (2 * AHEAD) == steps % AHEAD
     return replace(tile, ahead=2 * AHEAD) if twice else tile
+
+
+def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
+    """The tile for a window so wide, and how many taps of a row are loaded together: all, for each
+    of fewer iterations, or one. At a tap alone a thread waits even if few iterations are there."""
+    fitting = [n for n in (4, 2) if n * width * tile.pixels <= MOST_LOADS]
+    if tile.ahead == 1 or tile.weights != "global" or width == 1 or not fitting:
+        return tile, 1
+    ahead = next((n for n in fitting if n <= steps), fitting[-1])
+    return replace(tile, ahead=ahead), width
 
 
 def loads_ahead(target: Target) -> int:
