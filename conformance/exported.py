@@ -65,14 +65,22 @@ def on_onnxruntime(model: Path) -> tuple[Report, Outputs, Outputs]:
     return onnx.report(ours), expected, made
 
 
+class HostRefuses(Exception):
+    """The host does not run this model without us either; the text is its own."""
+
+
 def on_tflite(model: Path) -> tuple[Report, Outputs, Outputs]:
-    """The same with the newer TFLite host, as converters write for that. Raises what it raises."""
+    """The same with the newer TFLite host, as converters write for that. Raises what it raises, and
+    HostRefuses."""
     runner, content = hosts.host(next(reversed(hosts.installed()))), model.read_bytes()
     inputs = fed(model)
     delegate = runner.delegate({})
     made = []
     for delegates in ([], [delegate]):
-        interpreter = runner.interpreter(content, FASTEST, experimental_delegates=delegates)
+        try:
+            interpreter = runner.interpreter(content, FASTEST, experimental_delegates=delegates)
+        except (RuntimeError, ValueError) as error:
+            raise error if delegates else HostRefuses(str(error)) from error
         given = [inputs[str(detail["name"])] for detail in interpreter.get_input_details()]
         made.append(hosts.invoked(interpreter, given))
     return tflgpu_plugin.report(delegate), made[0], made[1]
@@ -101,6 +109,9 @@ def main() -> int:
             continue
         try:
             one = judged(path)
+        except HostRefuses as error:
+            print(f"{path.name:40} the host alone does not run it: {str(error)[:120]}")
+            continue
         except Exception as error:  # of the host or ours: the table goes on
             failed += 1
             print(f"{path.name:40} {type(error).__name__}: {str(error).splitlines()[0][:150]}")
