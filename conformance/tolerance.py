@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin.ir import bfloat16
+
 Array = npt.NDArray[Any]
 
 UNIT = 2.0**-24  # unit roundoff of f32: half an ULP of 1.0
@@ -139,6 +141,26 @@ def multiplied_in_half(allowed: Bound, largest: float, run: int) -> Bound:
     is scaled to 1."""
     lost = run * HALF_SUBNORMAL * largest * run
     return replace(as_half(allowed), absolute=allowed.absolute * HALF_UNITS + lost)
+
+
+def in_bfloat16(bits: Array, allowed: Bound) -> str:
+    """What is wrong with results of bfloat16 that are computed in float32: each must be what some
+    number within `allowed` is rounded to. Two answers differ by one unit in the last place where a
+    tie lies between, and nowhere else."""
+    true, got = allowed.truth, bfloat16.values(bits).astype(np.float64)
+    assert true is not None
+    if true.shape != got.shape:
+        return f"expected {list(true.shape)}, got {list(got.shape)}"
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = allowed.ulp * np.spacing(np.abs(true).astype(np.float32)) + allowed.absolute
+        off = np.where(np.isfinite(true), off, 0.0)
+        least, most = (
+            bfloat16.values(bfloat16.bits((true + way * off).astype(np.float32))) for way in (-1, 1)
+        )
+    fits = ((least <= got) & (got <= most)) | (np.isnan(true) & np.isnan(got))
+    wrong = [tuple(map(int, place)) for place in np.argwhere(~fits)]
+    told = [f"{place}: expected {true[place]}, got {got[place]}" for place in wrong[:1]]
+    return "".join(f"{len(wrong)} of {true.size} are off, at {one}" for one in told)
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:

@@ -60,7 +60,7 @@ def shaped(e: Expansion) -> str | None:
 
 
 def kernels(e: Expansion) -> str | None:
-    """bfloat16 only where it is listed: of operators that move and cast."""
+    """bfloat16 only where it is listed: where the host has kernels of it."""
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
     return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
 

@@ -137,11 +137,11 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
-        by=fused.skip_layer_norm,
+        by=fused.skip_layer_norm, rounds=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
-        conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+        conditions.UNREAD_MEAN, by=fused.skip_rms_norm, rounds=True,
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),
 )  # fmt: skip

@@ -69,6 +69,14 @@ def reduction(e: Expansion) -> int:
     return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)))
 
 
+def sign(e: Expansion) -> int:
+    """Of NaN it is NaN, but 0 in onnxruntime's kernel of bfloat16."""
+    if not e.widened:
+        return e.add("sign", e.x())
+    above, below = (e.add(op, e.x(), 0.0, dtype="bool") for op in ("greater", "less"))
+    return e.add("sub", e.add("cast", above, dtype="f32"), e.add("cast", below, dtype="f32"))
+
+
 def pool_all(e: Expansion) -> int:
     """A reduction over all spatial axes, which stay as extents of 1."""
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)

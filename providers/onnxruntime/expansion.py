@@ -61,7 +61,8 @@ class Expansion:
     absent). Rows call `add` and return the ids of the node's outputs; every shape is worked out on
     the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
     otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in
-    float64). `misinferred`: its shape inference gives another shape altogether.
+    float64). `misinferred`: its shape inference gives another shape altogether. `widened`: inputs
+    were bfloat16, and are float32 for the row.
     """
 
     host: HostNode
@@ -72,6 +73,7 @@ class Expansion:
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
     misinferred: bool = False
+    widened: bool = False
 
     # ---- reading ------------------------------------------------------------------------------
 

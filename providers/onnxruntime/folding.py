@@ -12,6 +12,7 @@ import numpy as np
 
 from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, Shape, Tensor
 
 from .host import DTYPES
@@ -44,10 +45,14 @@ class Row:
 
 
 def operands(node: HostNode, inputs: Sequence[Tensor | None]) -> list[Array | None]:
-    """What is known of a node's inputs, as its meaning takes it."""
-    row = TABLE.get(node.op)
+    """What is known of a node's inputs, as its meaning takes it. What hosts compute of bfloat16 may
+    mean something else: such rows are built."""
+    row, built = TABLE.get(node.op), node.title in HOST_OPS and HOST_OPS[node.title].rounds
     step = row.step(node) if row else fold.Step("")
-    return [None if tensor is None else fold.operand(step, tensor) for tensor in inputs]
+    return [
+        None if t is None or (built and t.dtype == BFLOAT16) else fold.operand(step, t)
+        for t in inputs
+    ]
 
 
 def evaluate(

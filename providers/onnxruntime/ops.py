@@ -200,9 +200,9 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "IsInf", "is_infinite", (10, 20), makes=("bool",), negative=("detect_negative", 1.0),
-        positive=("detect_positive", 1.0),
+        positive=("detect_positive", 1.0), rounds=True,
     ),
-    row("IsNaN", "is_nan", (9, 20), makes=("bool",)),
+    row("IsNaN", "is_nan", (9, 20), makes=("bool",), rounds=True),
     row("LRN", "lrn", (1, 13), image=True, size=1, alpha=1e-4, beta=0.75, bias=1.0),
     row(
         "LSTM", "lstm", (7, 22), f"{CELL} state? peepholes!?", *recurrent.LSTM, by=recurrent.lstm,
@@ -210,6 +210,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", by=matrices.layer_norm,
+        rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16), alpha=0.01),
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
@@ -326,10 +327,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
     row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
-    row("Sign", "sign", (9, 13), small=True),
+    row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
-        by=matrices.rms_norm,
+        by=matrices.rms_norm, rounds=True,
     ),
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),

@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
-from . import folding, ops, run_values
+from . import folding, ops, rounding, run_values
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
@@ -187,15 +187,14 @@ class _Reader:
         if row is None:
             absent = f"{host.title} is not in the table of this plugin."
             raise Unsupported(LEFT.get(host.title, absent))
-        assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         self._guess(expansion)
         if reason := support.unmet((*EVERY, *row.conditions), expansion):
             raise Unsupported(reason)
-        found: Any = row.attributes(expansion)
-        made = found if isinstance(found, list) else [found]
-        if not expansion.nodes and all(t is not None and expansion.known(t) for t in made):
-            self.ids |= zip(host.writes, made, strict=True)
+        made = self._made(expansion)
+        known = [t for t in made if t is not None and expansion.known(t)]
+        if not expansion.nodes and len(known) == len(made):
+            self.ids |= zip(host.writes, known, strict=True)
             self.arithmetic.add(host.id)
             return
         if self.planned is not None and host.id in self.planned:
@@ -212,6 +211,20 @@ class _Reader:
             table[tensor] = replace(table[tensor], name=name, dtype=dtype)
             self.ids[name] = tensor
         self._append(host, expansion)
+
+    def _made(self, expansion: Expansion) -> list[int | None]:
+        """The outputs, by the node's row."""
+        row = expansion.row
+        assert row.attributes is not None
+        if row.rounds:
+            rounding.widen(expansion)
+        found: Any = row.attributes(expansion)
+        made = found if isinstance(found, list) else [found]
+        if not row.rounds:
+            return made
+        values = self.snapshot.values
+        dtypes = [None if name is None else values[name].dtype for name in expansion.host.outputs]
+        return rounding.rounded(expansion, made, dtypes)
 
     def _check(self, expansion: Expansion, named: list[tuple[str, int]]) -> None:
         """The host's own shapes, where it knows them, must be those that were worked out; but for

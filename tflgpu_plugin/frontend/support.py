@@ -267,12 +267,12 @@ def _unlisted(node: Node, edition: str) -> str:
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> str | None:
     """A sentence about a tensor of bfloat16, where the row does not say that hosts have kernels of
-    that which only move or cast."""
+    that."""
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
     return (
         f"Tensor {tensor.name!r} holds bfloat16 values, and {row.name} is none of the operators "
-        "that move or cast these on the host's CPU."
+        "that take these on the host's CPU."
     )
 
 

@@ -109,13 +109,13 @@ class HostOp:
     `order` has the positions of those that `op` takes, in its order (empty: all as they come).
     `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
     for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
-    they are not those of `op`, and `bfloat16` says that the host has kernels of that, too.
-    `conditions` are functions of a graph and a node that return a
-    sentence where the node cannot run; their docstrings are on the page of operators. `spreads`:
-    the result has the shape that all inputs broadcast to. `bounds`: the operator "opens" or
-    "closes" a quantized group, which the host runs as one. `longer` is what holds for nodes with
-    more inputs, of an operator that has two lists of them. A node that is not to be `alone` can
-    only run here beside certain others.
+    they are not those of `op`, and `bfloat16` says that the host has kernels of that, too, which
+    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions of a
+    graph and a node that return a sentence where the node cannot run; their docstrings are on the
+    page of operators. `spreads`: the result has the shape that all inputs broadcast to. `bounds`:
+    the operator "opens" or "closes" a quantized group, which the host runs as one. `longer` is what
+    holds for nodes with more inputs, of an operator that has two lists of them. A node that is not
+    to be `alone` can only run here beside certain others.
     """
 
     name: str
@@ -131,6 +131,7 @@ class HostOp:
     spreads: bool = False
     bounds: str = ""
     bfloat16: bool = False
+    rounds: bool = False
     longer: HostOp | None = None
     alone: bool = True
 
