@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
@@ -58,13 +59,28 @@ def stored(e: Expansion, y: int, dtype: str) -> int:
 
 
 def bit_cast(e: Expansion) -> int:
-    """The bits of a number as those of another type."""
-    return stored(e, int32(e, e.x()), DTYPES[e.integer("to")])
+    """The bits of a number as those of another type. bfloat16 is kept as those of a uint16."""
+    x, wanted = e.x(), DTYPES[e.integer("to")]
+    if e.dtype(x) == BFLOAT16:
+        x = _bits_as(e, x, "u16")
+        e.hold(x, NUMBERS)
+    if wanted == e.dtype(x):
+        return x
+    if wanted == BFLOAT16:
+        return _bits_as(e, stored(e, int32(e, x), "u16"), BFLOAT16)
+    return stored(e, int32(e, x), wanted)
+
+
+def _bits_as(e: Expansion, tensor: int, dtype: str) -> int:
+    return e.add("reshape", tensor, dtype=dtype, shape=e.shape(tensor))
 
 
 def _as_wide(e: Expansion) -> bool:
-    wanted = DTYPES.get(e.integer("to"), "")
-    return wanted in TYPES and same_bits(e.dtype(), wanted)
+    dtypes = (e.dtype(), DTYPES.get(e.integer("to"), ""))
+    held, wanted = ("u16" if dtype == BFLOAT16 else dtype for dtype in dtypes)
+    return wanted in TYPES and same_bits(held, wanted)
 
 
-AS_WIDE = needs("Between int8 and uint8, or int16 and uint16, or of bool to 8 bits.", _as_wide)
+AS_WIDE = needs(
+    "Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits.", _as_wide
+)

@@ -85,7 +85,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BitCast", "cast", (26, 26), "value", narrow.AS_WIDE, by=narrow.bit_cast,
-        types=f"bool {' '.join(narrow.TYPES)}",
+        types=f"bool {' '.join(narrow.TYPES)}", bfloat16=True,
     ),
     row(
         "BitShift", "left_shift", (11, 28), TWO, by=narrow.also(ew.bit_shift),

@@ -186,7 +186,8 @@ def test_what_moves_keeps_every_bit(name: str, opset: int) -> None:
 def test_every_row_is_run() -> None:
     listed = {name for name, row in HOST_OPS.items() if row.bfloat16 and not row.rounds}
     older = {"Scatter"}  # of opset 9, which has no bfloat16: ScatterElements, too
-    assert listed == MOVED.keys() | {"Cast", "CastLike", "Split", "TensorScatter"} | older
+    apart = {"BitCast", "Cast", "CastLike", "Split", "TensorScatter"}
+    assert listed == MOVED.keys() | apart | older
 
 
 @adapter
@@ -194,6 +195,25 @@ def test_what_is_cast_as_another() -> None:
     x = {"x": ROUNDED, "like": ANY[0]}
     both = [node("CastLike", ["x", "like"], ["y"]), node("CastLike", ["like", "x"], ["z"])]
     same(model(both, x, {"y": BRAIN, "z": FLOAT}), x)
+
+
+@adapter
+@both
+def test_bits_as_those_of_whole_numbers(optimize: bool) -> None:
+    """All there are, of NaN and subnormal numbers, too."""
+    number = onnx.TensorProto.DataType.Value
+    nodes = [
+        node("BitCast", ["x"], ["signed"], to=number("INT16")),
+        node("BitCast", ["x"], ["same"], to=BRAIN),
+        node("BitCast", ["x"], ["plain"], to=number("UINT16")),
+        node("BitCast", ["plain"], ["back"], to=BRAIN),
+        node("BitCast", ["i"], ["of_signed"], to=BRAIN),
+    ]
+    feeds = {"x": ALL, "i": ALL[::-1].view(np.int16)}
+    made = {"signed": number("INT16"), **dict.fromkeys(("same", "back", "of_signed"), BRAIN)}
+    same(model(nodes, feeds, made, opset=26), feeds, optimize)
+    half = Node("BitCast", ("bf16", (3,)), to=number("FLOAT16"))
+    assert half.reason.startswith("BitCast needs between int8 and uint8, or int16, uint16 and bf")
 
 
 @adapter
