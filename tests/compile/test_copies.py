@@ -10,7 +10,7 @@ from tflgpu_plugin.kernels import Operand
 from tflgpu_plugin.ops.lowering import Launch, Source
 
 NODE = Node(0, "concat", (), ())
-SIZES = {1: 4, 2: 4, 3: 8, 4: 16, 5: 4}
+SIZES = {1: 4, 2: 4, 3: 8, 4: 16, 5: 4, 6: 4, 7: 4, 8: 64, 9: 4, 10: 8}
 
 
 def launch(
@@ -37,6 +37,8 @@ def left_out(
     return views.offsets
 
 
+BOTH = launch([5], [4])  # 16 vec4, of which 1 has the first four, and 2 the next
+HALF, REST = launch([4], [1], takes=0), launch([4], [2], takes=4)
 MAKE, COPY = launch([5], [1]), launch([1], [3], copies=4)
 
 
@@ -70,6 +72,47 @@ def test_one_is_copied_where_a_launch_would_read_and_write_one_buffer() -> None:
     reader = launch([1], [2])  # of the first part into the second
     assert left_out(MAKE, reader, COPY, join) == {1: (3, 4)}
     assert left_out(MAKE, COPY, launch([3], [1])) == {}
+
+
+def test_what_begins_another_tensor_goes_to_the_end_with_the_rest_of_it() -> None:
+    inside = {1: (4, 0), 4: (3, 4)}
+    assert left_out(BOTH, HALF, COPY) == inside
+    assert left_out(BOTH, HALF, REST, COPY) == inside | {2: (4, 4)}
+    first = launch([6], [7]), launch([7], [3], copies=0)
+    assert left_out(*first, BOTH, HALF, REST, COPY) == inside | {2: (4, 4), 7: (3, 0)}
+    _, views = elide([BOTH, HALF, COPY], lambda source: source, SIZES)
+    assert views.grown == {3: 20}
+
+
+def test_the_rest_of_it_must_have_room() -> None:
+    """Behind what it is copied to: nothing may follow there, in this tensor or in one around it,
+    and there may be no more than an adapter binds."""
+    inside = {1: (4, 0)}
+    assert left_out(BOTH, HALF, launch([1], [3], copies=0)) == inside
+    assert left_out(BOTH, HALF, COPY, homes=[3]) == inside
+    assert left_out(BOTH, HALF, COPY, homes=[4]) == inside
+    assert left_out(BOTH, launch([4], [1], takes=4), COPY) == {1: (4, 4)}
+    for most, found in ((20, {1: (4, 0), 4: (3, 4)}), (19, inside)):
+        assert elide([BOTH, HALF, COPY], lambda source: source, SIZES, (), most)[1].offsets == found
+    outer = launch([3], [8], copies=0)
+    assert left_out(BOTH, HALF, COPY, outer) == inside | {4: (3, 4)}
+    twice = launch([1], [9], copies=4)
+    assert left_out(BOTH, HALF, COPY, twice) == inside | {4: (3, 4)}
+
+
+def test_one_goes_to_the_end_of_one_tensor_with_the_rest_of_it() -> None:
+    """Not of two, and nothing is copied twice into one."""
+    other = launch([5], [10]), launch([10], [9], takes=0), launch([9], [3], copies=4)
+    found = {1: (4, 0), 4: (3, 4), 9: (10, 0)}
+    assert left_out(BOTH, HALF, COPY, *other) == found  # whose end is taken
+    assert left_out(BOTH, HALF, *other, COPY) == {1: (4, 0), 9: (10, 0), 10: (3, 4)}
+    same = launch([1], [3], copies=0), launch([1], [3], copies=4)
+    assert left_out(MAKE, *same) == {}
+
+
+def test_none_goes_to_the_end_where_a_launch_would_read_and_write_one_buffer() -> None:
+    made = launch([2], [7]), launch([7], [3], copies=0)  # of the rest, into the same tensor
+    assert left_out(BOTH, HALF, REST, *made, COPY) == {1: (4, 0), 2: (4, 4), 7: (3, 0)}
 
 
 def test_aliases_are_followed() -> None:

@@ -91,7 +91,10 @@ class _Assembly:
         target = self.low.target
         sizes = _Sizes(self.graph, self.low)
         homes = self.low.homes
-        self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
+        limit = target.storage_bytes // VECTOR
+        launches, root = self.low.launches, self.low.root
+        self.low.launches, self.views = copies.elide(launches, root, sizes, homes, limit)
+        sizes |= self.views.grown
         if target.half:
             self._choose_halves(sizes)
         self.lows = precision.whole(self.low)
@@ -110,7 +113,6 @@ class _Assembly:
                     writer.id,
                     *writer.sources,
                 )
-        limit = target.storage_bytes // VECTOR
         self.allocations, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
         self.pools = [self._pool(size, limit) for size in pools]

@@ -18,9 +18,10 @@ Root = Callable[[Source], Source]
 @dataclass
 class Views:
     """Tensors that lie inside others: `offsets` maps one to (the tensor around it, offset in
-    vec4)."""
+    vec4); `grown` are the sizes of those at whose end one lies that goes on."""
 
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    grown: dict[int, int] = field(default_factory=dict)
 
     def find(self, tensor: int) -> tuple[int, int]:
         """The outermost tensor around this one, and the offset in it."""
@@ -36,13 +37,16 @@ def elide(
     root: Root,
     sizes: Mapping[int, int],
     homes: Collection[int] = (),
+    most: int = 1 << 31,
 ) -> tuple[list[Launch], Views]:
     """The launches that remain, and where the sources of the others, or their results, lie now.
 
-    `root` follows aliases; `sizes` are in vec4; `homes` are tensors with a buffer of their own. A
-    copy stays when what it copies is not a tensor of the partition, when that, or for a slice the
-    result, is one of `homes` or lies in another tensor already, when the source is written later,
-    or when some launch would then read and write one buffer.
+    `root` follows aliases; `sizes` are in vec4, of which a tensor has so many at `most`; `homes`
+    are tensors with a buffer of their own. A copy stays when what it copies is not a tensor of the
+    partition, when that, or for a slice the result, is one of `homes` or lies in another tensor
+    already (but at the beginning of one, if it is copied to the end of the result: the rest of that
+    one goes on there), when the source is written later, or when some launch would then read and
+    write one buffer.
     """
     views, gone = Views(), set[int]()
     touched = [(_tensors(launch.reads, root), _tensors(launch.writes, root)) for launch in launches]
@@ -60,7 +64,14 @@ def elide(
         if not isinstance(source, int) or not isinstance(target, int):
             continue
         inner, outer = (source, target) if launch.takes is None else (target, source)
-        if inner in views.offsets or inner in homes or sizes[inner] > sizes[outer]:
+        if inner in views.offsets and launch.takes is None:
+            end = offset + sizes[inner] == sizes[outer] and outer not in (*homes, *views.grown)
+            inner, start = views.find(inner)
+            if start or not end or offset + sizes[inner] > most:
+                continue
+        elif sizes[inner] > sizes[outer]:
+            continue
+        if inner in views.offsets or inner in homes or inner in views.grown:
             continue
         if last.get(source, k) >= k or (inner == target and last[target] > k):
             continue  # written later, or by nothing
@@ -69,6 +80,8 @@ def elide(
         if any(all(_reach(side, joined, views) for side in touched[j]) for j in both):
             continue
         views.offsets[inner] = outer, offset
+        if offset + sizes[inner] > sizes[outer]:
+            views.grown[outer] = offset + sizes[inner]
         near[views.find(inner)[0]] = both
         gone.add(k)
     return [launch for k, launch in enumerate(launches) if k not in gone], views
