@@ -1,6 +1,6 @@
 """Blocks of today's networks as the compiler's own graphs: a layer of BERT-base and of ViT-B/16, a
-token of a layer of Llama 3 8B after 511, an LSTM. Rows of weights are all the same one, which keeps
-magnitudes and takes no memory."""
+token of a layer of Llama 3 8B after 511, a level of a detector, an LSTM. Rows of weights are all
+the same one, which keeps magnitudes and takes no memory."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ class _Block:
         shape = (*rows, outputs)
         plain = {"keep_num_dims": True, "activation": "none"}
         return self.node("fully_connected", [shape], *given, **plain)
+
+    def conv(self, x: int, outputs: int, kernel: int = 1, then: str = "") -> int:
+        batch, high, wide, inputs = self.tensors[x].shape
+        weights = self.weights(outputs, kernel, kernel, inputs)
+        given = x, weights, self.constant(0.0, outputs)
+        plain = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
+        y = self.node("conv_2d", [(batch, high, wide, outputs)], *given, **plain)
+        return self.same(then, y) if then else y
 
     def add(self, x: int, y: int) -> int:
         return self.same("add", x, y, activation="none")
@@ -118,9 +126,21 @@ def lstm_layer(steps: int, inputs: int, units: int) -> Graph:
     return b.graph(y)
 
 
+def detector_level(side: int, width: int) -> Graph:
+    """A level of a detector: a block of two branches, as YOLO and others have them, and three
+    predictions."""
+    b = _Block((1, side, side, width))
+    main, beside = (b.conv(b.inputs[0], width // 4, then="swish") for _ in range(2))
+    main = b.conv(b.conv(main, width // 4, then="swish"), width // 4, 3, "swish")
+    joined = b.node("concat", [(1, side, side, width // 2)], main, beside, axis=3)
+    y = b.conv(joined, width // 2, then="swish")
+    return b.graph(*(b.conv(y, outputs) for outputs in (6, 12, 30)))
+
+
 BLOCKS: dict[str, Callable[[], Graph]] = {
     "bert_base_layer_128": lambda: encoder_layer(128, 768, 12, False),
     "vit_b16_layer_197": lambda: encoder_layer(197, 768, 12, True),
     "llama_8b_token_512": lambda: decoded_token(4096, 32, 8, 14_336, 512),
+    "detector_level_26": lambda: detector_level(26, 256),
     "lstm_100_256": lambda: lstm_layer(100, 256, 256),
 }

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from conformance.random.onnx_maker import Maker, Value
+from conformance.random.onnx_siblings import siblings
 
 Shape = tuple[int, ...]
 LOW = (-np.inf, -1e38, -1e9, -1e4, 0.0)  # the last two are no masks
@@ -236,4 +237,4 @@ def _joined(m: Maker, x: Value, found: list[Value]) -> Value:
     return Value(made, (*x.shape[:axis], extent, *x.shape[axis + 1 :]))
 
 
-NEAR = (attention, normalization, rotary, joins)
+NEAR = (attention, normalization, rotary, joins, siblings)

@@ -161,7 +161,7 @@ def _dilate(x: Array, steps: Array, value: Array) -> Array:
 
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
-    "view": lambda x, view: view.of(x),
+    "view": lambda x, view, zeros=False: view.of(x),
     "pad": lambda x, amounts, value=None, mode="constant": np.pad(
         x,
         amounts.reshape(-1, 2),

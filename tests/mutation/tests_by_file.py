@@ -192,7 +192,7 @@ TESTS: dict[str, Sequence[str]] = {
     "support": ("test_capability", "test_refusals"),
     "precision": ("test_half", "test_error_sensitivity"),
     "error_sensitivity": ("test_error_sensitivity", "test_half"),
-    "copies": ("test_compiler", "test_passes"),
+    "copies": ("test_copies", "test_branches", "test_compiler", "test_passes"),
     "graph": ("test_graph",),
     "requantize": (
         "test_fixed_point",
@@ -214,6 +214,7 @@ TESTS: dict[str, Sequence[str]] = {
     "groups": ("test_groups", *_PASSES),
     "share": ("test_share", *_PASSES),
     "rotary": ("test_rotary", *_PASSES),
+    "branches": ("test_branches", "test_random_onnx", *_PASSES),
     "turns": ("test_turns", *_PASSES),
     "rows": ("test_rows", *_PASSES),
     "layers": ("test_layers", *_PASSES),

@@ -130,6 +130,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized(v, e, $0, $1, $2, 0.0)",
+    "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
     "to_bfloat16": "to_bfloat16(v)",
     "from_bfloat16": "from_bfloat16(v)",

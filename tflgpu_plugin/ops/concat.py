@@ -57,21 +57,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 def lower(low: Lowering, node: Node) -> None:
     """Whole vec4 where every part begins on one, else single floats."""
     output = node.outputs[0]
-    shape, stored = low.graph.shape(output), low.geometry(output)
-    axis = axis_of(node.attributes["axis"], len(shape))
-    extents = [low.graph.shape(tensor)[axis] for tensor in _given(node)]
-    starts = accumulate(extents, initial=0)
-    parts = [
-        Part(tensor, start, extent)
-        for tensor, start, extent in zip(_given(node), starts, extents, strict=False)
-        if prod(low.graph.shape(tensor))
-    ]
+    axis = axis_of(node.attributes["axis"], len(low.graph.shape(output)))
+    parts = _parts(low.graph, node, axis)
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
         return
-    readings = [
-        read(part(shape, axis, p.offset, p.extent), stored, low.geometry(p.tensor)) for p in parts
-    ]
+    readings = _readings(low.graph, node, axis, parts)
     if all(reading.form == "vectors" for reading in readings):
         makers = low.graph.producers()
         copies = [
@@ -83,6 +74,38 @@ def lower(low: Lowering, node: Node) -> None:
         return
     for p in parts:
         _floats(low, node, axis, p, p is parts[-1])
+
+
+def in_place(graph: Graph, node: Node) -> list[int]:
+    """The inputs that may lie in the output from the start."""
+    axis = axis_of(node.attributes["axis"], len(graph.shape(node.outputs[0])))
+    parts = _parts(graph, node, axis)
+    readings = _readings(graph, node, axis, parts)
+    if any(reading.form != "vectors" for reading in readings):
+        return []
+    return [p.tensor for p, r in zip(parts, readings, strict=True) if r.block is not None]
+
+
+def _parts(graph: Graph, node: Node, axis: int) -> list[Part]:
+    """Those that have elements."""
+    extents = [graph.shape(tensor)[axis] for tensor in _given(node)]
+    starts = accumulate(extents, initial=0)
+    return [
+        Part(tensor, start, extent)
+        for tensor, start, extent in zip(_given(node), starts, extents, strict=False)
+        if prod(graph.shape(tensor))
+    ]
+
+
+def _readings(graph: Graph, node: Node, axis: int, parts: Sequence[Part]) -> list[Reading]:
+    """How each part would be read in the output."""
+    shape = graph.shape(node.outputs[0])
+    return [
+        read(
+            part(shape, axis, p.offset, p.extent), geometry(shape), geometry(graph.shape(p.tensor))
+        )
+        for p in parts
+    ]
 
 
 @dataclass(frozen=True)

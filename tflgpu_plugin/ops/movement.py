@@ -110,8 +110,9 @@ def lower(low: Lowering, node: Node) -> None:
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
-    # Lanes past the channels must hold zero in a part of the input, too.
+    # Lanes past the channels must hold zero in a part of the input, too; `zeros` tells of it.
     zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
+    zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
         "gather",
         node,

@@ -16,6 +16,7 @@ from tflgpu_plugin.ir.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
+from tflgpu_plugin.passes.fuse.branches import join_branches
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.groups import group
 from tflgpu_plugin.passes.fuse.layers import join_layers
@@ -59,6 +60,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     join_moves,
     fuse_epilogue,
     fold_scales,
+    join_branches,
     share_steps,
     whole_weights,
 )
@@ -66,8 +68,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
     drop_casts, share, group, recompose, standardize, turn, attend, keep_rows, join_layers,
-    join_turns, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps,
-    whole_weights,
+    join_turns, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, join_branches,
+    share_steps, whole_weights,
 )  # fmt: skip
 
 

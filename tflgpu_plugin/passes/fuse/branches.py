@@ -1,0 +1,198 @@
+"""Small convolutions of one tensor become one, of whose result each has a part: heads of a
+detector, branches of a block, the scales of a style. Each alone leaves most of a GPU idle, and
+waits for the launch before.
+
+Only where parts are read as they lie: of one batch, each from a whole vec4 on, so that channels of
+zeros fill one up, whatever the input is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, geometry
+from tflgpu_plugin.ops import concat, io_layout, movement
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.ops.tiles import WAITING_THREADS
+from tflgpu_plugin.ops.views import part
+from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
+from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Editor
+
+MAX_JOINED = 1 << 22  # elements of weights, which are copied
+MOST_VECTORS = 4 * WAITING_THREADS  # of a result; of larger ones threads make four each, or more
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A convolution, its filters, and the operands of its epilogue, a value per channel each;
+    `into` is the concatenation in which its result may lie, at the end."""
+
+    node: Node
+    weights: Array
+    operands: tuple[Array, ...]
+    into: Node | None = None
+
+    @property
+    def channels(self) -> int:
+        return len(self.weights)
+
+
+def join_branches(graph: Graph) -> Graph:
+    """Of each tensor those of one window and one epilogue."""
+    e = Editor(graph)
+    makers, readers = Makers(e), e.readers()
+    groups: dict[tuple[object, ...], list[_Branch]] = {}
+    for node in graph.nodes:
+        branch = _branch(makers, node) if node.op == "conv_2d" else None
+        if branch is None:
+            continue
+        into = _last_of(e, readers, branch)
+        if into is not None or not _placed(e, readers, node.outputs[0]):
+            groups.setdefault(_kind(e, branch), []).append(replace(branch, into=into))
+    for found in groups.values():
+        branches = _together(e, readers, found)
+        if len(branches) > 1 and sum(each.weights.size for each in branches) <= MAX_JOINED:
+            _join(e, branches)
+    return graph if e.nodes == list(graph.nodes) else e.finish()
+
+
+def _kind(e: Editor, branch: _Branch) -> tuple[object, ...]:
+    """The same for those that may be one."""
+    node, made = branch.node, e.tensors[branch.node.outputs[0]]
+    steps = tuple((each.op, each.parameters, each.tensor is None) for each in node.epilogue)
+    attributes = repr(sorted(node.attributes.items()))
+    weights = branch.weights.shape[1:], branch.weights.dtype
+    return node.operand(), attributes, *weights, steps, made.dtype, made.wide
+
+
+def _branch(makers: Makers, node: Node) -> _Branch | None:
+    """The node as a branch: dense, of one batch, all of it constant but for the input, small."""
+    e, output, weights = makers.e, node.outputs[0], makers.e.data(node.operand(1))
+    x, made = e.shape(node.operand()), e.shape(output)
+    if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
+        return None
+    if not makers.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
+        return None
+    stored = geometry(made)
+    small = stored.batch == 1 and stored.vectors < MOST_VECTORS
+    if not small or weights.shape[-1] != x[-1] or e.tensors[output].counted:
+        return None
+    found = [_per_channel(e, node, each) for each in node.epilogue if each.tensor is not None]
+    operands = tuple(each for each in found if each is not None)
+    fits = len(operands) == len(found) < MAX_OPERANDS  # one more tells which channels there are
+    return _Branch(node, weights, operands) if fits else None
+
+
+def _per_channel(e: Editor, node: Node, each: EpilogueOp) -> Array | None:
+    """The constant operand of a step as a value per channel."""
+    assert each.tensor is not None
+    data, channels = e.data(each.tensor), e.shape(node.outputs[0])[-1]
+    how = spread(Graph(e.tensors, (), (), ()), each.tensor, node.outputs[0])
+    rows = each.op in kernels.ROWS or data is None or data.dtype != np.float32
+    if data is None or rows or how not in ("channel", "scalar"):
+        return None
+    return np.broadcast_to(data.reshape(-1), (channels,))
+
+
+def _last_of(e: Editor, readers: Mapping[int, list[Node]], branch: _Branch) -> Node | None:
+    """The concatenation that alone reads a branch, as its last input, where that may lie in the
+    result from the start, and the others of the branch's launch behind it."""
+    tensor = branch.node.outputs[0]
+    (node, *others) = readers.get(tensor) or [branch.node]
+    if others or node.op != "concat" or tensor in e.needed or branch.channels % 4:
+        return None
+    if node.inputs[-1] != tensor or node.inputs.count(tensor) > 1:
+        return None
+    able = tensor in concat.in_place(Graph(e.tensors, (), (), ()), node)
+    return node if able and not _placed(e, readers, node.outputs[0]) else None
+
+
+def _together(
+    e: Editor, readers: Mapping[int, list[Node]], branches: list[_Branch]
+) -> list[_Branch]:
+    """Those of one kind that are better off in one launch: of those that a concatenation ends with
+    one at most, the first then, unless what reads another one makes a part of that, too."""
+    ends = [branch for branch in branches if branch.into]
+    free = [branch for branch in branches if not branch.into]
+    near = {t for b in free for n in readers.get(b.node.outputs[0], []) for t in n.outputs}
+    fitting = [b for b in ends if b.into and near.isdisjoint(b.into.inputs)]
+    return [*fitting[:1], *free]
+
+
+def _placed(e: Editor, readers: Mapping[int, list[Node]], tensor: int) -> bool:
+    """Whether the tensor may be made where it is wanted, in the host's buffer or in a
+    concatenation: a part of another one would have to be copied there."""
+    if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
+        return True
+    graph = Graph(e.tensors, (), (), ())
+    for node in readers.get(tensor, []):
+        if node.op == "concat" and tensor in concat.in_place(graph, node):
+            return True
+        if _alias(e, node) and _placed(e, readers, node.outputs[0]):
+            return True
+    return False
+
+
+def _alias(e: Editor, node: Node) -> bool:
+    """Whether its result is its input as that lies."""
+    view = e.view(node)
+    if view is None:
+        return False
+    inside, stored = geometry(e.shape(node.operand())), geometry(view.shape)
+    return movement.read(view, inside, stored).in_place(inside, stored)
+
+
+def _join(e: Editor, branches: list[_Branch]) -> None:
+    """One node, and a part of its result for each; what fills no vec4 comes last."""
+    branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
+    origin, gone = [b.node for b in branches], {b.node.id for b in branches}
+    place = next(k for k, node in enumerate(e.nodes) if node.id in gone)
+    first, starts = e.nodes[place], list(_starts(branches))
+    shape = (*e.shape(first.outputs[0])[:-1], starts[-1] + branches[-1].channels)
+    whole = e.tensor(shape, like=first.outputs[0])
+    filters = _side_by_side(branches, [b.weights for b in branches])
+    inputs = first.operand(), e.constant(filters, like=first.operand(1)), None
+    node = e.node("conv_2d", inputs, (whole,), origin, **first.attributes)
+    made = [replace(node, epilogue=_epilogue(e, first, branches))]
+    for branch, start in zip(branches, starts, strict=True):
+        view = part(shape, len(shape) - 1, start, branch.channels)
+        node = e.node("view", (whole,), branch.node.outputs, [branch.node], view=view, zeros=True)
+        made.append(replace(node, layout=True))
+    e.nodes[place:place] = made
+    e.nodes = [node for node in e.nodes if node.id not in gone]
+
+
+def _epilogue(e: Editor, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:
+    """The steps of all, the operands side by side. After them, channels that fill up a part are
+    zero."""
+    steps, operands = [], zip(*(branch.operands for branch in branches), strict=True)
+    for each in first.epilogue:
+        if each.tensor is not None:
+            each = replace(each, tensor=e.constant(_side_by_side(branches, next(operands))))
+        steps.append(each)
+    there = _side_by_side(branches, [np.ones(b.channels, np.float32) for b in branches])
+    if not there.all():
+        steps.append(EpilogueOp("there", e.constant(there)))
+    return tuple(steps)
+
+
+def _starts(branches: Sequence[_Branch]) -> Iterator[int]:
+    """The channel that each part begins with, that of a whole vec4."""
+    return accumulate((-(-b.channels // 4) * 4 for b in branches[:-1]), initial=0)
+
+
+def _side_by_side(branches: Sequence[_Branch], parts: Sequence[Array]) -> Array:
+    """One after the other, with zeros up to where the next one begins."""
+    gaps = [-branch.channels % 4 for branch in branches[:-1]] + [0]
+    filled = [
+        np.pad(part, [(0, gap)] + [(0, 0)] * (part.ndim - 1))
+        for part, gap in zip(parts, gaps, strict=True)
+    ]
+    return np.concatenate(filled)
