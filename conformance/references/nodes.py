@@ -199,6 +199,16 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def _of_groups(x: Array, axes: None = None, centre: Array | float = 0, *, groups: int) -> Any:
+    """The mean of groups of channels or, with a centre, of the squares of differences from it."""
+    parted = x.reshape(*x.shape[:-1], groups, -1)
+    if np.ndim(centre):
+        parted = (parted - np.asarray(centre)[..., None]) ** 2
+    return parted.mean((*range(1, x.ndim - 1), x.ndim)).reshape(
+        x.shape[0], *(1,) * (x.ndim - 2), groups
+    )
+
+
 def _softmax(x: Array, beta: float = 1.0, axis: int = -1) -> Array:
     e = np.exp(rounded(beta * (x - x.max(axis, keepdims=True))))
     return np.asarray(e / rounded(e.sum(axis, keepdims=True), x.shape[axis]))
@@ -442,6 +452,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,
     "gather_elements": _gather_elements,
     **references_scatter.REFERENCES,
-    "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
+    "pick": _pick, "gather_nd": _gather_nd, "mean_of_groups": _of_groups,
+    "mean_square_of_groups": _of_groups,
+    "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

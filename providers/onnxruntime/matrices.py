@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ops.normalization import whole_groups
+from tflgpu_plugin.ops.normalization import groups_pay
 
 from .expansion import Expansion
 
@@ -144,7 +144,7 @@ def group_norm(e: Expansion) -> int:
 def normalized_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
     """[N, C, spatial...], whose groups of channels have the mean 0 and the variance 1."""
     shape = e.shape(x)
-    if whole_groups((shape[0], *shape[2:], shape[1]), groups):
+    if groups_pay((shape[0], *shape[2:], shape[1]), groups):
         return e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
     return e.reshape(_rows_of_groups(e, x, groups, epsilon), shape)
 

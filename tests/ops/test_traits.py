@@ -16,6 +16,7 @@ from tflgpu_plugin.ops.table import Op
 RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
 SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
 SUMS |= {"mean", "reduce_sum_square", "reduce_mean_square"}
+OF_GROUPS = {"mean_of_groups", "mean_square_of_groups"}
 SCATTERS = {"scatter_elements", "scatter_nd", "scatter_new", "segments"}
 SPECTRA = {"rfft", "complex_abs", "hypot"}
 SUPPRESSION = "non_max_suppression"
@@ -37,7 +38,7 @@ def of_kind(kind: str) -> set[str]:
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
         ("product", LAYERS | {"matmul", "matmul_blocks", "gather_blocks", "attention", "rotary"}),
         ("window", of_kind("window")),
-        ("reduction", SUMS | {"softmax", "standardize", "standardize_groups"}),
+        ("reduction", SUMS | OF_GROUPS | {"softmax", "standardize", "standardize_groups"}),
         (
             "movement",
             {
@@ -62,7 +63,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 
 
 def test_what_may_pass_float16() -> None:
-    sums = SUMS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"} | SPECTRA
+    sums = SUMS | OF_GROUPS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"} | SPECTRA
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
@@ -107,7 +108,8 @@ def test_what_takes_heads_where_they_lie() -> None:
 
 def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.averages) == {
-        *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
+        *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square"),
+        *OF_GROUPS,
     }
     moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}
     resized = {"max_pool_2d", "resize_bilinear", "resize", "grid_sample", "roi_align"}

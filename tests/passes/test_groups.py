@@ -8,6 +8,7 @@ import pytest
 from tests.passes.test_transposes import Net
 from tests.support import evaluate
 from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ops import normalization
 from tflgpu_plugin.passes.fuse.groups import group
 
 GROUPS, CHANNELS, SIZE = 4, 16, (3, 5)
@@ -41,6 +42,16 @@ def compared(graph: Graph) -> list[str]:
 def test_groups_of_whole_slices(batch: int) -> None:
     n = Net()
     assert compared(n.graph(spelled(n, batch=batch))) == ["standardize_groups", "transpose"]
+
+
+def test_any_groups_of_a_tensor_that_takes_long_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12 channels in 4 groups."""
+    n = Net()
+    graph = n.graph(spelled(n, "uneven"))
+    monkeypatch.setattr(normalization, "MANY_VALUES", 2 * 3 * 5 * 12)
+    assert compared(graph) == ["standardize_groups", "transpose"]
+    monkeypatch.setattr(normalization, "MANY_VALUES", 2 * 3 * 5 * 12 + 1)
+    assert "instance_normalization" in compared(graph)
 
 
 def test_what_is_before_stays() -> None:

@@ -304,7 +304,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
     for (var k = {{ "whole" if ahead > 1 else start }}; k < {{ end }}; k++) {
 {% for c in range(across) %}
-{{ load_weights(0, c) -}}
 {% if taps != "point" %}
 {{ load_pixels(0, " + k %% %du" % views if views > 1 else "", c) -}}
 {% elif views > 1 %}
@@ -316,6 +315,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endfor %}
 {% for c in range(across) %}
+{{ load_weights(0, c) -}}
 {{ products(c=c) -}}
 {% if taps != "point" %}
 {% for j in range(pixels) %}

@@ -23,6 +23,7 @@ FAMILIES = (
     "unary",
     "softmax",
     "reduce",
+    "group_moments",
     "scan",
     "reverse_sequence",
     "spectrum",

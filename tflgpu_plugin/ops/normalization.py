@@ -5,7 +5,7 @@ is that of the differences from the mean, so that a large mean does not cancel i
 * `standardize(x): epsilon, centred`: x - mean (x itself where it is not `centred`) over the root of
   the mean of its squares + epsilon, along the last axis
 * `standardize_groups(x [B, ..., C]): epsilon, groups`: the same over all axes between batch and
-  channels, and the channels of each of so many groups
+  channels, and the channels of each of so many groups; of large tensors any groups
 * `instance_normalization(x [B, ..., C], scale [C] | None, bias [C] | None): epsilon`: over all axes
   between batch and channels
 * `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
@@ -24,12 +24,14 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.group_moments import divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes
 from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share
 HELD = 16  # vec4 of a row that a thread keeps in registers, on GPUs
+MANY_VALUES = 1 << 16
 SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
 
 
@@ -89,10 +91,18 @@ def whole_groups(shape: Shape, groups: int) -> bool:
     return (each == 1 or each % 4 == 0) and 0 < count <= MAX_CHANNELS
 
 
+def groups_pay(shape: Shape, groups: int) -> bool:
+    """Whether these groups are better off as the op than as rows that a tensor is brought into:
+    whole ones, or those of a tensor that takes long to move."""
+    large = divides(shape, groups) and prod(shape) >= MANY_VALUES
+    return large or whole_groups(shape, groups)
+
+
 def refuse_groups(graph: Graph, node: Node, target: Target) -> str | None:
-    """Groups of one channel or a multiple of 4, of up to 16,384 values."""
+    """Groups of one channel or a multiple of 4, of up to 16,384 values; of tensors of at least
+    65,536 values any groups."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
-    if whole_groups(shape, groups) and 0 not in shape:
+    if groups_pay(shape, groups) and 0 not in shape:
         return None
     return f"{node.op} takes no {groups} groups of {list(shape)}."
 
@@ -179,6 +189,24 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def decompose_groups(steps: Decomposition, node: Node) -> bool:
+    """What one launch does not take: means and variances of groups, and one launch over all."""
+    x, groups = node.operand(), int(node.attributes["groups"])
+    shape = steps.shape(x)
+    if whole_groups(shape, groups):
+        return False
+    mean = steps.add("mean_of_groups", x, groups=groups)
+    variance = steps.add("mean_square_of_groups", x, None, mean, groups=groups)
+    epsilon = steps.number(node.attributes["epsilon"])
+    factor = steps.add("rsqrt", steps.add("add", variance, epsilon))
+    places = steps.indices([channel // (shape[-1] // groups) for channel in range(shape[-1])])
+    mean, factor = (
+        steps.add("gather", each, places, axis=len(shape) - 1) for each in (mean, factor)
+    )
+    steps.last("mul", steps.add("sub", x, mean), factor)
+    return True
+
+
 def _decompose_rows(steps: Decomposition, node: Node, op: str, **more: int) -> bool:
     """Rows are standardized, scaled and moved."""
     tail = zip(("mul", "add"), node.inputs[1:3], strict=False)
@@ -228,7 +256,8 @@ OPS = (
     Op("standardize", refuse_rows, same_shape, lower, "reduction", work=_work, kind="reduction",
        fuses=True, accumulates=False, errors=NORMALIZED, follows="last"),
     Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=_work,
-       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED),
+       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED,
+       decompose=decompose_groups),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=_work, kind="composite",
            decompose=decompose, accumulates=False)

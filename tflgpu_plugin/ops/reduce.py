@@ -145,7 +145,7 @@ def lower(low: Lowering, node: Node) -> None:
     if {k for k in axes if shape[k] > 1} == image and x[:2] == out[:2]:  # batch and slices
         lower_spatial(low, node, reduction)
     else:
-        _lower_axes(low, node, reduction, _runs(shape, axes))
+        lower_axes(low, node, reduction, shape, axes)
 
 
 def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
@@ -156,7 +156,11 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
     _launch(low, node, reduction, Access(node.operand()), x.spatial, {})
 
 
-def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run]) -> None:
+def lower_axes(
+    low: Lowering, node: Node, reduction: Reduction, shape: Shape, axes: set[int]
+) -> None:
+    """Reduce these axes of the first input, whose row-major elements this shape counts."""
+    runs = _runs(shape, axes)
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     kept = _three([run for run in runs if not run.reduced])
     gone = _three([run for run in runs if run.reduced])

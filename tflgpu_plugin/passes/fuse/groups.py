@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ops.normalization import whole_groups
+from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
@@ -44,7 +44,7 @@ def _replace(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: No
             break
     else:
         return
-    if not whole_groups(given, shape[2]):
+    if not groups_pay(given, shape[2]):
         return
     first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
     last = _back(e, readers, node, view, transposed(given, first))

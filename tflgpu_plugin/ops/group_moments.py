@@ -1,0 +1,57 @@
+"""Means of groups of channels, over all axes between batch and channels: what a normalization of
+groups too large for one launch, or of no whole slices, is made of.
+
+* `mean_of_groups(x [B, ..., C]): groups` -> [B, 1, ..., groups]
+* `mean_square_of_groups(x, None, centre [B, 1, ..., groups]): groups`, of differences from it
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import reduce
+from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import AVERAGED, Op, Refusal
+
+OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
+
+
+def divides(shape: Shape, groups: int) -> bool:
+    """Whether there are so many groups of channels, of a tensor that has further axes."""
+    fits = planar(shape) and len(shape) > 2 and 0 not in shape
+    return fits and 0 < groups <= shape[-1] and shape[-1] % groups == 0
+
+
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """An image or a volume, groups that divide its channels."""
+    shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
+    if not divides(shape, groups):
+        return f"{node.op} takes no {groups} groups of {list(shape)}."
+    return None
+
+
+def _shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape = graph.shape(node.operand())
+    return [(shape[0], *(1,) * (len(shape) - 2), int(node.attributes["groups"]))]
+
+
+def _lower(low: Lowering, node: Node) -> None:
+    """That of a reduction whose channels are two axes: of groups, and of channels in a group."""
+    batch, *image, channels = low.graph.shape(node.operand())
+    groups = int(node.attributes["groups"])
+    shape = (batch, *image, groups, channels // groups)
+    gone = {*range(1, len(shape) - 2), len(shape) - 1}
+    reduce.lower_axes(low, node, reduce.REDUCTIONS[OF[node.op]], shape, gone)
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(node.operand()))
+
+
+OPS = tuple(
+    Op(name, _refuse, _shapes, _lower, "reduction", work=_work, kind="reduction", fuses=True,
+       accumulates=True, errors=AVERAGED)
+    for name in OF
+)  # fmt: skip
