@@ -223,9 +223,10 @@ def test_gpus_load_several_iterations_ahead_and_software_adapters_one() -> None:
 @pytest.mark.parametrize(
     ("pixels", "width", "steps", "ahead", "across"),
     [
-        (1, 3, 16, 4, 3),  # 12 vec4 of x
-        (2, 3, 16, 2, 3),
-        (4, 3, 16, 8, 1),  # 24
+        (1, 3, 12, 4, 3),  # 12 vec4 of x
+        (1, 3, 13, 8, 1),
+        (2, 3, 12, 2, 3),
+        (4, 3, 12, 8, 1),  # 24
         (1, 3, 3, 2, 3),
         (1, 3, 1, 2, 3),
         (1, 2, 8, 4, 2),
@@ -246,10 +247,10 @@ def test_taps_of_a_row_are_loaded_together(
 @pytest.mark.parametrize(
     ("filters", "more", "across"),
     [
-        ((16, 3, 3, 64), {}, 3),
-        ((16, 1, 1, 64), {}, 1),
+        ((16, 3, 3, 32), {}, 3),
+        ((16, 1, 1, 32), {}, 1),
         ((16, 3, 3, 32), {"dilations": (2, 3)}, 3),
-        ((16, 3, 1, 64), {}, 1),
+        ((16, 3, 1, 32), {}, 1),
     ],
 )
 def test_windows_of_gpus_go_row_by_row(filters: Any, more: dict[str, Any], across: int) -> None:

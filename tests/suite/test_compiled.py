@@ -55,7 +55,7 @@ def test_loops_are_followed_in_order_with_those_of_functions() -> None:
     assert threads(Pipeline("", KERNEL, "u")) == 32
 
 
-@pytest.mark.parametrize(("channels", "rounds"), [(64, (3, 12, 0)), (72, (3, 12, 6))])
+@pytest.mark.parametrize(("channels", "rounds"), [(32, (3, 6, 0)), (40, (3, 6, 6))])
 def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     channels: int, rounds: tuple[int, int, int]
 ) -> None:

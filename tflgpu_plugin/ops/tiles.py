@@ -21,6 +21,7 @@ ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 AHEAD = 4  # iterations on GPUs whose inputs are loaded at once: few waves wait for memory in turns
+FEW_STEPS = 12  # at a tap: of more, ResNet-18's, one tap loads as much by itself
 MOST_LOADS = 12  # vec4 of x at once, of several taps: more leave GCN one wave
 WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole slice anyway
 
@@ -101,7 +102,8 @@ def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
     """The tile for a window so wide, and how many taps of a row are loaded together: all, for each
     of fewer iterations, or one. At a tap alone a thread waits even if few iterations are there."""
     fitting = [n for n in (4, 2) if n * width * tile.pixels <= MOST_LOADS]
-    if tile.ahead == 1 or tile.weights != "global" or width == 1 or not fitting:
+    few = 1 < width and steps <= FEW_STEPS and tile.ahead > 1
+    if not few or tile.weights != "global" or not fitting:
         return tile, 1
     ahead = next((n for n in fitting if n <= steps), fitting[-1])
     return replace(tile, ahead=ahead), width
