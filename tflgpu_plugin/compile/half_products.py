@@ -1,14 +1,15 @@
-"""Which dense products are added up in float16, on devices that do so as they should: runs of a few
-neighbours, whose sums go on in float32.
+"""Which products are added up in float16, on devices that do so as they should: runs of a few
+neighbours, and two such runs, whose sum goes on in float32.
 
 Both operands must be stored as float16, the weights be known, and the layer be large enough to gain
 by it. Weights are multiplied by a power of two, the sums divided by it at the end: the largest then
-times the longest run is below 1, so that no sum passes what float16 holds, whatever finite input
-they meet. Products below 2^-14 lose digits: of inputs below about 2^-9, where weights are ordinary.
+times the terms of a sum is below 1, so that no sum passes what float16 holds, whatever finite input
+they meet. Products below 2^-14 lose digits: of inputs below about 2^-8, where weights are ordinary.
 
 A run of n terms is rounded n times, at magnitudes that grow with the root of the terms so far. Of
-the square of a term's magnitude that is (n + 1) / 2 squares of one rounding per term, and so much
-of the square of the sum: `precision` decides how many layers the outputs bear.
+the square of a term's magnitude that is (n + 1) / 2 squares of one rounding per term, one more for
+the sum of two runs, and so much of the square of the sum: `precision` decides how many layers the
+outputs bear.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from tflgpu_plugin.ir.graph import Array, Node
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
-RUN = 8  # products that are added up in float16
+RUN = 8  # products that are added up one after the other
+TERMS = 2 * RUN  # that are added up in float16
 MIN_WORK = 1 << 23  # multiply-adds of a layer; smaller ones wait for memory, not for arithmetic
 MANY = 64  # pixels; widening a weight for each of them takes longer than reading it as float32
-GROWTH = (RUN + 1) / 2
-ROOM = 1.01  # for what rounding adds to the sum of a run
+GROWTH = (RUN + 1) / 2 + 1
+ROOM = 1.01  # for what rounding adds to a sum
 
 
 def candidates(low: Lowering, memory: Memory) -> dict[int, tuple[object, Constant]]:
@@ -104,9 +106,9 @@ def _widens(low: Lowering, launch: Launch) -> bool:
 
 
 def shift(data: Array | None) -> int:
-    """The power of two that leaves `RUN` of the largest of these numbers below 1."""
+    """The power of two that leaves `TERMS` of the largest of these numbers below 1."""
     largest = 0.0 if data is None else float(np.max(np.abs(data), initial=0.0))
-    return -frexp(largest * RUN * ROOM)[1]
+    return -frexp(largest * TERMS * ROOM)[1]
 
 
 def shifted(pack: Pack, power: int) -> Iterator[Array]:

@@ -61,8 +61,9 @@
 {% endmacro %}
 {% macro products(u=0, last=true, c=0) %}
 {# A sum takes all terms of an iteration at once, since it is not in a register for long. Runs end with an iteration, and
-   with the `last` of those that are loaded together. #}
+   with the `last` of those that are loaded together; every second one takes the sum of the one before. #}
 {% set per = [run // step, 1] | max %}
+{% set at, second = u // per, u // per % 2 == 1 %}
 {% for q in range(slices) %}
 {% if shared %}
 {% for i in range(step) %}
@@ -72,7 +73,7 @@
 {% endif %}
 {% for j in range(pixels) %}
 {% set sum = "c%d_%d" % (j, q) %}
-{% set h = "h%d_%d%s%s" % (j, q, after(u // per * per), tap(c)) if run else sum %}
+{% set h = "h%d_%d%s%s" % (j, q, after(at), tap(c)) if run else sum %}
 {% for i in range(step) %}
 {% set a = "%s(a%d%s%s)" % (vector, j, after(u) ~ tap(c), "" if step == 1 else "." ~ "xyzw"[i]) %}
 {% set b = "b%d%s%s" % (i * slices + q, after(u), tap(c)) %}
@@ -82,8 +83,9 @@
       {{ h }} = fma({{ a }}, {{ b }}, {{ h }});
 {% endif %}
 {% endfor %}
-{% if run and (last or (u + 1) % per == 0) %}
-      {{ sum }} += vec4f({{ h }});
+{% set ends = last or (u + 1) % per == 0 %}
+{% if run and ends and (second or last) %}
+      {{ sum }} += vec4f({{ h }}{{ " + h%d_%d%s%s" % (j, q, after(at - 1), tap(c)) if second }});
 {% endif %}
 {% endfor %}
 {% endfor %}

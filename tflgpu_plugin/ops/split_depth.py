@@ -14,8 +14,8 @@ from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile
 
 # Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
-# the same where so few threads are there that most of the GPU is idle (twice as many where SIMDs
-# have 64 lanes).
+# the same where so few threads are there that most of the GPU is idle (four times as many where
+# subgroups have 64 lanes, which take longer for an iteration, too).
 MIN_SERIAL, MIN_PART = 256, 32
 FEW_THREADS, FEW_SERIAL, FEW_PART = 1 << 12, 64, 16
 MAX_PARTS = 16
@@ -31,7 +31,7 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-pixels // tile.pixels) * blocks.count
-    few = threads * 32 <= FEW_THREADS * low.target.workgroup(32)
+    few = threads * 32**2 <= FEW_THREADS * low.target.workgroup(32) ** 2
     least, left = (FEW_SERIAL, FEW_PART) if few else (MIN_SERIAL, MIN_PART)
     found = 1
     # A window is gone through tap by tap: what is loaded at once lies at one of them.

@@ -51,7 +51,7 @@ class Tile:
 class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
     size, and where weights come from. Shuffles are used only where they passed the self-test.
-    `wide` are the sizes where all subgroups have 64 lanes, unless products are in float16."""
+    `wide` are the sizes where all subgroups have 64 lanes."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
@@ -59,10 +59,7 @@ class Start:
     wide: tuple[tuple[int, int], ...] = ()
 
     def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
-        in_half = target.half and target.halves == "native"
-        return (
-            self.wide if self.wide and target.least_subgroup >= 64 and not in_half else self.sizes
-        )
+        return self.wide if self.wide and target.least_subgroup >= 64 else self.sizes
 
 
 STARTS: dict[str, Start] = {
