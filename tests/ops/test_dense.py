@@ -19,6 +19,7 @@ from tflgpu_plugin.ops.tiles import (
     Tile,
     along_row,
     choose_tile,
+    larger,
     passes_weights,
     point_tile,
     waiting,
@@ -289,7 +290,8 @@ def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
     [
         ((1, 7, 7, 512), (512, 3, 3, 512), 8),  # 3,136 threads of 1,152 iterations
         ((1, 14, 14, 256), (256, 3, 3, 256), 4),
-        ((1, 7, 7, 1024), (1024, 1, 1, 1024), 4),
+        ((1, 7, 7, 1024), (1024, 1, 1, 1024), 8),  # 4, and 2 pixels a thread
+        ((1, 9, 9, 1024), (512, 1, 1, 1024), 4),  # but 2 pixels leave 47 of 128 lanes idle
         ((1, 3, 3, 1024), (8, 1, 1, 1024), 16),  # few threads: 16 iterations are left
         ((1, 56, 56, 256), (256, 1, 1, 256), 1),  # enough threads
         ((1, 7, 7, 512), (512, 1, 1, 512), 8),
@@ -317,9 +319,10 @@ def test_small_maps_are_split_by_channels(
         assert "sum_parts" not in labels
 
 
-@pytest.mark.parametrize(("lanes", "pixels", "parts"), [(32, 14, 1), (64, 14, 2), (64, 28, 1)])
+@pytest.mark.parametrize(("lanes", "pixels", "parts"), [(32, 14, 1), (64, 14, 4), (64, 28, 1)])
 def test_wide_subgroups_count_as_few_threads_sooner(lanes: int, pixels: int, parts: int) -> None:
-    """12,544 threads of 128 iterations: 196 waves of 64, of which most SIMDs have one or none."""
+    """12,544 threads of 128 iterations: 196 waves of 64, of which most SIMDs have one or none. Two
+    parts, and each thread makes two pixels, of which four parts have as many threads."""
     b = Builder()
     source = b.tensor((1, pixels, pixels, 512))
     weights = b.tensor((512, 1, 1, 512), np.zeros((512, 1, 1, 512), np.float32))
@@ -335,8 +338,9 @@ def test_wide_subgroups_count_as_few_threads_sooner(lanes: int, pixels: int, par
 @pytest.mark.parametrize(
     ("x", "inputs", "parts"),
     [
-        ((1, 128, 3072), 3072, 2),  # 128 pixels of one plane
-        ((128, 3072), 3072, 2),
+        ((1, 128, 3072), 3072, 8),  # 128 pixels of one plane: 2, and 4 pixels a thread
+        ((128, 3072), 3072, 8),
+        ((1, 96, 3072), 3072, 2),  # 2 or 4 pixels leave 32 of 128 lanes idle
         ((2, 128, 3072), 3072, 1),  # two planes
         ((1, 128, 768), 768, 1),
     ],
@@ -350,6 +354,41 @@ def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: in
     planes = x[0] if len(x) == 3 else 1
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [planes * parts]
     assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
+
+
+@pytest.mark.parametrize("norms", [False, True])
+def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
+    """So they pay from 64 iterations on, however many threads there are without."""
+    b = Builder()
+    source, weights = (
+        b.tensor((1, 128, 768)),
+        b.tensor((768, 768), np.zeros((768, 768), np.float32)),
+    )
+    how = {"keep_num_dims": True, "activation": "none"}
+    made = b.node("fully_connected", (source, weights, None), (1, 128, 768), **how)
+    y = b.node("standardize", (made,), (1, 128, 768), epsilon=1e-5) if norms else made
+    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
+    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [8 if norms else 1]
+    assert "sum_parts" not in [d.label for d in plan.dispatches]
+
+
+@pytest.mark.parametrize("target", [
+    Target(vendor="amd", tuning={"tile": "1x2", "weights": "global"}), Target(vendor="nvidia"),
+    Target(vendor="amd", software=True),
+])  # fmt: skip
+def test_no_larger_tile(target: Target) -> None:
+    """Where one is forced, where weights go through a workgroup's memory, and on software."""
+    assert larger(target, choose_tile(target, 64, 64), 64) == []
+
+
+def test_larger_tiles_have_as_few_idle_lanes_and_as_many_slices() -> None:
+    amd = Target(vendor="amd")
+    small = choose_tile(amd, 16, 128)
+    assert (small.pixels, small.slices) == (1, 2)
+    assert [t.pixels for t in larger(amd, small, 128)] == [4, 2]
+    assert [t.pixels for t in larger(amd, small, 192)] == [2]  # 4 leave 64 of 256 idle
+    assert [t.pixels for t in larger(amd, small, 96)] == []
+    assert larger(amd, replace(small, slices=4), 128) == []
 
 
 def test_weights_of_parts_lie_one_after_another() -> None:

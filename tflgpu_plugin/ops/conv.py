@@ -86,7 +86,9 @@ def lower(low: Lowering, node: Node) -> None:
         threads = row_threads(extent_out, tile.pixels, width)
         parameters |= {"items": threads, "row_items": threads // axes[0].positions}
     kind = "point" if point else "rows" if width else "window" if flat else "volume"
-    count = 1 if few or width else split_depth.parts(low, node, blocks, tile, extent_out, x[0])
+    count = 1
+    if not few and not width:
+        tile, count = split_depth.planned(low, node, blocks, tile, extent_out, x[0])
     if count > 1:
         split_depth.lower(
             low, node, blocks, tile, count,

@@ -134,7 +134,9 @@ def multiply_many(
         "y_pixel": slices if pixels == 1 else 1,
         "w_batch": 0,
     }
-    count = 1 if packed else split_depth.parts(low, node, blocks, tile, plane_rows, planes)
+    count = 1
+    if not packed:
+        tile, count = split_depth.planned(low, node, blocks, tile, plane_rows, planes)
     if count > 1:
         split_depth.lower(
             low, node, blocks, tile, count,

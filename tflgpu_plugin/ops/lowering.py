@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -121,6 +123,14 @@ class Lowering:
     hosted: dict[int, Hosted] = field(default_factory=dict)
     turned: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
+
+    def following(self, node: Node) -> Node | None:
+        """The node that is lowered next."""
+        return self._following.get(node.outputs[0])
+
+    @cached_property
+    def _following(self) -> dict[int, Node]:
+        return {node.outputs[0]: after for node, after in pairwise(self.graph.nodes)}
 
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))

@@ -254,7 +254,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("standardize", refuse_rows, same_shape, lower, "reduction", work=_work, kind="reduction",
-       fuses=True, accumulates=False, errors=NORMALIZED, follows="last"),
+       fuses=True, accumulates=False, errors=NORMALIZED, follows="last", adds_parts=True),
     Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=_work,
        kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED,
        decompose=decompose_groups),

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Node
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
-from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile
+from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 
 # Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
 # the same where so few threads are there that most of the GPU is idle (four times as many where
@@ -32,7 +33,8 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-pixels // tile.pixels) * blocks.count
     few = threads * 32**2 <= FEW_THREADS * low.target.workgroup(32) ** 2
-    least, left = (FEW_SERIAL, FEW_PART) if few else (MIN_SERIAL, MIN_PART)
+    cheap = few or _added_by_the_next(low, node)
+    least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
     found = 1
     # A window is gone through tap by tap: what is loaded at once lies at one of them.
     together = tile.step * (tile.ahead if blocks.taps > 1 and not forced else 1)
@@ -45,6 +47,29 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
         found *= 2
     fits = blocks.count * blocks.block_vectors * VECTOR_BYTES <= low.target.storage_bytes
     return found if fits and (forced or serial >= least) else 1
+
+
+def _added_by_the_next(low: Lowering, node: Node) -> bool:
+    """What is lowered next adds up the parts (see `taken`), with no launch for that."""
+    after = low.following(node)
+    row = after and ops.row(after.op)
+    return bool(after and row and row.adds_parts and after.inputs[0] == node.outputs[0])
+
+
+def planned(
+    low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, planes: int
+) -> tuple[Tile, int]:
+    """The tile, and into how many parts the channels are split. A point that is split has threads
+    of its parts, so that each may make more pixels, with less to load for each product."""
+    count = parts(low, node, blocks, tile, pixels, planes)
+    if count == 1 or blocks.taps > 1:
+        return tile, count
+    for large in larger(low.target, tile, pixels):
+        many = count * large.pixels // tile.pixels
+        serial = blocks.depth // (many * large.step)
+        if many <= MAX_PARTS and blocks.depth % (4 * many) == 0 and serial >= FEW_PART:
+            return large, many
+    return tile, count
 
 
 def lower(

@@ -129,7 +129,8 @@ class Op:
     do (None: there is none for this node); rows of ops that are made in no other way say what they
     stand for. `views`, of an op that only moves elements of one input: its results as views of that
     (see `ops.views`). `by_head`: it works on each head by itself, and reads heads beside each other
-    where they lie."""
+    where they lie. `adds_parts`: its lowering takes a sum of parts off the launches (see
+    `ops.split_depth`)."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -160,6 +161,7 @@ class Op:
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False
+    adds_parts: bool = False
 
     @property
     def moves(self) -> bool:

@@ -125,14 +125,30 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     fitting = [(p, q) for p, q in start.sizes_on(target) if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
     lanes = target.workgroup(start.lanes)
-
-    def made(size: tuple[int, int]) -> int:
-        return -(-count // (lanes * size[0])) * lanes * size[0]
-
-    least_made = min(map(made, busy), default=0)
-    full = [size for size in busy if made(size) <= least_made * MOST_PADDED]
+    least_made = min((_made(count, lanes, p) for p, _ in busy), default=0)
+    full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MOST_PADDED]
     pixels, per_thread = full[0] if full else fitting[-1]
     return _tile(pixels, per_thread, lanes, _weights(target, start.weights))
+
+
+def _made(count: int, lanes: int, pixels: int) -> int:
+    """Pixels that whole workgroups make, of which some may be past the last."""
+    return -(-count // (lanes * pixels)) * lanes * pixels
+
+
+def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
+    """The vendor's other tiles of as many slices in which a thread makes more of `count` pixels,
+    and few more lanes are idle; the largest first. Only of those that read weights from global
+    memory."""
+    if tile.weights != "global" or target.software or "tile" in target.tuning:
+        return []
+    most = _made(count, tile.lanes, tile.pixels) * MOST_PADDED
+    return [
+        replace(tile, pixels=pixels)
+        for pixels, slices in STARTS.get(target.vendor, STARTS["unknown"]).sizes_on(target)
+        if slices == tile.slices and pixels > tile.pixels
+        and _made(count, tile.lanes, pixels) <= most
+    ]  # fmt: skip
 
 
 def _software(target: Target, least: int, count: int, width: int) -> Tile:
