@@ -217,16 +217,16 @@ def test_the_other_direction_begins_at_half_of_the_batch() -> None:
     ("q", "k", "gpu", "cpu"),
     [
         # heads x rows x 8 threads: 2^14 with 1 row a thread, so no more; on a CPU 32 vec4
-        ((1, 8, 256, 64), (1, 8, 256, 64), (1, 1, 256), (8, 1, 32)),
-        ((1, 8, 512, 64), (1, 8, 512, 64), (2, 1, 256), (8, 1, 64)),
-        ((4, 8, 512, 64), (4, 8, 512, 64), (4, 1, 512), (8, 1, 256)),
-        ((4, 8, 512, 32), (4, 8, 512, 32), (4, 1, 512), (8, 1, 256)),  # at most 4 rows
-        ((4, 8, 512, 128), (4, 8, 512, 128), (2, 1, 1024), (8, 1, 256)),  # 8 vec4
+        ((1, 8, 256, 64), (1, 8, 256, 64), (1, 1, 512), (8, 1, 32)),
+        ((1, 8, 512, 64), (1, 8, 512, 64), (2, 1, 512), (8, 1, 64)),
+        ((4, 8, 512, 64), (4, 8, 512, 64), (4, 1, 1024), (8, 1, 256)),
+        ((4, 8, 512, 32), (4, 8, 512, 32), (4, 1, 1024), (8, 1, 256)),  # at most 4 rows
+        ((4, 8, 512, 128), (4, 8, 512, 128), (2, 1, 2048), (8, 1, 256)),  # 8 vec4
         # 4 rows that share keys: one each, and 256 keys for as many eights as have a block of 32
         ((1, 32, 1, 128), (1, 8, 256, 128), (1, 8, 32), (4, 1, 1)),
-        ((1, 32, 1, 128), (1, 8, 255, 128), (1, 4, 16), (4, 1, 1)),
-        ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 510), (8, 1, 32)),
-        ((1, 8, 255, 64), (1, 8, 63, 64), (1, 1, 255), (8, 1, 32)),
+        ((1, 32, 1, 128), (1, 8, 255, 128), (1, 4, 32), (4, 1, 1)),
+        ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 1020), (8, 1, 32)),
+        ((1, 8, 255, 64), (1, 8, 63, 64), (1, 1, 510), (8, 1, 32)),
     ],
 )
 def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None:
@@ -236,9 +236,13 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
         found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
         assert found == wanted
         assert launch.variant["ahead"] == (1 if target.software else 4)
+        lanes = 64 if target.software or found[1] == 8 else 32
+        assert launch.variant["lanes"] == lanes  # eights go together, up to a subgroup's lanes
         wide = replace(target, least_subgroup=64)
         (launch,) = lowered(wide, "attention", q, k, k, scale=1.0).launches
         rows, parts = launch.variant["rows"], launch.variant["parts"]
+        assert launch.variant["lanes"] == 64
+        assert launch.workgroups[0] * 64 == found[2] * lanes
         wanted = 1 if target.software or rows * parts >= 8 else 2 if rows > 1 else 4
         assert launch.variant["ahead"] == wanted
     (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),

@@ -1,7 +1,7 @@
 // Scaled dot product attention. 8 threads have some rows (queries of the heads that share keys and values) and go through
 // the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
-// variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
+// variant: lanes, rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
 // by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
 // same rows and join at the end; `ahead`: so many slices of keys, and values of twice as many keys, are loaded before their
 // products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
@@ -15,9 +15,9 @@
 {% endfor %}
 {% endmacro %}
 {% if teams > 1 %}
-var<workgroup> peaks: array<f32, 64>;
-var<workgroup> totals: array<f32, 64>;
-var<workgroup> results: array<vec4f, {{ 64 * parts }}>;
+var<workgroup> peaks: array<f32, {{ lanes }}>;
+var<workgroup> totals: array<f32, {{ lanes }}>;
+var<workgroup> results: array<vec4f, {{ lanes * parts }}>;
 {% endif %}
 {% macro scores(u=0) %}
 {% for j in range(4) %}
@@ -34,16 +34,16 @@ var<workgroup> results: array<vec4f, {{ 64 * parts }}>;
 {% endfor %}
 {% endmacro %}
 {% if not shared %}
-var<workgroup> peaks: array<f32, {{ 64 * rows }}>;  // [rows][threads]
-var<workgroup> shares: array<vec4f, {{ 64 * rows }}>;
+var<workgroup> peaks: array<f32, {{ lanes * rows }}>;  // [rows][threads]
+var<workgroup> shares: array<vec4f, {{ lanes * rows }}>;
 {% endif %}
-@compute @workgroup_size(64)
+@compute @workgroup_size({{ lanes }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
 {%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
   let wi = group_id(wid);
   let lane = lid % 8u;
   let base = {{ "sid & ~7u" if shared else "lid - lane" }};
-  let group = wi.x * {{ 8 // teams }}u + lid / {{ 8 * teams }}u;
+  let group = wi.x * {{ lanes // (8 * teams) }}u + lid / {{ 8 * teams }}u;
   let tile = group % p.tiles;
   let kv_head = group / p.tiles % p.kv_heads;
   let batch = min(group / (p.tiles * p.kv_heads), p.batches - 1u);
@@ -137,16 +137,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       top = max(top, subgroupShuffleXor(top, 4u));
 {% else %}
       workgroupBarrier();
-      peaks[64u * r + lid] = top;
+      peaks[{{ lanes }}u * r + lid] = top;
       workgroupBarrier();
-      for (var k = 0u; k < 8u; k++) { top = max(top, peaks[64u * r + base + k]); }
+      for (var k = 0u; k < 8u; k++) { top = max(top, peaks[{{ lanes }}u * r + base + k]); }
 {% endif %}
       top = max(top, peak);
       peak{{ rows - 1 }} = top;
       kept{{ rows - 1 }} = exp(peak - top);
       s{{ rows - 1 }} = select(vec4f(0.0), exp_near(score - top), seen);
 {% if not shared %}
-      shares[64u * r + lid] = s{{ rows - 1 }};
+      shares[{{ lanes }}u * r + lid] = s{{ rows - 1 }};
 {% endif %}
       query++;
       head += select(0u, 1u, query == p.queries && first + r + 1u < p.rows);
@@ -174,7 +174,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% for t in range(ahead // 2) %}
 {% for r in range(rows) %}
-      let share{{ t }}_{{ r }} = {{ ("subgroupShuffle(s%d, base + k + %du)" % (r, t)) if shared else "shares[%du + base + k]" % (64 * r + t) }};
+      let share{{ t }}_{{ r }} = {{ ("subgroupShuffle(s%d, base + k + %du)" % (r, t)) if shared else "shares[%du + base + k]" % (lanes * r + t) }};
 {% endfor %}
 {% for j in range(4) %}
 {% for n in range(parts) %}
@@ -187,7 +187,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
     for (var k = 0u; k < fours; k++) {
 {% for r in range(rows) %}
-      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (64 * r) }};
+      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (lanes * r) }};
 {% endfor %}
       for (var j = 0u; j < 4u; j++) {
         let at = min(start + 4u * k + j, end - 1u) * p.v_row;
@@ -221,7 +221,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     peaks[lid] = peak;
     totals[lid] = total;
 {% for n in range(parts) %}
-    results[{{ 64 * n }}u + lid] = y{{ n }}_;
+    results[{{ lanes * n }}u + lid] = y{{ n }}_;
     var joined{{ n }} = vec4f(0.0);
 {% endfor %}
     workgroupBarrier();
@@ -233,7 +233,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let weight = exp(peaks[team] - top);
       total += weight * totals[team];
 {% for n in range(parts) %}
-      joined{{ n }} += weight * results[{{ 64 * n }}u + team];
+      joined{{ n }} += weight * results[{{ lanes * n }}u + team];
 {% endfor %}
     }
 {% endif %}

@@ -146,6 +146,7 @@ def lower(low: Lowering, node: Node) -> None:
     count = _rows(low.target, rows, parts, outer)
     tiles = -(-rows // count)
     teams = _teams(low.target, tiles * outer, k[2])
+    lanes = WORKGROUP if low.target.software else max(low.target.workgroup(32), LANES * teams)
     parameters |= {
         "tiles": tiles,
         "together": count,
@@ -157,9 +158,10 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         reads,
         {"y": node.outputs[0]},
-        (-(-tiles * k[1] * q[0] * LANES * teams // WORKGROUP), times, 1),
+        (-(-tiles * k[1] * q[0] * LANES * teams // lanes), times, 1),
         parameters,
         {
+            "lanes": lanes,
             "rows": count,
             "parts": parts,
             "masked": mask is not None,

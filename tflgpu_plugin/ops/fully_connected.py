@@ -86,7 +86,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
         "y_slices": -(-outputs // 4),
     }
     shared = low.target.shuffles
-    lanes = 8 if low.target.software else 64
+    lanes = 8 if low.target.software else low.target.workgroup(32)
     slices_in = -(-inputs // 4)
     ahead = 1 if flat else loads_ahead(low.target)
     low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
