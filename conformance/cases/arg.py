@@ -40,8 +40,8 @@ CASES = [
 CASES += integers(CASES, {"ARG_MAX": "i32", "ARG_MIN": "i32"})
 
 
-def node(op: str, name: str, values: Any, **attributes: Any) -> NodeCase:
-    reads = (constant(np.float32(values)), constant((1,), "i32"))
+def node(op: str, name: str, values: Any, axis: int = 1, **attributes: Any) -> NodeCase:
+    reads = (constant(np.float32(values)), constant((axis,), "i32"))
     return NodeCase(name, op, reads, {"keep_dims": False, **attributes}, output_type="i32")
 
 
@@ -52,6 +52,10 @@ def far(count: int) -> NodeCase:
     """Rows whose largest element is at each end of the blocks that the kernel goes through."""
     places = sorted({0, 1, 4095, 4096, 4097, 8191, 8192, count - 1})
     return node("arg_max", f"blocks_of_{count}", np.eye(count, dtype=np.float32)[places])
+
+
+def far_rows() -> Array:
+    return np.eye(8_193, dtype=np.float32)[[0, 4095, 4096, 8191, 8192]]
 
 
 def alike(count: int) -> Array:
@@ -81,6 +85,15 @@ NODES = [
                (Input((2, 3, 1, 2, 2, 1, 3, 5)), constant((axis,), "i32")), {"keep_dims": False},
                output_type="i32")
       for axis in (1, 4, 7)),
+    *(node(op, f"{name}_axis_{axis}_{last}", np.nan_to_num(alike(count)).reshape(shape), axis,
+           last=last)
+      for op in ("arg_max", "arg_min") for last in (False, True)
+      for name, count, shape, axis in (
+          ("planes", 400, (2, 300, 4), 1), ("planes_of_5", 400, (2, 240, 5), 1),
+          ("across_vectors", 399, (2, 399, 3), 1), ("images", 400, (60, 5, 8), 0),
+          ("images_of_7", 350, (75, 4, 7), 0), ("channels_of_3", 300, (3, 2, 300), 2),
+      )),
+    node("arg_max", "planes_of_blocks", far_rows().T, axis=0),
     NodeCase("two_axes", "arg_max", (Input((3, 4)), constant((0, 1), "i32")),
              {"keep_dims": False}, refused=True),
 ]  # fmt: skip

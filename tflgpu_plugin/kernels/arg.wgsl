@@ -1,22 +1,56 @@
 // The index of the extreme element along an axis: one thread per storage vec4 of the result or, if `several`, p.lanes of a
-// workgroup (a power of two up to 64), each with every p.lanes-th element, `ahead` of which are loaded at once. The axis has
-// `count` elements, `inner` elements apart; `better` (>, <) says when an element takes over, and among equals the last
-// does or (`last` is not set) the first.
+// workgroup (a power of two up to 64), each with every p.lanes-th step, `ahead` of which are loaded at once. `better` (>, <)
+// says when an element takes over, and among equals the last does or (`last` is not set) the first.
+// `along`: the axis is that of "channels", of which each step has 4 for each of 4 results, p.step vec4 apart; or another, the
+// results being 4 channels of one vec4 ("planes"); or x is row-major, or results lie across vec4 ("elements"): single
+// elements, p.inner apart.
+{% macro take(v, r, there="") %}
+      { let taken = ({{ v }} {{ better }}{{ "=" if last }} best){{ " & vec4<bool>(%s)" % there if there }};
+        best = select(best, {{ v }}, taken);
+        found = select(found, vec4i(i32({{ r }})), taken); }
+{% endmacro %}
+{% macro load(r, u=0) %}
+{% if along == "channels" %}
+{% for j in range(4) %}
+      let x{{ u }}_{{ j }} = load_x(base[{{ j }}] + {{ r }} * p.step);
+{% endfor %}
+{% elif along == "planes" %}
+      let v{{ u }} = load_x(base + {{ r }} * p.step);
+{% else %}
+      let v{{ u }} = element(start + {{ r }} * p.inner);
+{% endif %}
+{% endmacro %}
+{% macro takes(r, u=0) %}
+{% if along == "channels" %}
+{% for c in "xyzw" %}
+{% set v = "vector_x(x%d_0.%s, x%d_1.%s, x%d_2.%s, x%d_3.%s)" % (u, c, u, c, u, c, u, c) %}
+{% set index = "4u * %s + %du" % (r, loop.index0) %}
+{{ take(v, index, index ~ " < p.count") -}}
+{% endfor %}
+{% else %}
+{{ take("v%d" % u, r) -}}
+{% endif %}
+{% endmacro %}
+{% if along == "elements" %}
 fn element(e: vec4u) -> vector_x {
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_slices);
   return vector_x(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
+{% endif %}
 {% set places = ">" if last else "<" %}
-{% macro take(v, r) %}
-      { let taken = {{ v }} {{ better }}{{ "=" if last }} best;
-        best = select(best, {{ v }}, taken);
-        found = select(found, vec4i(i32({{ r }})), taken); }
-{% endmacro %}
 {% macro origin(i) %}
   let o = elements_of({{ i }}, p.channels, p.spatial, p.slices);
   let start = (o / p.inner) * (p.count * p.inner) + o % p.inner;
-  var best = element(start);  // for all threads: where this is NaN, nothing takes over
-  var found = vec4i();
+{% if along == "channels" %}
+  let base = stored_at(start, p.in_channels, p.in_spatial, p.in_slices) / 4u;
+  var best = vector_x(load_x(base.x).x, load_x(base.y).x, load_x(base.z).x, load_x(base.w).x);
+{% elif along == "planes" %}
+  let base = stored_at(start, p.in_channels, p.in_spatial, p.in_slices).x / 4u;
+  var best = load_x(base);
+{% else %}
+  var best = element(start);
+{% endif %}
+  var found = vec4i();  // for all threads: where the first is NaN, nothing takes over
 {% endmacro %}
 {% if several %}
 var<workgroup> values: array<vector_x, 64>;
@@ -26,15 +60,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let lane = thread % p.lanes;
   let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
 {{ origin("min(i, p.vectors - 1u)") -}}
-  for (var block = 0u; block < p.count; block += 4096u) {
-    let end = min(block + 4096u, p.count);
+  for (var block = 0u; block < p.steps; block += 4096u) {
+    let end = min(block + 4096u, p.steps);
     for (var r = block + lane; r < end; r += {{ ahead }}u * p.lanes) {
 {% for u in range(ahead) %}
       let r{{ u }} = min(r + {{ u }}u * p.lanes, end - 1u);
-      let v{{ u }} = element(start + r{{ u }} * p.inner);
+{{ load("r%d" % u, u) -}}
 {% endfor %}
 {% for u in range(ahead) %}
-{{ take("v%d" % u, "r%d" % u) -}}
+{{ takes("r%d" % u, u) -}}
 {% endfor %}
     }
   }
@@ -55,11 +89,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% else %}
 {% include "each_vector.wgsl" %}
 {{ origin("i") -}}
-  for (var block = 0u; block < p.count; block += 4096u) {
-    let end = min(block + 4096u, p.count);
+  for (var block = 0u; block < p.steps; block += 4096u) {
+    let end = min(block + 4096u, p.steps);
     for (var r = block; r < end; r++) {
-      let v = element(start + r * p.inner);
-{{ take("v", "r") -}}
+{{ load("r") -}}
+{{ takes("r") -}}
     }
   }
   store_out(i, epilogue_out((i / p.spatial) % p.slices), found);

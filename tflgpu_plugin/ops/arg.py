@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, geometry
+from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis
@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.table import Op
 
 BLOCK = 4096  # elements of the kernel's inner loop
 MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
-AHEAD = 4  # elements that a thread of a GPU loads at once
+AHEAD = 4  # vec4 or, twice as many, elements that a thread of a GPU loads at once
 BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
@@ -29,29 +29,49 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
-    together = 1 if low.target.software else lanes(low.target, shape[axis], out.vectors)
-    rounds = -(-shape[axis] // together)
-    low.loops(node, rounds + 2 * -(-shape[axis] // BLOCK) + 20)
+    along, count, inner = _along(shape, axis, out), shape[axis], prod(shape[axis + 1 :])
+    steps = data.slices if along == "channels" else count
+    together = 1 if low.target.software else lanes(low.target, steps, out.vectors)
+    rounds = -(-steps // together)
+    low.loops(node, rounds + 2 * -(-steps // BLOCK) + 20)
     low.dispatch(
         "arg",
         node,
-        {"x": Access(low.stored(node.operand()), 1)},
+        {"x": Access(low.stored(node.operand()), 1 if along == "elements" else 4)},
         {"out": node.outputs[0]},
         (-(-out.vectors * together // WORKGROUP), 1, 1),
         {
             "vectors": out.vectors, "spatial": out.spatial, "slices": out.slices,
             "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
-            "in_channels": data.channels, "count": shape[axis], "inner": prod(shape[axis + 1 :]),
+            "in_channels": data.channels, "count": count, "inner": inner, "steps": steps,
             **({"lanes": together} if together > 1 else {}),
+            **({"step": _step(shape, axis, data)} if along != "elements" else {}),
         },
         {
             "better": BETTER[node.op],
             "last": bool(node.attributes.get("last")),
+            "along": along,
             "several": together > 1,
-            "ahead": min(AHEAD, rounds),
+            "ahead": min(AHEAD if along == "planes" else AHEAD // 2, rounds),
         },
         fused=False,
     )  # fmt: skip
+
+
+def _along(shape: Shape, axis: int, out: Geometry) -> str:
+    """How the kernel goes along the axis (see there)."""
+    if not planar(shape):
+        return "elements"
+    if axis == len(shape) - 1:
+        return "channels"
+    return "planes" if out.channels == shape[-1] or shape[-1] % 4 == 0 else "elements"
+
+
+def _step(shape: Shape, axis: int, data: Geometry) -> int:
+    """Vec4 between neighbours along an axis; along that of channels, between those of slices."""
+    if axis == len(shape) - 1:
+        return data.spatial
+    return data.vectors // data.batch if axis == 0 else prod(shape[axis + 1 : -1])
 
 
 def _work(graph: Graph, node: Node) -> int:
