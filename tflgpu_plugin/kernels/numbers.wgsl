@@ -174,8 +174,10 @@ fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
   return cut(round(vec4f(sum) * factor), least, most) * unit;
 }
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
-// 16 and 15 bits no partial product needs more than 32.
-fn doubling_high(a: vec4i, high: vec4u, low: vec4u) -> vec4i {
+// 16 and 15 bits no partial product needs more than 32. Compilers that see of how many bits factors are multiply sooner.
+fn doubling_high(a: vec4i, b_high: vec4u, b_low: vec4u) -> vec4i {
+  let high = b_high & vec4u(65535u);
+  let low = b_low & vec4u(32767u);
   let size = vec4u(abs(a));
   let upper = size >> vec4u(16u);
   let lower = size & vec4u(65535u);
