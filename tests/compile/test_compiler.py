@@ -271,7 +271,7 @@ def test_pools_of_gpus_begin_with_zeros_that_kernels_read_as_padding() -> None:
     pools = [buffer for buffer in plan.buffers if buffer.role == "pool"]
     assert pools and all(pool.zeros == 256 < pool.bytes for pool in pools)
     (text,) = (p.wgsl for p in plan.pipelines if "fn padded_x(" in p.wgsl)
-    assert "select(0u - p.off_x, i, inside)" in text and "select(vec4f(" not in _of(text, "padded")
+    assert "select(0u, p.off_x + i, inside)" in text and "select(vec4f(" not in _of(text, "padded")
     for dispatch in plan.dispatches:
         names = [n for n in plan.pipelines[dispatch.pipeline].wgsl.split() if "_data:" in n]
         for name, number in zip(names, dispatch.buffers[1:], strict=True):

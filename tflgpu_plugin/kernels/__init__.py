@@ -299,24 +299,13 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
     for binding, operand in enumerate(operands, start=1):
         kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
-        array, index = kind, f"p.off_{name} + i"
-        value = f"{name}_data[{index}]"
-        if operand.half:
-            if operand.access != "r" and operand.view != 4:
-                raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
-            array, value = _HALVES[operand.view]
-            value = value.format(f"{name}_data", index)
-            if operand.native:
-                array, value = _NATIVE[operand.view], f"{kind}({name}_data[{index}])"
-        if operand.bytes:
-            if operand.access != "r" or operand.view != 4:
-                raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
-            array, value = "u32", f"of_bytes({name}_data[{index}], p.low_{name})"
+        index = f"p.off_{name} + i"
+        array, value = _stored(operand)
         lines.append(
             f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )
         if operand.access != "w" or f"load_{name}(" in main:
-            lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value}; }}")
+            lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value.format(index)}; }}")
         if operand.native and f"half_{name}(" in main:
             lines.append(f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}")
         lines += _padded(operand, array if operand.native else "", value, main)
@@ -327,19 +316,36 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
     return "\n".join(lines)
 
 
+def _stored(operand: Operand) -> tuple[str, str]:
+    """The type of the array, and the value of an element of it, whose index is to be filled in."""
+    name, kind = operand.name, operand.type(operand.view)
+    if operand.half:
+        if operand.access != "r" and operand.view != 4:
+            raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
+        if operand.native:
+            return _NATIVE[operand.view], f"{kind}({name}_data[{{0}}])"
+        array, value = _HALVES[operand.view]
+        return array, value.format(f"{name}_data", "{0}")
+    if operand.bytes:
+        if operand.access != "r" or operand.view != 4:
+            raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
+        return "u32", f"of_bytes({name}_data[{{0}}], p.low_{name})"
+    return kind, f"{name}_data[{{0}}]"
+
+
 def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[str]:
-    """Accessors of what may lie outside, if a kernel calls them. `value` is that of element `i`,
-    `native` the type in which the buffer may be read as it is."""
+    """Accessors of what may lie outside, if a kernel calls them. `value` is that of an element,
+    `native` the type in which the buffer may be read as it is. Places are counted from the start
+    of the buffer, so that loops add its offset once; zeros are there."""
     name, kind = operand.name, operand.type(operand.view)
     if f"place_{name}(" not in main:
         return
-    outside, stride = (
-        (f"0u - p.off_{name}", "select(0u, n, inside)") if operand.zeros else ("0u", "n")
-    )
-    yield f"fn place_{name}(i: u32, inside: bool) -> u32 {{ return select({outside}, i, inside); }}"
+    stride = "select(0u, n, inside)" if operand.zeros else "n"
+    place = f"select(0u, p.off_{name} + i, inside)"
+    yield f"fn place_{name}(i: u32, inside: bool) -> u32 {{ return {place}; }}"
     yield f"fn stride_{name}(n: u32, inside: bool) -> u32 {{ return {stride}; }}"
-    as_it_is = f"{name}_data[p.off_{name} + i]"
-    for prefix, type_, loaded in (("padded", kind, value), ("padded_half", native, as_it_is)):
+    loads = ("padded", kind, value.format("i")), ("padded_half", native, f"{name}_data[i]")
+    for prefix, type_, loaded in loads:
         if type_ and f"{prefix}_{name}(" in main:
             made = loaded if operand.zeros else f"select({type_}(), {loaded}, inside)"
             head = f"fn {prefix}_{name}(i: u32, inside: bool) -> {type_}"

@@ -55,7 +55,7 @@
       let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }});
 {% else %}
 {% set at = "%d%s" % (j, tap(c)) %}
-      let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + %du * d%s" % (u // views, at) if u // views }}{{ part }}, ok{{ at }});
+      let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + d%s%s" % (at, after(u // views - 1)) if u // views }}{{ part }}, ok{{ at }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
@@ -259,6 +259,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     var e{{ j }}{{ tap(c) }} = place_x(x_tap{{ tap(c) }} + x{{ j }}, ok{{ j }}{{ tap(c) }});
     let d{{ j }}{{ tap(c) }} = stride_x(x_slice, ok{{ j }}{{ tap(c) }});
+{% for n in range(1, ahead // views) %}
+    let d{{ j }}{{ tap(c) }}{{ after(n) }} = {{ n + 1 }}u * d{{ j }}{{ tap(c) }};
+{% endfor %}
 {% endfor %}
 {% endfor %}
 {% endif %}
@@ -295,7 +298,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% if taps != "point" %}
 {% for j in range(pixels) %}
-      e{{ j }}{{ tap(c) }} += {{ ahead // views }}u * d{{ j }}{{ tap(c) }};
+      e{{ j }}{{ tap(c) }} += d{{ j }}{{ tap(c) }}{{ after(ahead // views - 1) }};
 {% endfor %}
 {% endif %}
 {% endfor %}
