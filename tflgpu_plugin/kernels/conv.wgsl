@@ -28,6 +28,10 @@
 {% endmacro %}
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
 {% macro tap(c) %}{{ "_t%d" % c if c else "" }}{% endmacro %}
+{% macro further(n, at) %}
+{# So many times the distance between slices: kept, but of many pixels, which would take registers of other waves. #}
+{%- if pixels <= 2 %}d{{ at }}{{ after(n - 1) }}{% else %}{{ n }}u * d{{ at }}{% endif -%}
+{% endmacro %}
 {% macro load_weights(u=0, c=0) %}
 {# Of the iteration `u` after that from `w_at` on, of the tap `c` after that; or, with `memory`, after iteration `k`. #}
 {% if shared %}
@@ -55,7 +59,7 @@
       let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }});
 {% else %}
 {% set at = "%d%s" % (j, tap(c)) %}
-      let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + d%s%s" % (at, after(u // views - 1)) if u // views }}{{ part }}, ok{{ at }});
+      let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + " ~ further(u // views, at) if u // views }}{{ part }}, ok{{ at }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
@@ -259,7 +263,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     var e{{ j }}{{ tap(c) }} = place_x(x_tap{{ tap(c) }} + x{{ j }}, ok{{ j }}{{ tap(c) }});
     let d{{ j }}{{ tap(c) }} = stride_x(x_slice, ok{{ j }}{{ tap(c) }});
-{% for n in range(1, ahead // views) %}
+{% for n in range(1, ahead // views) if pixels <= 2 %}
     let d{{ j }}{{ tap(c) }}{{ after(n) }} = {{ n + 1 }}u * d{{ j }}{{ tap(c) }};
 {% endfor %}
 {% endfor %}
@@ -298,7 +302,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% if taps != "point" %}
 {% for j in range(pixels) %}
-      e{{ j }}{{ tap(c) }} += d{{ j }}{{ tap(c) }}{{ after(ahead // views - 1) }};
+      e{{ j }}{{ tap(c) }} += {{ further(ahead // views, "%d%s" % (j, tap(c))) }};
 {% endfor %}
 {% endif %}
 {% endfor %}
