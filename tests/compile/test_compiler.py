@@ -173,7 +173,7 @@ def test_other_shapes_are_worked_out_anew() -> None:
 # ---- what lies where -----------------------------------------------------------------------------
 
 
-def chain(*sizes: int, limit: int = 1 << 20) -> Plan:
+def chain(*sizes: int, limit: int = 1 << 20, software: bool = False) -> Plan:
     """sin(sin(x) + c0) + c1 ..., each constant of as many vec4, x of the largest."""
     b = Builder()
     most = max(sizes)
@@ -184,24 +184,29 @@ def chain(*sizes: int, limit: int = 1 << 20) -> Plan:
         data = np.full(shape, k + 1, np.float32)
         y = b.node("sin", (y,), (1, most, 1, 4))
         y = b.node("add", (y, b.tensor(shape, data)), (1, most, 1, 4), activation="none")
-    return compiler.compile(b.graph((x,), (y,)), Target(max_binding_bytes=limit))
+    target = Target(max_binding_bytes=limit, software=software)
+    return compiler.compile(b.graph((x,), (y,)), target)
 
 
 @pytest.mark.parametrize(
-    ("limit", "buffers", "places"),
+    ("software", "limit", "buffers", "places"),
     [
-        (1 << 20, [656], [(0, 0), (0, 320), (0, 336)]),
-        (656, [656], [(0, 0), (0, 320), (0, 336)]),
-        (655, [336, 320], [(0, 0), (0, 320), (1, 0)]),
-        (336, [336, 320], [(0, 0), (0, 320), (1, 0)]),
-        (335, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
-        (320, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
+        (True, 1 << 20, [656], [(0, 0), (0, 320), (0, 336)]),
+        (True, 656, [656], [(0, 0), (0, 320), (0, 336)]),
+        (True, 655, [336, 320], [(0, 0), (0, 320), (1, 0)]),
+        (True, 336, [336, 320], [(0, 0), (0, 320), (1, 0)]),
+        (True, 335, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
+        (True, 320, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
+        # GPUs may read eight vec4 together, of 128 bytes.
+        (False, 832, [832], [(0, 0), (0, 384), (0, 512)]),
+        (False, 831, [400, 320], [(0, 0), (0, 384), (1, 0)]),
+        (False, 399, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
     ],
 )
 def test_constants_lie_one_after_another_up_to_the_binding_limit(
-    limit: int, buffers: list[int], places: list[tuple[int, int]]
+    software: bool, limit: int, buffers: list[int], places: list[tuple[int, int]]
 ) -> None:
-    plan = chain(20, 1, 20, limit=limit)
+    plan = chain(20, 1, 20, limit=limit, software=software)
     numbers = [k for k, buffer in enumerate(plan.buffers) if buffer.role == "weights"]
     assert [plan.buffers[k].bytes for k in numbers] == buffers
     weights = sorted(plan.weights, key=lambda weight: float(weight.image().view("f4")[0]))

@@ -212,7 +212,7 @@ def test_gpus_that_are_right_in_float16_store_it_as_it_is(
     stored = [text for text in texts if "halves(" in text]
     assert stored and all(("native_halves(" in text) == (found == "native") for text in stored)
     for text in texts:
-        assert text.startswith("enable f16;") == ("f16>" in text) == ("array<vec4<f16>>" in text)
+        assert text.startswith("enable f16;") == ("f16>" in text) == ("array<vec4<f16>" in text)
         assert ("array<vec2u>" in text) <= (found == "words")
 
 

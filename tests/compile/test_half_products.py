@@ -32,7 +32,7 @@ def test_products_of_two_float16_are_added_up_so_on_devices_that_can() -> None:
     plan = compiler.compile(layers(), NATIVE)
     assert added(plan) == ["float", "half"]
     (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
-    assert "half_w(" in text and "p.unscale" in text and "load_x(x" not in text
+    assert "half_eight_w(" in text and "p.unscale" in text and "load_x(x" not in text
     for other in (HALF, replace(NATIVE, half=False), replace(NATIVE, software=True)):
         assert set(added(compiler.compile(layers(), other))) == {"float"}
     assert added(compiler.compile(layers(), replace(NATIVE, tuning={"half": "words"}))) == [

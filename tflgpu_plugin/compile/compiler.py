@@ -235,6 +235,7 @@ class _Assembly:
                     pack, name = partial(half_products.shifted, pack, power), (*name, power)
                 if low is not None:
                     size, pack = source.vectors * 4, partial(precision.bytes_from, source.pack, low)
+                end = -(-end // self._aligned) * self._aligned
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
                 self.weights[source.key] = Weight(
@@ -242,6 +243,17 @@ class _Assembly:
                 )
                 end += -(-size // VECTOR) * VECTOR
                 self.buffers[number] = Buffer("weights", end)
+
+    @property
+    def _aligned(self) -> int:
+        """Bytes of which a constant's place is a multiple: on GPUs those of eight vec4."""
+        return VECTOR if self.low.target.software else VECTOR * kernels.EIGHT
+
+    def _eights(self, source: Source) -> bool:
+        """A kernel may read it as eights: a constant in a type that kernels have."""
+        words = self._half(source) and self.low.target.halves != "native"
+        constant = isinstance(self.low.root(source), Constant) and self._low(source) is None
+        return constant and not words and not self.low.target.software
 
     def _locate(self, raw: Source) -> tuple[int, int]:
         """(buffer, offset in vec4 of its storage) of a source."""
@@ -278,6 +290,9 @@ class _Assembly:
         if place in self.products:
             variant["run"] = half_products.RUN
             parameters["unscale"] = 2.0 ** -self.products[place]
+        if variant.get("eights"):
+            weights = next(source for operand, source in launch.operands if operand.name == "w")
+            variant["eights"] = self._eights(weights)
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)

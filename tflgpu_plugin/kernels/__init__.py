@@ -27,6 +27,10 @@ nearest, halves to even, and cut to 65504, the largest float16; infinities and N
 are. Where a device rounds to float16 by itself as it should (`Target.native_half`) the buffer is an
 array of that, and a kernel may load it as it is: `half_<name>(i)`,
 `padded_half_<name>(place, inside)`.
+
+A kernel may have a constant as eights of vec4 (its variant `eights` says so where it can be had):
+`eight_<name>(i)` is the number of that which begins with element i, a multiple of 8, and
+`load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ import numpy as np
 from tflgpu_plugin.kernels.bodies import body
 
 UNIFORM_BYTES = 256
+EIGHT = 8  # vec4 of constants that begin at a multiple of as many
 
 # A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ...
 # its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
@@ -301,6 +306,9 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
         access = "read" if operand.access == "r" else "read_write"
         index = f"p.off_{name} + i"
         array, value = _stored(operand)
+        if f"eight_{name}(" in main:
+            lines += _eights(operand, array, value, binding)
+            continue
         lines.append(
             f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )
@@ -314,6 +322,19 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
                 f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
             )
     return "\n".join(lines)
+
+
+def _eights(operand: Operand, array: str, value: str, binding: int) -> Iterable[str]:
+    """Accessors of what lies in eights. Compilers see neighbours there, whatever the index, and
+    load them together."""
+    name, kind = operand.name, operand.type(operand.view)
+    loaded, eights = value.format("e][n"), f"array<array<{array}, {EIGHT}>>"
+    yield f"@group(0) @binding({binding}) var<storage, read> {name}_data: {eights};"
+    yield f"fn eight_{name}(i: u32) -> u32 {{ return (p.off_{name} + i) / {EIGHT}u; }}"
+    yield f"fn load_eight_{name}(e: u32, n: u32) -> {kind} {{ return {loaded}; }}"
+    if operand.native:
+        head = f"fn half_eight_{name}(e: u32, n: u32) -> {array}"
+        yield f"{head} {{ return {name}_data[e][n]; }}"
 
 
 def _stored(operand: Operand) -> tuple[str, str]:

@@ -4,7 +4,7 @@
 // transforms six neighbours, multiplies each of the six by weights of its own, and adds up; the sums are transformed back
 // once. So nothing of it is in memory, unlike with the three launches of ops/winograd.py, whose points these are.
 // Variant: `edges`, which of the six neighbours may lie outside; `ahead` iterations have their x loaded before their
-// products; `split`: planes are parts of the input channels.
+// products; `eights`: weights lie in eights, as many as a point and a slice of x take; `split`: planes are parts of the input channels.
 // Weights: [block][row of the window][point][channel][slice] of vec4 over output lanes.
 // The last pixel of a row is written again by what lies past it, so there is no divergence there.
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
@@ -22,9 +22,13 @@
           {%- include "winograd_before.wgsl" %}
 
 {% for t in range(6) %}
+{% if eights %}
+          let e{{ t }} = eight_w(w_at + {{ t }}u * p.tap_vectors) + {{ u }}u;
+{% endif %}
 {% for q in range(slices) %}
 {% for i in range(4) %}
-          m{{ t }}_{{ q }} = fma(vec4f(t{{ t }}.{{ "xyzw"[i] }}), load_w(w_at + {{ t }}u * p.tap_vectors + {{ (4 * u + i) * slices + q }}u), m{{ t }}_{{ q }});
+{% set w = "load_eight_w(e%d, %du)" % (t, i * slices + q) if eights else "load_w(w_at + %du * p.tap_vectors + %du)" % (t, (4 * u + i) * slices + q) %}
+          m{{ t }}_{{ q }} = fma(vec4f(t{{ t }}.{{ "xyzw"[i] }}), {{ w }}, m{{ t }}_{{ q }});
 {% endfor %}
 {% endfor %}
 {% endfor %}

@@ -10,7 +10,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin import ops
+from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ops.lowering import (
@@ -308,6 +308,7 @@ def convolve(
                 "split": split,
                 "run": 0,
                 "across": across,
+                "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
                 **(variant or {}),
             },
             fused=target is None,
