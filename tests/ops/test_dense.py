@@ -19,13 +19,10 @@ from tflgpu_plugin.ops.tiles import (
     Tile,
     along_row,
     choose_tile,
-    larger,
     passes_weights,
     point_tile,
     waiting,
 )
-from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.program import Instance, Program
 
 ROOT = 2.0**0.5
 # The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.
@@ -287,128 +284,6 @@ def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
     return [dispatch.label for dispatch in plan.dispatches], plan.bytes_of("pool")
 
 
-@pytest.mark.parametrize(
-    ("x", "filters", "parts"),
-    [
-        ((1, 7, 7, 512), (512, 3, 3, 512), 8),  # 3,136 threads of 1,152 iterations
-        ((1, 14, 14, 256), (256, 3, 3, 256), 4),
-        ((1, 7, 7, 1024), (1024, 1, 1, 1024), 8),  # 4, and 2 pixels a thread
-        ((1, 9, 9, 1024), (512, 1, 1, 1024), 4),  # but 2 pixels leave 47 of 128 lanes idle
-        ((1, 3, 3, 1024), (8, 1, 1, 1024), 16),  # few threads: 16 iterations are left
-        ((1, 56, 56, 256), (256, 1, 1, 256), 1),  # enough threads
-        ((1, 7, 7, 512), (512, 1, 1, 512), 8),
-        ((1, 7, 7, 256), (1024, 1, 1, 256), 1),  # few iterations
-        ((2, 7, 7, 512), (512, 3, 3, 512), 1),
-        ((1, 7, 7, 516), (512, 3, 3, 516), 1),  # channels that make no whole slices
-    ],
-)
-def test_small_maps_are_split_by_channels(
-    x: tuple[int, ...], filters: tuple[int, ...], parts: int
-) -> None:
-    b = Builder()
-    source, weights = b.tensor(x), b.tensor(filters, np.zeros(filters, np.float32))
-    y = b.node(
-        "conv_2d", (source, weights, None), (*x[:3], filters[0]), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    graph = b.graph((source,), (y,))
-    given = {"winograd": "never"}
-    plan = compiler.compile(graph, Target(vendor="amd", tuning=given))
-    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [x[0] * parts]
-    assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
-    for target in (TARGET, Target(vendor="amd", tuning={**given, "split": "never"})):
-        labels = [d.label for d in compiler.compile(graph, target).dispatches]
-        assert "sum_parts" not in labels
-
-
-@pytest.mark.parametrize(("lanes", "pixels", "parts"), [(32, 14, 1), (64, 14, 4), (64, 28, 1)])
-def test_wide_subgroups_count_as_few_threads_sooner(lanes: int, pixels: int, parts: int) -> None:
-    """12,544 threads of 128 iterations: 196 waves of 64, of which most SIMDs have one or none. Two
-    parts, and each thread makes two pixels, of which four parts have as many threads."""
-    b = Builder()
-    source = b.tensor((1, pixels, pixels, 512))
-    weights = b.tensor((512, 1, 1, 512), np.zeros((512, 1, 1, 512), np.float32))
-    y = b.node(
-        "conv_2d", (source, weights, None), (1, pixels, pixels, 512), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    target = Target(vendor="amd", subgroup_size=lanes, least_subgroup=lanes)
-    plan = compiler.compile(b.graph((source,), (y,)), target)
-    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [parts]
-
-
-@pytest.mark.parametrize(
-    ("x", "inputs", "parts"),
-    [
-        ((1, 128, 3072), 3072, 8),  # 128 pixels of one plane: 2, and 4 pixels a thread
-        ((128, 3072), 3072, 8),
-        ((1, 96, 3072), 3072, 2),  # 2 or 4 pixels leave 32 of 128 lanes idle
-        ((2, 128, 3072), 3072, 1),  # two planes
-        ((1, 128, 768), 768, 1),
-    ],
-)
-def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: int) -> None:
-    b = Builder()
-    source, weights = b.tensor(x), b.tensor((768, inputs), np.zeros((768, inputs), np.float32))
-    given = {"keep_num_dims": True, "activation": "none"}
-    y = b.node("fully_connected", (source, weights, None), (*x[:-1], 768), **given)
-    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
-    planes = x[0] if len(x) == 3 else 1
-    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [planes * parts]
-    assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
-
-
-@pytest.mark.parametrize("norms", [False, True])
-def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
-    """So they pay from 64 iterations on, however many threads there are without."""
-    b = Builder()
-    source, weights = (
-        b.tensor((1, 128, 768)),
-        b.tensor((768, 768), np.zeros((768, 768), np.float32)),
-    )
-    how = {"keep_num_dims": True, "activation": "none"}
-    made = b.node("fully_connected", (source, weights, None), (1, 128, 768), **how)
-    y = b.node("standardize", (made,), (1, 128, 768), epsilon=1e-5) if norms else made
-    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
-    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [8 if norms else 1]
-    assert "sum_parts" not in [d.label for d in plan.dispatches]
-
-
-@pytest.mark.parametrize("target", [
-    Target(vendor="amd", tuning={"tile": "1x2", "weights": "global"}), Target(vendor="nvidia"),
-    Target(vendor="amd", software=True),
-])  # fmt: skip
-def test_no_larger_tile(target: Target) -> None:
-    """Where one is forced, where weights go through a workgroup's memory, and on software."""
-    assert larger(target, choose_tile(target, 64, 64), 64) == []
-
-
-def test_larger_tiles_have_as_few_idle_lanes_and_as_many_slices() -> None:
-    amd = Target(vendor="amd")
-    small = choose_tile(amd, 16, 128)
-    assert (small.pixels, small.slices) == (1, 2)
-    assert [t.pixels for t in larger(amd, small, 128)] == [4, 2]
-    assert [t.pixels for t in larger(amd, small, 192)] == [2]  # 4 leave 64 of 256 idle
-    assert [t.pixels for t in larger(amd, small, 96)] == []
-    assert larger(amd, replace(small, slices=4), 128) == []
-
-
-def test_weights_of_parts_lie_one_after_another() -> None:
-    weights = np.random.default_rng(2).standard_normal((5, 3, 1, 32)).astype(np.float32)
-    b = Builder()
-    x = b.tensor((1, 6, 6, 32))
-    y = b.node(
-        "conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 6, 6, 5), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    target = Target(vendor="amd", tuning={"split": "always"})
-    plan = compiler.compile(b.graph((x,), (y,)), target)
-    (packed,) = (w.image().view(np.float32) for w in plan.weights if "split" in w.key)
-    found = packed.reshape(8, 1, 3, 4, 2, 4)  # part, block, tap, channel, slice, output
-    assert found[5, 0, 1, 3, 1, 0] == weights[4, 1, 0, 4 * 5 + 3]
-    assert found[0, 0, 2, 2, 0, 3] == weights[3, 2, 0, 2]
-
-
 def test_whole_slices_are_written_into_place() -> None:
     labels, _ = _joined(8, 5)
     assert labels == ["pack", "conv", "conv", "unpack"]
@@ -439,67 +314,3 @@ def test_a_tensor_in_two_joins_is_copied_once() -> None:
     plan = compiler.compile(b.graph((x,), (y, z)), TARGET)
     check_sides(plan)
     assert [d.label for d in plan.dispatches].count("concat") == 2
-
-
-AMD = Target(vendor="amd", subgroup_size=32, tuning={"winograd": "never"})
-
-
-@pytest.mark.parametrize(
-    ("target", "constant", "found"),
-    [
-        (AMD, True, True),
-        (AMD, False, False),  # packed on the device, where the memory has room
-        (replace(AMD, half=True, native_half=True), True, True),
-        (replace(AMD, half=True), True, True),  # small weights stay float32
-        (replace(AMD, software=True), True, False),
-        (replace(AMD, vendor="nvidia"), True, False),  # through a workgroup's memory
-    ],
-)
-def test_weights_that_lanes_share_are_read_in_eights(
-    target: Target, constant: bool, found: bool
-) -> None:
-    """They begin at a multiple of eight vec4, of which an iteration takes as many."""
-    b = Builder()
-    x = b.tensor((1, 6, 6, 16))
-    data = np.ones((16, 3, 3, 16), np.float32)
-    weights = b.tensor(data.shape, data if constant else None)
-    bias = b.tensor((16,), np.ones(16, np.float32))
-    first = b.node("add", (x, bias), (1, 6, 6, 16), activation="none")
-    y = b.node(
-        "conv_2d", (first, weights, bias), (1, 6, 6, 16), strides=(1, 1), dilations=(1, 1),
-        padding="same", activation="none",
-    )  # fmt: skip
-    plan = compiler.compile(b.graph((x,) if constant else (x, weights), (y,)), target)
-    texts = [p.wgsl for p in plan.pipelines if p.label == "conv"]
-    assert [("eight_w(" in text) for text in texts] == [found]
-    if found:
-        assert "array<array<vec4" in texts[0] and all(w.offset % 128 == 0 for w in plan.weights)
-
-
-@pytest.mark.adapter
-@pytest.mark.parametrize("half", [False, True])
-def test_eights_behind_a_smaller_constant(half: bool) -> None:
-    """Of convolutions, along rows as well, on the device that is there, planned as for a GPU."""
-    device = adapter.open_device(adapter.select(None))
-    if half and "shader-f16" not in device.target.features:
-        pytest.skip("no shader-f16 here")
-    rng = np.random.default_rng(5)
-    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in
-            ((1, 9, 16, 32), (24, 3, 3, 32)))  # fmt: skip
-    padded = np.pad(x + 1, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
-    wanted = np.einsum("byxcij,oijc->byxo", windows, w)
-    for form in ("never", "row"):
-        b = Builder()
-        given, one = b.tensor(x.shape), b.tensor((1,), np.ones(1, np.float32))
-        moved = b.node("add", (given, one), x.shape, activation="none")
-        y = b.node(
-            "conv_2d", (moved, b.tensor(w.shape, w), None), wanted.shape, strides=(1, 1),
-            dilations=(1, 1), padding="same", activation="none",
-        )  # fmt: skip
-        target = replace(device.target, software=False, vendor="amd", half=half, native_half=half,
-                         tuning={"winograd": form})  # fmt: skip
-        plan = compiler.compile(b.graph((given,), (y,)), target)
-        assert any("load_eight_w(" in p.wgsl for p in plan.pipelines)
-        (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-3)

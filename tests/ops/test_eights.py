@@ -1,0 +1,77 @@
+"""Constant weights that kernels read eight vec4 at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+AMD = Target(vendor="amd", subgroup_size=32, tuning={"winograd": "never"})
+
+
+@pytest.mark.parametrize(
+    ("target", "constant", "found"),
+    [
+        (AMD, True, True),
+        (AMD, False, False),  # packed on the device, where the memory has room
+        (replace(AMD, half=True, native_half=True), True, True),
+        (replace(AMD, half=True), True, True),  # small weights stay float32
+        (replace(AMD, software=True), True, False),
+        (replace(AMD, vendor="nvidia"), True, False),  # through a workgroup's memory
+    ],
+)
+def test_weights_that_lanes_share_are_read_in_eights(
+    target: Target, constant: bool, found: bool
+) -> None:
+    """They begin at a multiple of eight vec4, of which an iteration takes as many."""
+    b = Builder()
+    x = b.tensor((1, 6, 6, 16))
+    data = np.ones((16, 3, 3, 16), np.float32)
+    weights = b.tensor(data.shape, data if constant else None)
+    bias = b.tensor((16,), np.ones(16, np.float32))
+    first = b.node("add", (x, bias), (1, 6, 6, 16), activation="none")
+    y = b.node(
+        "conv_2d", (first, weights, bias), (1, 6, 6, 16), strides=(1, 1), dilations=(1, 1),
+        padding="same", activation="none",
+    )  # fmt: skip
+    plan = compiler.compile(b.graph((x,) if constant else (x, weights), (y,)), target)
+    texts = [p.wgsl for p in plan.pipelines if p.label == "conv"]
+    assert [("eight_w(" in text) for text in texts] == [found]
+    if found:
+        assert "array<array<vec4" in texts[0] and all(w.offset % 128 == 0 for w in plan.weights)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("half", [False, True])
+def test_eights_behind_a_smaller_constant(half: bool) -> None:
+    """Of convolutions, along rows as well, on the device that is there, planned as for a GPU."""
+    device = adapter.open_device(adapter.select(None))
+    if half and "shader-f16" not in device.target.features:
+        pytest.skip("no shader-f16 here")
+    rng = np.random.default_rng(5)
+    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in
+            ((1, 9, 16, 32), (24, 3, 3, 32)))  # fmt: skip
+    padded = np.pad(x + 1, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    wanted = np.einsum("byxcij,oijc->byxo", windows, w)
+    for form in ("never", "row"):
+        b = Builder()
+        given, one = b.tensor(x.shape), b.tensor((1,), np.ones(1, np.float32))
+        moved = b.node("add", (given, one), x.shape, activation="none")
+        y = b.node(
+            "conv_2d", (moved, b.tensor(w.shape, w), None), wanted.shape, strides=(1, 1),
+            dilations=(1, 1), padding="same", activation="none",
+        )  # fmt: skip
+        target = replace(device.target, software=False, vendor="amd", half=half, native_half=half,
+                         tuning={"winograd": form})  # fmt: skip
+        plan = compiler.compile(b.graph((given,), (y,)), target)
+        assert any("load_eight_w(" in p.wgsl for p in plan.pipelines)
+        (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-3)
