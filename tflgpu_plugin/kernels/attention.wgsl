@@ -1,8 +1,8 @@
 // Scaled dot product attention. 8 threads have some rows (queries of the heads that share keys and values) and go through
 // the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
-// variant: lanes, rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
-// by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
+// variant: lanes, rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads
+// exchange values by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
 // same rows and join at the end; `ahead`: so many slices of keys, and values of twice as many keys, are loaded before their
 // products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
 // and some keep no kernel as long as that.

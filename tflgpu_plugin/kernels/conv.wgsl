@@ -8,8 +8,9 @@
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
-// `eights`: weights lie in eights, as many as an iteration takes. `run`: x and weights are float16, and so many products are added up in it before they go on in float32 (0: all are
-// float32); weights are times a power of two, which sums are divided by at the end.
+// `run`: x and weights are float16, and so many products are added up in it, then two such sums, before they go on in float32
+// (0: all are float32); weights are times a power of two, which sums are divided by at the end. `eights`: weights are read in
+// eights, as many as an iteration takes.
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}

@@ -4,7 +4,8 @@
 // transforms six neighbours, multiplies each of the six by weights of its own, and adds up; the sums are transformed back
 // once. So nothing of it is in memory, unlike with the three launches of ops/winograd.py, whose points these are.
 // Variant: `edges`, which of the six neighbours may lie outside; `ahead` iterations have their x loaded before their
-// products; `eights`: weights lie in eights, as many as a point and a slice of x take; `split`: planes are parts of the input channels.
+// products; `split`: planes are parts of the input channels; `eights`: weights are read in eights, as many as a point and
+// a slice of x take.
 // Weights: [block][row of the window][point][channel][slice] of vec4 over output lanes.
 // The last pixel of a row is written again by what lies past it, so there is no divergence there.
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.table import Op
 
 BLOCK = 4096  # elements of the kernel's inner loop
 MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
-AHEAD = 4  # vec4 or, twice as many, elements that a thread of a GPU loads at once
+AHEAD = 4  # steps that a thread of a GPU loads at once; half as many of channels, of 4 vec4 each
 BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
@@ -52,7 +52,7 @@ def lower(low: Lowering, node: Node) -> None:
             "last": bool(node.attributes.get("last")),
             "along": along,
             "several": together > 1,
-            "ahead": min(AHEAD if along == "planes" else AHEAD // 2, rounds),
+            "ahead": min(AHEAD // 2 if along == "channels" else AHEAD, rounds),
         },
         fused=False,
     )  # fmt: skip
