@@ -23,6 +23,8 @@ import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parents[1]
 PAUSE = 0.1  # seconds: threads of the engine before spin for up to 45 ms after its run
+# Left of a shell that ran tests, it would take ours its threads: it is not what users have.
+UNSET = ("LP_NUM_THREADS",)
 
 
 class Unavailable(Exception):
@@ -40,6 +42,11 @@ class Engine:
     planes: bool = False
 
 
+def inherited() -> dict[str, str]:
+    """The environment without what changes the measured software driver."""
+    return {name: value for name, value in os.environ.items() if name not in UNSET}
+
+
 class Worker:
     """A started engine. `hello` is its first line. Raises Unavailable when it ends instead of
     answering.
@@ -55,7 +62,7 @@ class Worker:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **engine.environment, **environment},
+            env={**inherited(), **engine.environment, **environment},
         )
         self.hello: dict[str, Any] = self._read()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.engine import ROOT
+from benchmarks.engine import ROOT, inherited
 from tflgpu_plugin.harness import hosts
 
 STAGES = ("open", "make", "first", "total", "cpu", "prepare", "keep")
@@ -39,7 +38,7 @@ def run(given: argparse.Namespace, folder: Path, options: dict[str, str]) -> dic
     done = subprocess.run(
         [*command, json.dumps(named | options)],
         cwd=ROOT,
-        env=os.environ | environment,
+        env=inherited() | environment,
         capture_output=True,
         text=True,
     )

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
 SEEDS = range(150)
 ATTENTION = range(200, 240)  # as many more, of one kind
-NEAR = range(400, 600)  # of five kinds by turns
+NEAR = range(400, 640)  # of six kinds by turns
 INDEXED = range(random_onnx.INDEXED, random_onnx.INDEXED + 80)
 REFUSED_RUN = "these input shapes cannot run on the GPU"  # of symbolic extents, with the reason
 

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from conformance.random.onnx_gates import gates
 from conformance.random.onnx_maker import Maker, Value
 from conformance.random.onnx_siblings import siblings
 
@@ -237,4 +238,4 @@ def _joined(m: Maker, x: Value, found: list[Value]) -> Value:
     return Value(made, (*x.shape[:axis], extent, *x.shape[axis + 1 :]))
 
 
-NEAR = (attention, normalization, rotary, joins, siblings)
+NEAR = (attention, normalization, rotary, joins, siblings, gates)

@@ -38,6 +38,27 @@ def swish(n: Net, x: int) -> int:
     return n.same("mul", x, n.same("logistic", x))
 
 
+def limited(n: Net, x: int, above: float = 3.0, high: float = 6.0) -> int:
+    return n.same("clip", n.same("add", x, number(n, above)), low=0.0, high=high)
+
+
+def hard_swish(n: Net, x: int) -> int:
+    return n.same("div", n.same("mul", x, limited(n, x)), number(n, 6))
+
+
+def hard_swish_otherwise(n: Net, x: int) -> int:
+    return n.same("mul", n.same("div", limited(n, x), number(n, 6)), x)
+
+
+def hard_swish_by_activation(n: Net, x: int) -> int:
+    plus = n.same("add", x, number(n, 3), activation="relu6")
+    return n.same("mul", n.same("mul", plus, x), number(n, 1 / 6))
+
+
+def hard_swish_by_sigmoid(n: Net, x: int, alpha: float = 1 / 6) -> int:
+    return n.same("mul", x, n.same("hard_sigmoid", x, alpha=alpha, beta=0.5))
+
+
 def mish(n: Net, x: int) -> int:
     return n.same("mul", n.same("tanh", n.same("softplus", x)), x)
 
@@ -47,6 +68,20 @@ def mish(n: Net, x: int) -> int:
     [
         (gelu_by_erf, ["gelu"]), (gelu_by_erf_otherwise, ["gelu"]), (swish, ["swish"]),
         (mish, ["mish"]),
+        (hard_swish, ["hard_swish"]), (hard_swish_otherwise, ["hard_swish"]),
+        (hard_swish_by_activation, ["hard_swish"]), (hard_swish_by_sigmoid, ["hard_swish"]),
+        (lambda n, x: n.same("div", limited(n, x), number(n, 6)), ["hard_sigmoid"]),
+        (lambda n, x: n.same("div", limited(n, x), number(n, 5)), ["add", "clip", "div"]),
+        (lambda n, x: hard_swish_by_sigmoid(n, x, 0.2), ["hard_sigmoid", "mul"]),
+        (lambda n, x: n.same("mul", x, limited(n, x)), ["add", "clip", "mul"]),
+        (lambda n, x: n.same("div", n.same("mul", x, limited(n, x, 2.5)), number(n, 6)),
+         ["add", "clip", "mul", "div"]),
+        (lambda n, x: n.same("div", n.same("mul", x, limited(n, x, 3, 5)), number(n, 6)),
+         ["add", "clip", "mul", "div"]),
+        (lambda n, x: n.same("div", n.same("mul", x, limited(n, x)), n.same("sin", x)),
+         ["add", "clip", "mul", "sin", "div"]),
+        (lambda n, x: n.same("div", n.same("mul", n.same("sin", x), limited(n, x)), number(n, 6)),
+         ["sin", "add", "clip", "mul", "div"]),
         (lambda n, x: n.same("pow", x, number(n, 2)), ["square"]),
         (lambda n, x: n.same("pow", x, number(n, 0.5)), ["sqrt"]),
         (lambda n, x: n.same("mul", x, x), ["square"]),
@@ -203,3 +238,13 @@ def test_a_factor_after_an_activation_stays() -> None:
 def test_single_numbers_need_no_buffer() -> None:
     (node,) = folded(("relu", None), ("mul", np.float32(2)), ("add", np.float32(1))).nodes
     assert node.epilogue[2:] == (EpilogueOp("mul", None, (2.0,)), EpilogueOp("add", None, (1.0,)))
+
+
+@pytest.mark.parametrize("build", [hard_swish, hard_swish_otherwise, hard_swish_by_sigmoid])
+def test_hard_gates_keep_their_values(build: Callable[[Net, int], int]) -> None:
+    n = Net()
+    x = n.input(MAP)
+    graph = n.graph(build(n, x))
+    values = np.linspace(-8, 8, 128, dtype=np.float32).reshape(MAP)
+    found, expected = (evaluate(g, {x: values})[g.outputs[0]] for g in (recompose(graph), graph))
+    np.testing.assert_allclose(found, expected, atol=1e-6)

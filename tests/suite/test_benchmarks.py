@@ -25,6 +25,15 @@ def test_errors_are_of_the_largest_value_of_their_output() -> None:
     assert tables.error(found, reference) == pytest.approx(0.5)
 
 
+def test_settings_of_tests_do_not_reach_a_measured_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LP_NUM_THREADS", "0")
+    monkeypatch.setenv("SOMETHING", "else")
+    assert engine.inherited()["SOMETHING"] == "else"
+    assert "LP_NUM_THREADS" not in engine.inherited()
+
+
 @pytest.mark.parametrize("last", [[np.array([np.nan])], [np.zeros(2)], []])
 def test_answers_that_cannot_be_compared_are_wrong(last: list[tables.Array]) -> None:
     error = tables.error([np.ones(1), *last], [np.ones(1), np.ones(1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose, isfinite
 
@@ -15,6 +14,7 @@ from tflgpu_plugin.passes.sources import merged
 # How far a constant may be from a number that it stands for, relative: float32 of six digits, and
 # float16 rounded twice. More would be seen in answers.
 CLOSE, CLOSE_HALF = 1e-6, 1e-3
+DEPTH = 4  # of products that are looked through
 
 
 class Makers:
@@ -78,15 +78,18 @@ class Makers:
         number = 1 / number if kind == "divisor" else number
         return (x, number) if isfinite(number) else None
 
-    def factors(self, tensor: int) -> Iterator[int]:
-        """The factors of a product, constants among them."""
-        node = self.made_by(tensor, "mul")
-        if node is None:
-            yield tensor
-            return
-        for operand in node.inputs[:2]:
-            if operand is not None:
-                yield from self.factors(operand)
+    def product(self, tensor: int, depth: int = DEPTH) -> tuple[float, list[int]]:
+        """The numbers that a tensor is a product of, as one, and its other factors, down to this
+        depth; what divides by a number is by its inverse."""
+        node = self.made_by(tensor, "mul", "div") if depth else None
+        scaled = self.scaling(node) if node else None
+        if scaled is not None:
+            scale, rest = self.product(scaled[0], depth - 1)
+            return scale * scaled[1], rest
+        if node is None or node.op == "div":
+            return 1.0, [tensor]
+        (scale, rest), (other, more) = (self.product(t, depth - 1) for t in node.reads[:2])
+        return scale * other, [*rest, *more]
 
     def replaced(
         self, node: Node, op: str, x: int, merging: list[Node], **attributes: object

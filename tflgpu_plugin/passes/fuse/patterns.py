@@ -1,4 +1,5 @@
-"""Functions that a model spells out become single ops: swish, mish, gelu, powers, mean of squares.
+"""Functions that a model spells out become single ops: powers, gates like swish and gelu, mean of
+squares.
 
 What is matched gives the same value up to rounding; a step in between that something else reads
 stays beside the single op.
@@ -9,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import pi, sqrt
+from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
 
+# Of what is made, if it has any.
+ATTRIBUTES: dict[str, dict[str, Any]] = {"hard_sigmoid": {"alpha": 1 / 6, "beta": 0.5}}
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
 
@@ -29,7 +34,7 @@ def recompose(graph: Graph) -> Graph:
                 continue
             found = rule(view, node)
             if found is not None:
-                e.nodes[number] = view.replaced(node, *found)
+                e.nodes[number] = view.replaced(node, *found, **ATTRIBUTES.get(found[0], {}))
                 changed = True
     for number, node in enumerate(e.nodes):
         squares = view.made_by(node.inputs[0], "square") if node.op == "mean" else None
@@ -81,15 +86,7 @@ def _gated(view: Makers, node: Node) -> Found:
 def _gelu(view: Makers, node: Node) -> Found:
     """0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)), the factors in
     any order."""
-    if node.op != "mul" or _active(node):
-        return None
-    scale, rest = 1.0, []
-    for factor in view.factors(node.outputs[0]):
-        number = view.number(factor)
-        if number is None:
-            rest.append(factor)
-        else:
-            scale *= number
+    scale, rest = _product(view, node)
     if len(rest) != 2 or not view.close(node, scale, 0.5):
         return None
     for x, gate in (rest, rest[::-1]):
@@ -102,6 +99,61 @@ def _gelu(view: Makers, node: Node) -> Found:
         if inner.op == "tanh" and _is_cubic(view, inner.inputs[0], x):
             return "gelu_tanh", x, [inner, plus]
     return None
+
+
+def _hard_swish(view: Makers, node: Node) -> Found:
+    """x clip(x + 3, 0, 6) / 6, its factors in any order, and x hard_sigmoid(x) of that slope."""
+    scale, rest = _product(view, node)
+    if len(rest) != 2:
+        return None
+    for x, gate in (rest, rest[::-1]):
+        found = _sixth(view, gate) if view.close(node, scale, 1.0) else None
+        if found is None and view.close(node, scale, 1 / 6):
+            found = _six_above(view, gate)
+        if found and found[0] == x and _same_shape(view, node, x):
+            return "hard_swish", x, found[1]
+    return None
+
+
+def _hard_sigmoid(view: Makers, node: Node) -> Found:
+    """clip(x + 3, 0, 6) / 6."""
+    scale, rest = _product(view, node)
+    found = _six_above(view, rest[0]) if len(rest) == 1 else None
+    if found is None or not view.close(node, scale, 1 / 6):
+        return None
+    return ("hard_sigmoid", *found) if _same_shape(view, node, found[0]) else None
+
+
+def _sixth(view: Makers, gate: int) -> tuple[int, list[Node]] | None:
+    """x, where a tensor is clip(x / 6 + 1 / 2, 0, 1)."""
+    node = view.made_by(gate, "hard_sigmoid")
+    if node is None:
+        return None
+    slope, middle = unary.step(node.op, node.attributes).parameters
+    fits = view.close(node, slope, 1 / 6) and view.close(node, middle, 0.5)
+    return (node.operand(), [node]) if fits else None
+
+
+def _six_above(view: Makers, gate: int) -> tuple[int, list[Node]] | None:
+    """x, where a tensor is clip(x + 3, 0, 6)."""
+    node = view.made_by(gate, "clip", "relu6")
+    if node is not None:
+        limits = unary.step(node.op, node.attributes).parameters or (0.0, 6.0)
+        plus, merged = view.made_by(node.operand(), "add"), [node]
+    else:  # the sum has the limits as its activation
+        plus, merged = view.producer.get(gate), []
+        limits = (0.0, 6.0)
+        if plus is None or plus.epilogue or plus.attributes.get("activation") != "relu6":
+            return None
+    x = view.operand(plus, 3.0) if plus and plus.op == "add" and view.plain(plus) else None
+    return (x, [*merged, plus]) if x is not None and plus and limits == (0.0, 6.0) else None
+
+
+def _product(view: Makers, node: Node) -> tuple[float, list[int]]:
+    """A number and the other factors, where a node multiplies."""
+    if node.op not in ("mul", "div") or _active(node):
+        return 1.0, []
+    return view.product(node.outputs[0])
 
 
 def _is_scaled(view: Makers, tensor: int | None, x: int, factor: float) -> bool:
@@ -141,4 +193,6 @@ def _same_shape(view: Makers, node: Node, x: int) -> bool:
     return view.e.shape(x) == view.e.shape(node.outputs[0])
 
 
-RULES: tuple[Callable[[Makers, Node], Found], ...] = (_power, _square, _gated, _gelu)
+RULES: tuple[Callable[[Makers, Node], Found], ...] = (
+    _power, _square, _gated, _gelu, _hard_sigmoid, _hard_swish,
+)  # fmt: skip
