@@ -1,8 +1,8 @@
-"""Convolutions, there and back, in any number of dimensions up to three."""
+"""Convolutions, there and back, in any number of dimensions up to three, and what is of two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,25 @@ def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, stride
     return kept if bias is None else kept + bias
 
 
+STEPS: dict[str, Callable[..., Array]] = {
+    "relu": lambda v: np.maximum(v, 0),
+    "tanh": np.tanh,
+    "clip": np.clip,
+    "hard_swish": lambda v: v * np.clip(v + 3, 0, 6) / 6,
+}
+
+
+def _squeeze_excite(
+    x: Array, w: Array, bias: Array | None, v: Array, inner: Sequence[tuple[str, Sequence[float]]]
+) -> tuple[Array, Array]:
+    hidden = x.mean((1, 2), keepdims=True) @ w[:, 0, 0].T + (0 if bias is None else bias)
+    for name, numbers in inner:
+        hidden = STEPS[name](hidden, *numbers)
+    return hidden @ v[:, 0, 0].T, hidden
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "conv_2d": _conv_2d, "conv_3d": _conv_3d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv, "transpose_conv_3d": _transpose_conv_3d,
+    "squeeze_excite": _squeeze_excite,
 }  # fmt: skip

@@ -45,6 +45,7 @@ GPU_SITES = {
     "depthwise": 29,
     "normalization": 32,
     "winograd_row": 64,
+    "squeeze_excite": 42,
 }
 
 

@@ -36,7 +36,11 @@ def of_kind(kind: str) -> set[str]:
     ("kind", "fusing"),
     [
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
-        ("product", LAYERS | {"matmul", "matmul_blocks", "gather_blocks", "attention", "rotary"}),
+        (
+            "product",
+            LAYERS
+            | {"matmul", "matmul_blocks", "gather_blocks", "attention", "rotary", "squeeze_excite"},
+        ),
         ("window", of_kind("window")),
         ("reduction", SUMS | OF_GROUPS | {"softmax", "standardize", "standardize_groups"}),
         (
@@ -106,9 +110,21 @@ def test_what_takes_heads_where_they_lie() -> None:
     assert where(lambda row: row.by_head) == {"attention", "rotary"}
 
 
+def test_what_multiplies_the_channels_that_it_reads() -> None:
+    assert where(lambda row: row.gated is not None) == {"conv_2d"}
+    assert where(lambda row: row.averages is not None) == {"mean", "average_pool_2d"}
+
+
 def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.averages) == {
-        *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square"),
+        *(
+            "squeeze_excite",
+            "average_pool_2d",
+            "mean",
+            "reduce_sum",
+            "reduce_sum_square",
+            "reduce_mean_square",
+        ),
         *OF_GROUPS,
     }
     moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}

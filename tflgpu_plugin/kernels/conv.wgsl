@@ -10,7 +10,7 @@
 // input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
 // `run`: x and weights are float16, and so many products are added up in it, then two such sums, before they go on in float32
 // (0: all are float32); weights are times a power of two, which sums are divided by at the end. `eights`: weights are read in
-// eights, as many as an iteration takes.
+// eights, as many as an iteration takes. `gated`: channels of x are times a value each (points only).
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
@@ -60,9 +60,12 @@
 {% macro load_pixels(u=0, part="", c=0) %}
 {# Of the iteration `u` after that at `x_at` or, where there is padding, at the places `e` of tap `c`. #}
 {% set part = " + %du" % (u % views) if u % views else part %}
+{% if gated %}
+      let g{{ after(u) }} = {{ kind }}(load_gate(gate_base + k{{ " + %du" % u if u }}));
+{% endif %}
 {% for j in range(pixels) %}
 {% if taps == "point" %}
-      let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }});
+      let a{{ j }}{{ after(u) }} = {{ load }}_x(x_at{{ " + %du * x_slice" % (u // views) if u // views }}{{ part }} + x{{ j }}){{ " * g" ~ after(u) if gated }};
 {% else %}
 {% set at = "%d%s" % (j, tap(c)) %}
       let a{{ j }}{{ after(u) }}{{ tap(c) }} = {{ padded }}_x(e{{ at }}{{ " + " ~ further(u // views, at) if u // views }}{{ part }}, ok{{ at }});
@@ -178,9 +181,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
   let steps = p.steps;
   let x_slice = p.x_slice * {{ views }}u;
-  let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
+  let zero = select(0u, p.off_x ^ p.off_w{{ " ^ p.off_gate" if gated }}, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
   let w_base = wi.y * p.block_vectors{% if taps == "point" or split %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
+{% if gated %}
+  let gate_base = batch * p.gate_batch;
+{% endif %}
 {% if taps == "rows" %}
 {% set pixel = "p.x_pixel" if strided else "%du" % views %}
   // Taps of a row that lie `stride_w` apart see the same pixels, each the next one's neighbour: they move down.

@@ -1,4 +1,4 @@
-// Reduction: `p.lanes` threads (a power of two up to 64) share one output vec4, each taking every
+// Reduction: `p.lanes` threads (a power of two up to the workgroup's `threads`) share one output vec4, each taking every
 // lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
 // tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
 // from the table. `spatial`: all of [spatial] is reduced and the output is [batch][slices]; otherwise any set
@@ -6,7 +6,7 @@
 // `centred`: of differences from load_centre(output).
 // `parts`: p.parts groups of threads share an output, each with p.chunk elements, and write [output][part].
 {% if not shared %}
-var<workgroup> partial: array<vector_out, 64>;
+var<workgroup> partial: array<vector_out, {{ threads }}>;
 {% endif %}
 
 fn combined(a: vector_out, v: vector_out) -> vector_out { return {{ combine }}; }
@@ -33,10 +33,10 @@ fn element(start: vec4u, r: u32) -> vector_out {
 {% endif %}
 
 {% set off = " - centre" if centred else "" %}
-@compute @workgroup_size(64)
+@compute @workgroup_size({{ threads }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % p.lanes;
-  let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+  let i = group_id(wid).x * ({{ threads }}u / p.lanes) + thread / p.lanes;
 {% if parts %}
   let cell = divided(min(i, p.vectors - 1u), p.parts);
   let made = cell.x;

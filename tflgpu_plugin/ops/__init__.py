@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 
 from tflgpu_plugin.ir.graph import Node
-from tflgpu_plugin.ops.table import BIAS, Op, Weights
+from tflgpu_plugin.ops.table import BIAS, GATES, Op, Weights
 
 FAMILIES = (
     "conv",
@@ -36,6 +36,7 @@ FAMILIES = (
     "rearrange",
     "strided_slice",
     "split",
+    "squeeze_excite",
     "pad",
     "concat",
     "resize",
@@ -72,6 +73,12 @@ def weights(node: Node) -> Weights | None:
     """How the node's second input weighs its first one."""
     found = row(node.op)
     return found.weights if found else None
+
+
+def gates(node: Node) -> int | None:
+    """What the channels of a node's first input are multiplied by, where there is that."""
+    found = row(node.op)
+    return node.inputs[GATES] if found and found.gated and len(node.inputs) > GATES else None
 
 
 def bias(node: Node) -> int | None:

@@ -270,11 +270,16 @@ def convolve(
     lines = 2 * steps + 2 if taps == "rows" else 0
     stores = tile.slices * (tile.pixels + 2) + 1
     low.loops(node, blocks.taps * (2 + rounds + staged + lines) + 1 + stores)
+    gates = ops.gates(node)
     for first, last, part in whole:
+        reads: dict[str, Source | Access] = {"x": Access(x_source, view=tile.step), "w": part}
+        if gates is not None:
+            reads["gate"] = Access(gates, view=tile.step)
+            parameters = {**parameters, "gate_batch": blocks.channels // tile.step}
         low.dispatch(
             kernel,
             node,
-            reads={"x": Access(x_source, view=tile.step), "w": part},
+            reads=reads,
             writes={"y": y},
             workgroups=(-(-threads // tile.lanes), last - first, planes),
             parameters={
@@ -308,6 +313,7 @@ def convolve(
                 "split": split,
                 "run": 0,
                 "across": across,
+                "gated": gates is not None,
                 "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
                 **(variant or {}),
             },

@@ -118,6 +118,14 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
+def _gated(graph: Graph, node: Node) -> bool:
+    """Whether a thread reads every channel of its pixels once: 1x1, dense, of a map."""
+    x, filters = operands(graph, node)
+    axes = windows(graph, node)
+    point = prod(filters[1:-1]) == 1 and all(s.stride == 1 and not s.before for s in axes)
+    return point and len(axes) == 2 and filters[-1] == x[-1] >= 4 and prod(x[1:-1]) > 1
+
+
 def _row_width(target: Target, columns: Span, slices: int, few: bool) -> int:
     """The extent of a row where a thread's pixels shall be neighbours in one (see conv.wgsl), so
     that taps of a row share what they load; else 0. On software adapters it pays where a load
@@ -151,5 +159,5 @@ def _few_channels(
 
 OPS = (
     Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
-       weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT),
+       weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT, gated=_gated),
 )  # fmt: skip

@@ -128,6 +128,10 @@ def _bare(node: Node) -> bool:
     return padding == "valid" or not (isinstance(padding, str) or any(padding))
 
 
+def _averages(graph: Graph, node: Node) -> bool:
+    return len(graph.shape(node.operand())) == 4 and _whole(node, _spans(graph, node))
+
+
 def decompose_root(steps: Decomposition, node: Node) -> bool:
     """The square root of the average of squares, then the activation."""
     attributes = {**node.attributes, "activation": "none"}
@@ -157,7 +161,7 @@ def _lengths(span: Span) -> set[int]:
 
 OPS = (
     Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
-       accumulates=False, errors=AVERAGED, same_quantization=True,
+       accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
        rounding=Rounding(_parts, stored=True)),
     Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, kind="window", fuses=True,
        keeps="first", errors=MOVED),

@@ -26,6 +26,7 @@ from tflgpu_plugin.ops.views import Axis, merged, row_strides
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
 AHEAD = 8  # vec4 that a thread of a GPU loads before it combines them
+MAX_THREADS = 256  # of a workgroup
 MIN_SERIAL = 128  # elements of a thread: what is saved must pay for another launch
 MIN_PART = 16  # elements of a thread that are left in a part
 MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
@@ -215,6 +216,8 @@ def _reduce(
     centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
     together = lanes(target, length, vectors)
+    threads = _threads(target, length, vectors, together)
+    together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
     low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
@@ -225,7 +228,7 @@ def _reduce(
         node,
         {"x": x, **({"centre": node.operand(2)} if centred else {})},
         {"out": made},
-        (-(-vectors * together // WORKGROUP), 1, 1),
+        (-(-vectors * together // threads), 1, 1),
         {
             "vectors": vectors,
             "count": count,
@@ -240,6 +243,7 @@ def _reduce(
         },
         {
             "spatial": x.view == 4,
+            "threads": threads,
             "ahead": ahead,
             "parts": part > 0,
             "centred": centred,
@@ -282,6 +286,21 @@ def lanes(target: Target, count: int, results: int) -> int:
     while (
         not target.software
         and found < min(WORKGROUP, count / 2)
+        and 2 * found * results <= WAITING_THREADS
+    ):
+        found *= 2
+    return found
+
+
+def _threads(target: Target, count: int, results: int, together: int) -> int:
+    """Of a workgroup: more than usual where each of few results would have a whole one, whose
+    threads load many times in turn."""
+    found = WORKGROUP
+    while (
+        not target.software
+        and together == WORKGROUP
+        and found < MAX_THREADS
+        and count >= 4 * found * AHEAD
         and 2 * found * results <= WAITING_THREADS
     ):
         found *= 2
@@ -356,6 +375,11 @@ def decompose_mean(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def _averages(graph: Graph, node: Node) -> bool:
+    kept, shape = bool(node.attributes["keep_dims"]), graph.shape(node.operand())
+    return kept and len(shape) == 4 and reduced_axes(graph, node) == {1, 2}
+
+
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
         bools = (
@@ -370,7 +394,7 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
 
 OPS = (
     # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
-    replace(_row("mean", errors=AVERAGED, decompose=decompose_mean),
+    replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages),
             refuse=refuse_mean, types=("f32", "i32")),
     _row("reduce_sum", errors=AVERAGED),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ops.views import View
 
 Refusal = str | None
-BIAS = 2  # its position among the inputs of an op with weights
+BIAS, GATES = 2, 3  # their positions among the inputs of an op with weights
 
 # What an op is; `tests/ops/test_totality.py` says which traits a row of each kind must state.
 KINDS = (
@@ -130,7 +130,10 @@ class Op:
     stand for. `views`, of an op that only moves elements of one input: its results as views of that
     (see `ops.views`). `by_head`: it works on each head by itself, and reads heads beside each other
     where they lie. `adds_parts`: its lowering takes a sum of parts off the launches (see
-    `ops.split_depth`)."""
+    `ops.split_depth`). `gated(graph, node)`: its lowering multiplies the channels of the first
+    input by values that vary by batch and channel, its input at GATES, if it is given that.
+    `averages(graph, node)`: its results are the means of all pixels of a channel, and nothing
+    else."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -162,6 +165,8 @@ class Op:
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False
     adds_parts: bool = False
+    gated: Callable[[Graph, Node], bool] | None = None
+    averages: Callable[[Graph, Node], bool] | None = None
 
     @property
     def moves(self) -> bool:

@@ -88,8 +88,8 @@ class Makers:
             return scale * scaled[1], rest
         if node is None or node.op == "div":
             return 1.0, [tensor]
-        (scale, rest), (other, more) = (self.product(t, depth - 1) for t in node.reads[:2])
-        return scale * other, [*rest, *more]
+        first, second = (self.product(node.operand(k), depth - 1) for k in range(2))
+        return first[0] * second[0], first[1] + second[1]
 
     def replaced(
         self, node: Node, op: str, x: int, merging: list[Node], **attributes: object

@@ -18,6 +18,8 @@ from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.branches import join_branches
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
+from tflgpu_plugin.passes.fuse.excitation import join_excitations
+from tflgpu_plugin.passes.fuse.gates import take_gates
 from tflgpu_plugin.passes.fuse.groups import group
 from tflgpu_plugin.passes.fuse.layers import join_layers
 from tflgpu_plugin.passes.fuse.normalization import standardize
@@ -61,6 +63,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fuse_epilogue,
     fold_scales,
     join_branches,
+    join_excitations,
+    take_gates,
     share_steps,
     whole_weights,
 )
@@ -69,7 +73,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 OPTIONAL = (
     drop_casts, share, group, recompose, standardize, turn, attend, keep_rows, join_layers,
     join_turns, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, join_branches,
-    share_steps, whole_weights,
+    join_excitations, take_gates, share_steps, whole_weights,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import pi, sqrt
 from typing import Any
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.layout.cleanup import clean
@@ -151,7 +152,8 @@ def _six_above(view: Makers, gate: int) -> tuple[int, list[Node]] | None:
 
 def _product(view: Makers, node: Node) -> tuple[float, list[int]]:
     """A number and the other factors, where a node multiplies."""
-    if node.op not in ("mul", "div") or _active(node):
+    row = ops.row(node.op)
+    if row is None or row.affine not in ("factor", "divisor") or _active(node):
         return 1.0, []
     return view.product(node.outputs[0])
 

@@ -1,0 +1,97 @@
+"""The means of a map's channels and the two small layers that make gates of them are one launch
+where a workgroup has time for all of it (see `ops.squeeze_excite`); of larger maps the two layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops import squeeze_excite
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.sources import merged
+
+MAX_OPERANDS = 2  # of the steps at the end: the launch has five buffers, and one more of a bias
+
+
+def join_excitations(graph: Graph) -> Graph:
+    """Of each pair of layers of one pixel whose first is read by the second alone."""
+    e = Editor(graph)
+    view, readers = Makers(e), e.readers()
+    gone: set[int] = set()
+    for number, second in enumerate(e.nodes):
+        if not _layer(view, second):
+            continue
+        first = view.producer.get(second.operand())
+        if first is None or not _layer(view, first) or not _alone(view, readers, first, second):
+            continue
+        steps = _inner(view, first)
+        x, mean = first.operand(), view.producer.get(first.operand())
+        weights, more = (e.shape(node.operand(1)) for node in (first, second))
+        if mean is not None and _averages(view, mean) and _alone(view, readers, mean, first):
+            x = (
+                mean.operand()
+                if squeeze_excite.fits(e.shape(mean.operand()), weights[0], more[0])
+                else x
+            )
+        joined = [first] if x == first.operand() or mean is None else [mean, first]
+        if steps is None or not squeeze_excite.fits(e.shape(x), weights[0], more[0]):
+            continue
+        bias, inner = steps
+        e.nodes[number] = replace(
+            second,
+            op="squeeze_excite",
+            inputs=(x, first.inputs[1], bias, second.inputs[1]),
+            outputs=(*second.outputs, *first.outputs),
+            attributes={"inner": inner},
+            **merged(second, *joined),
+        )
+        gone |= {node.id for node in joined}
+    e.nodes = [node for node in e.nodes if node.id not in gone]
+    return e.finish() if gone else graph
+
+
+def _layer(view: Makers, node: Node) -> bool:
+    """A dense convolution of one pixel with constant weights, its bias among its steps."""
+    if node.op != "conv_2d" or not view.plain(node) or node.attributes.get("filters_last"):
+        return False
+    data, x = view.e.data(node.inputs[1]), view.e.shape(node.operand())
+    given = len(node.inputs) > BIAS and any(t is not None for t in node.inputs[BIAS:])
+    one = x[1:3] == view.e.shape(node.outputs[0])[1:3] == (1, 1)
+    if data is None or data.dtype.kind != "f" or given or not one:
+        return False
+    few = sum(each.tensor is not None for each in node.epilogue) <= MAX_OPERANDS
+    return few and data.shape[1:] == (1, 1, x[3])
+
+
+def _averages(view: Makers, node: Node) -> bool:
+    row = ops.row(node.op)
+    means = row is not None and row.averages is not None and row.averages(view.e.graph, node)
+    return means and view.plain(node) and not node.epilogue
+
+
+def _alone(view: Makers, readers: dict[int, list[Node]], node: Node, reader: Node) -> bool:
+    """Nothing else reads the node's result, nor does the reader among its steps."""
+    made = node.outputs[0]
+    steps = [each.tensor for each in reader.epilogue]
+    return readers[made] == [reader] and made not in view.e.needed and made not in steps
+
+
+def _inner(
+    view: Makers, node: Node
+) -> tuple[int | None, tuple[tuple[str, tuple[float, ...]], ...]] | None:
+    """The bias and what follows it, of steps without other operands."""
+    bias, rest = None, node.epilogue
+    if rest and rest[0].op == "add" and rest[0].tensor is not None:
+        fits = view.e.data(rest[0].tensor) is not None
+        fits = fits and spread(view.e.graph, rest[0].tensor, node.outputs[0]) is not None
+        bias, rest = (rest[0].tensor if fits else None), rest[1:]
+        if not fits:
+            return None
+    if any(each.tensor is not None for each in rest):
+        return None
+    return bias, tuple((each.op, each.parameters) for each in rest)
