@@ -4,6 +4,7 @@ halves and what lies beside them, which networks of ordinary scales hardly meet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
@@ -15,11 +16,11 @@ from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
 from tflgpu_plugin.ir.quantization import Levels
-from tflgpu_plugin.passes.quant.requantize import FACTOR_UNIT, each
+from tflgpu_plugin.passes.quant.requantize import each, fixed_rows, in_fixed_point
 
 pytestmark = pytest.mark.adapter
 
-ONE, BIAS_UNIT = 1 << 31, 1 << 12
+ONE = 1 << 31
 RANDOM = np.random.default_rng(5)
 WIDE = Levels(1.0, -(2.0**24), 2.0**24)
 
@@ -69,15 +70,65 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
     numbers *= RANDOM.choice([-1, 1], numbers.size)
     for shift in (0, -1, -4, -17, 2):
         bias = RANDOM.integers(-(1 << 18), 1 << 18, numbers.size)
-        rows = [*np.divmod(bias, BIAS_UNIT), *np.divmod(fractions, FACTOR_UNIT)]
-        rows = np.array([*rows, np.full(numbers.size, shift)], np.float32)
-        made = each("requantize", 0, 0.25, WIDE, numbers.size)
-        got = stepped(((numbers - bias) * 0.25).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
-        wanted = []
-        for number, fraction in zip(map(int, numbers), fractions, strict=True):
-            product = up(Fraction((number << max(shift, 0)) * fraction, ONE))
-            wanted.append(away(Fraction(product, 1 << max(-shift, 0))))
-        np.testing.assert_array_equal(got.reshape(-1), wanted, str(shift))
+        wanted = multiplied(numbers, fractions, shift)
+        assert_multiplied("requantize", numbers, bias, fractions, shift, WIDE, wanted)
+        if shift <= 0:  # the same numbers below 2^21
+            assert_multiplied("requantize_small", numbers, bias, fractions, shift, WIDE, wanted)
+
+
+@pytest.mark.parametrize("shift", [0, -1, -5, -9, -13])
+def test_products_that_are_small_or_cut(shift: int) -> None:
+    """Of sums up to 2^24 by any fraction: at halves of the last step, one beside them, and anywhere
+    up to far outside; with biases that alone are larger than the sums."""
+    size, most = 4096, 254
+    fractions = RANDOM.integers(ONE // 2, ONE, size)
+    near = RANDOM.integers(-2 * most, 2 * most, size) * 2 + 1  # halves of a level
+    exact = near.astype(object) * (ONE << -shift) // (2 * fractions)
+    numbers = np.array([int(n) for n in exact]) + RANDOM.integers(-2, 3, size)
+    numbers[size // 2 :] = RANDOM.integers(-(1 << 24), 1 << 24, size // 2)
+    numbers = np.clip(numbers, 1 - (1 << 24), (1 << 24) - 1)
+    bias = RANDOM.integers(-(1 << 12), 1 << 12, size) * 4096
+    sums = np.clip(numbers - bias, 1 - (1 << 24), (1 << 24) - 1)
+    bias = numbers - sums
+    wanted = np.clip(multiplied(numbers, list(map(int, fractions)), shift), -most, most)
+    levels = Levels(1.0, -float(most), float(most))
+    rows = fixed_rows(bias, fractions, np.full(size, float(shift)))
+    assert in_fixed_point(rows, levels) == "requantize_small"
+    for step in ("requantize", "requantize_small"):
+        assert_multiplied(step, numbers, bias, list(map(int, fractions)), shift, levels, wanted)
+
+
+def multiplied(numbers: Array, fractions: list[int], shift: int) -> list[int]:
+    """The exact products, rounded twice."""
+    found = []
+    for number, fraction in zip(map(int, numbers), fractions, strict=True):
+        product = up(Fraction((number << max(shift, 0)) * fraction, ONE))
+        found.append(away(Fraction(product, 1 << max(-shift, 0))))
+    return found
+
+
+def assert_multiplied(
+    step: str, numbers: Array, bias: Array, fractions: list[int], shift: int, levels: Levels,
+    wanted: Sequence[int] | Array,
+) -> None:  # fmt: skip
+    rows = fixed_rows(bias, np.array(fractions), np.full(numbers.size, float(shift)))
+    made = each(step, 0, 0.25, levels, numbers.size)
+    got = stepped(((numbers - bias) * 0.25).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
+    np.testing.assert_array_equal(got.reshape(-1), wanted, f"{step} {shift}")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shift", "most", "step"),
+    [(1 / 2, -13, 255, "requantize_small"), (1 / 2, -14, 255, "requantize"),
+     (1 / 2, 0, 32767, "requantize_small"), (1 / 2, -7, 32767, "requantize"),
+     (1 / 2, 1, 255, "requantize"), (1 / 4, -13, 255, "requantize"),
+     (1 / 4, -12, 255, "requantize_small"), (0.0, -13, 255, "requantize_small")],
+)  # fmt: skip
+def test_which_step_multiplies(fraction: float, shift: int, most: int, step: str) -> None:
+    """Of one channel of several."""
+    fractions = np.array([0.75, fraction]) * ONE
+    rows = fixed_rows(np.array([0.0, 5.0]), fractions, np.array([0.0, shift]))
+    assert in_fixed_point(rows, Levels(0.5, -float(most), 0.0)) == step
 
 
 def test_sums_times_a_factor_go_to_the_even_neighbour() -> None:

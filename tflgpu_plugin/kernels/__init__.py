@@ -133,6 +133,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "quantized_hard_swish": "quantized_swish(v, $0, vec2i(i32($1), i32($2)), "
     "vec2i(i32($3), i32($4)), vec3f($5, $6, $7))",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
+    "requantize_small": "requantized_small(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized(v, e, $0, $1, $2, 0.0)",
     "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
@@ -141,7 +142,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "from_bfloat16": "from_bfloat16(v)",
 }
 
-ROWS = {"requantize": 5, "rescale": 3}  # of the operand
+ROWS = {"requantize": 5, "requantize_small": 5, "rescale": 3}  # of the operand
 
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")

@@ -157,20 +157,37 @@ fn shifted(x: vec4i, right: vec4u) -> vec4i {
   let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), x < vec4i(0));
   return (x >> right) + select(vec4i(0), vec4i(1), (x & mask) > threshold);
 }
-// Of v, sums of scale * n * m over whole n and m: the whole sum, bias added, times a factor in fixed point, as
-// `MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
-fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, shift: vec4f,
+// Of v, sums of scale * n * m over whole n and m: the whole sum, bias added (a multiple of 4096, and the rest), times a
+// factor in fixed point (high + low of 31 binary places, times a power of two), as `MultiplyByQuantizedMultiplier` of
+// tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
+fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
-  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
-  let left = vec4u(max(shift, vec4f(0.0)));
-  let product = doubling_high(sum << left, vec4u(high), vec4u(low));
-  let n = shifted(product, vec4u(max(-shift, vec4f(0.0))));
+  let sum = vec4i(round(v / scale)) + vec4i(bias_high) + vec4i(bias_low);
+  let shift = vec4i(bitcast<vec4u>(power) >> vec4u(23u)) - vec4i(127);
+  let left = sum << vec4u(max(shift, vec4i(0)));
+  let product = doubling_high(left, vec4u(high * 0x1p+16f), vec4u(low * 0x1p+31f));
+  let n = shifted(product, vec4u(max(-shift, vec4i(0))));
   return cut(vec4f(n), least, most) * unit;
 }
+// The same where what is not cut is below 2^21, and nothing is shifted to the left. `near` is then a quarter from the product
+// at most, and the lowest 32 bits of 2^31 times their distance, less a half, have its sign. `counted`: see there.
+fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
+                     scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let fraction = vec4i(high * 0x1p+31f) + vec4i(low * 0x1p+31f);
+  let start = fraction * 0x4b400000i + vec4i(0x40000000i);
+  let sum = round(v / scale) + bias_high + bias_low;
+  let near = floor(sum * (high + low));
+  let distance = counted(sum) * fraction - start + (counted(near) << vec4u(31u));
+  let n = (near + select(vec4f(0.0), vec4f(1.0), distance >= vec4i(0))) * power;
+  let half = (bitcast<vec4u>(n) & vec4u(0x80000000u)) | vec4u(0x3f000000u);
+  return cut(trunc(n + bitcast<vec4f>(half)), least, most) * unit;
+}
+// Of whole numbers below 2^22, 0x4b400000 more: the bits of their sum with 3 2^22, which takes no care for larger ones.
+fn counted(v: vec4f) -> vec4i { return bitcast<vec4i>(v + vec4f(0x3p+22f)); }
 // The same with the factor as a float32 number, halves of the product going to the even neighbour.
 fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
             scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
-  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
+  let sum = vec4i(round(v / scale)) + vec4i(bias_high) + vec4i(bias_low);
   return cut(round(vec4f(sum) * factor), least, most) * unit;
 }
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into

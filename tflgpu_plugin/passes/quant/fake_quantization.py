@@ -91,7 +91,7 @@ class _Simulation:
         made = requantize.factor_rows if even else requantize.mean_rows
         table = made(scale / levels.scale, count, channels)
         rows = self._add(Tensor("requantization", table.shape, "f32", table))
-        kind = "rescale" if even else "requantize"
+        kind = "rescale" if even else requantize.in_fixed_point(table, levels)
         step = requantize.each(kind, rows, scale / count, levels, channels)
         return replace(node, epilogue=(step,))
 
@@ -103,7 +103,8 @@ class _Simulation:
         rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
         numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
-        kind = "rescale" if self._even(node.outputs[0]) else "requantize"
+        even = self._even(node.outputs[0])
+        kind = "rescale" if even else requantize.in_fixed_point(found.rows, levels)
         step = requantize.each(kind, rows, scale, levels, found.rows.shape[1])
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 

@@ -11,17 +11,19 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Levels, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, ONE, Levels, fixed_point
 
-BIAS_UNIT = 1 << 12  # a low part, so that float32 holds both parts exactly
+BIAS_UNIT = 1 << 12  # of the high part, so that float32 holds both parts exactly
+SMALL = 1 << 21  # products of a sum and a fraction that float32 tells to a quarter
 MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
 
 
 @dataclass(frozen=True)
 class Whole:
     """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
-    that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (high and low parts), and
-    the factor as fraction (high and low parts) and shift, or as one float32 number.
+    that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (a multiple of `BIAS_UNIT`
+    and the rest), and the factor as fraction (high and low parts) and power of two, or as one
+    float32 number.
     """
 
     weights: Array
@@ -57,13 +59,23 @@ def whole(graph: Graph, node: Node) -> Whole | None:
         sums = sums.astype(np.float32).astype(np.float64)  # as GetQuantizedConvolutionMultipler
     factors = sums / quantization.parameters(result)[0]
     ones = np.ones(channels)
-    high, low = np.divmod(bias, BIAS_UNIT)
     if quantization.even(result):
-        rows = [high, low, factors * ones]
+        rows = np.array([*parted(bias), factors * ones], np.float32)
     else:
-        factor, shift = fixed_point(factors)
-        rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
-    return Whole(numbers.astype(np.int16), np.array(rows, np.float32))
+        fraction, shift = fixed_point(factors)
+        rows = fixed_rows(bias, fraction * ones, shift * ones)
+    return Whole(numbers.astype(np.int16), rows)
+
+
+def parted(bias: Array) -> tuple[Array, Array]:
+    """A multiple of `BIAS_UNIT` and what is left, both exact in float32."""
+    return bias // BIAS_UNIT * BIAS_UNIT, bias % BIAS_UNIT
+
+
+def fixed_rows(bias: Array, fraction: Array, shift: Array) -> Array:
+    """Those of `requantized`, of factors fraction * 2^(shift - 31)."""
+    high, low = fraction // FACTOR_UNIT * FACTOR_UNIT, fraction % FACTOR_UNIT
+    return np.array([*parted(bias), high / ONE, low / ONE, np.exp2(shift)], np.float32)
 
 
 def factor_rows(factor: float, count: int, channels: int) -> Array:
@@ -78,8 +90,9 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
     fractions, shifts = fixed_point(np.array([factor]))
     fraction, shift = int(fractions[0]), int(shifts[0])
     more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
-    high, low = divmod((fraction << more) // count, FACTOR_UNIT)
-    return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
+    fraction = (fraction << more) // count
+    rows = fixed_rows(*(np.array([n], np.float64) for n in (0, fraction, shift - more)))
+    return np.repeat(rows, channels, 1)
 
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
@@ -87,6 +100,16 @@ def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> E
     `Whole.rows`.
     """
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
+
+
+def in_fixed_point(rows: Array, levels: Levels) -> str:
+    """The step that multiplies by these rows: the quicker one where nothing that is not cut passes
+    `SMALL`, the sums twice that, and no sum is shifted to the left."""
+    _, _, high, low, power = rows
+    most, fraction = max(abs(levels.least), abs(levels.most)) + 1, high + low
+    sums = (most <= 2 * SMALL * power * fraction) | (fraction == 0)
+    small = (power <= 1) & (most <= SMALL * power) & sums
+    return "requantize_small" if small.all() else "requantize"
 
 
 def whole_numbers(weights: Tensor) -> Array:
