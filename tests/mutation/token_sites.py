@@ -78,8 +78,8 @@ def _number(token: str) -> str:
         changed = f"{value * 1.01 if value else 1.0:.10g}"
         return (changed if "." in changed or "e" in changed else f"{changed}.0") + match[2]
     if token.startswith("0x") and "." not in token and "p" not in token:
-        suffix = "u" if token.endswith("u") else ""
-        return f"{hex(int(token.rstrip('u'), 16) ^ 1)}{suffix}"
+        digits = token.rstrip("ui")
+        return f"{hex(int(digits, 16) ^ 1)}{token[len(digits) :]}"
     return ""
 
 

@@ -84,7 +84,7 @@ def test_a_group_becomes_one_layer_over_whole_numbers() -> None:
     assert step.tensor is not None
     rows = graph.constant(step.tensor)
     # Bias, and input scale times weight scale through the result's.
-    np.testing.assert_allclose(rows, [[0, -1], [5, 4090], [0.2, 0.4]], rtol=1e-6)
+    np.testing.assert_allclose(rows, [[0, -4096], [5, 4090], [0.2, 0.4]], rtol=1e-6)
     scale, unit, least, most, _ = step.parameters
     assert (scale, unit, least, most) == (0.5, 0.25, 0.0, 248.0)  # relu cuts below the zero point
     weights = graph.constant(node.inputs[1])
