@@ -248,3 +248,25 @@ def test_hard_gates_keep_their_values(build: Callable[[Net, int], int]) -> None:
     values = np.linspace(-8, 8, 128, dtype=np.float32).reshape(MAP)
     found, expected = (evaluate(g, {x: values})[g.outputs[0]] for g in (recompose(graph), graph))
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def spread_of(shape: tuple[int, ...], axes: list[int], swapped: bool = False) -> list[str]:
+    """What becomes of a mean of squared differences from a tensor of this shape."""
+    n = Net()
+    x, centre = n.input(MAP), n.input(shape)
+    reads = (centre, x) if swapped else (x, centre)
+    away = n.run("squared_difference", *reads, shape=MAP, activation="none")
+    kept = tuple(1 if k in axes or k - 4 in axes else extent for k, extent in enumerate(MAP))
+    where = n.constant(np.array(axes, np.int32))
+    rewritten = recompose(n.graph(n.run("mean", away, where, shape=kept, keep_dims=True)))
+    verify(rewritten)
+    if len(rewritten.nodes) == 1:
+        assert rewritten.nodes[0].inputs == (x, where, centre)
+    return [node.op for node in rewritten.nodes]
+
+
+def test_a_variance_over_an_image_keeps_no_differences() -> None:
+    joined, apart = ["reduce_mean_square"], ["squared_difference", "mean"]
+    assert spread_of((1, 1, 1, 8), [1, 2]) == spread_of((1, 1, 1, 8), [2, -3], True) == joined
+    assert spread_of((1, 1, 1, 1), [1, 2]) == spread_of(MAP, [1, 2]) == apart
+    assert spread_of((1, 4, 4, 1), [3]) == apart  # rows are normalized as a whole

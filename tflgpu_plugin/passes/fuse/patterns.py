@@ -38,14 +38,33 @@ def recompose(graph: Graph) -> Graph:
                 e.nodes[number] = view.replaced(node, *found, **ATTRIBUTES.get(found[0], {}))
                 changed = True
     for number, node in enumerate(e.nodes):
-        squares = view.made_by(node.inputs[0], "square") if node.op == "mean" else None
-        if squares is not None and view.plain(node):
-            inputs = (squares.inputs[0], *node.inputs[1:])
+        inputs = _squares(view, node) if node.op == "mean" and view.plain(node) else None
+        if inputs is not None:
             e.nodes[number] = replace(node, op="reduce_mean_square", inputs=inputs)
             changed = True
     if changed:
         clean(e)
     return e.finish() if changed else graph
+
+
+def _squares(view: Makers, node: Node) -> tuple[int | None, ...] | None:
+    """The operands of a mean of squares in place of a mean: of a tensor, or, of an image, of its
+    differences from a value per channel."""
+    squares = view.made_by(node.inputs[0], "square")
+    if squares is not None:
+        return squares.inputs[0], *node.inputs[1:]
+    row, squares = ops.row(node.op), view.made_by(node.inputs[0], "squared_difference")
+    if squares is None or not (row and row.averages and row.averages(view.e.graph, node)):
+        return None
+    for x, centre in (squares.inputs[:2], squares.inputs[1::-1]):
+        spread = view.e.shape(squares.outputs[0]), view.e.shape(node.outputs[0])
+        if (
+            x is not None
+            and centre is not None
+            and (view.e.shape(x), view.e.shape(centre)) == spread
+        ):
+            return x, node.inputs[1], centre
+    return None
 
 
 Found = tuple[str, int, list[Node]] | None
