@@ -54,9 +54,33 @@ def test_any_groups_of_a_tensor_that_takes_long_to_move(monkeypatch: pytest.Monk
     assert "instance_normalization" in compared(graph)
 
 
-def test_what_is_before_stays() -> None:
+def test_channels_that_come_first_are_turned() -> None:
+    """What is before stays, and turns meet those around it."""
     n = Net()
-    assert "instance_normalization" in compared(n.graph(spelled(n, "active")))
+    assert compared(n.graph(spelled(n, "active"))) == [
+        "transpose", "relu", "transpose", "standardize_groups", "transpose",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("further", [False, True])
+def test_a_line_of_pixels(further: bool) -> None:
+    """As in front of attention: the result stays of three axes, the image is further away."""
+    n, (height, width) = Net(), SIZE
+    x = n.input((2, CHANNELS, *SIZE) if further else (2, CHANNELS, height * width))
+    line = n.reshape(x, (2, CHANNELS, height * width)) if further else x
+    rows = n.turn(n.reshape(line, (2, GROUPS, height * width * CHANNELS // GROUPS)), (0, 2, 1))
+    y = n.same("instance_normalization", rows, None, None, epsilon=1e-3)
+    y = n.reshape(n.turn(y, (0, 2, 1)), (2, CHANNELS, height * width))
+    moved = ["reshape"] * further
+    assert compared(n.graph(y)) == [*moved, "transpose", "standardize_groups", "transpose"]
+
+
+def test_groups_of_one_channel_stay() -> None:
+    n = Net()
+    x = n.input((2, GROUPS, 15))
+    y = n.same("instance_normalization", n.turn(x, (0, 2, 1)), None, None, epsilon=1e-3)
+    graph = n.graph(n.turn(y, (0, 2, 1)))
+    assert group(graph) == graph
 
 
 @pytest.mark.parametrize(

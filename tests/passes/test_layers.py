@@ -86,3 +86,37 @@ def test_others_stay(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more = {"read": lambda: [n.same("relu", t) for t in (q, k, v)], "output": lambda: [q, k, v]}
     graph = n.graph(y, *more.get(form, list)())
     assert join_layers(graph) == graph
+
+
+def single(n: Attending, widths: tuple[int, ...], batch: int = 1) -> Graph:
+    """Layers of single rows, each read by something else."""
+    x = n.input((batch, 6))
+    made = [
+        n.run("fully_connected", x, n.drawn(width, 6), n.drawn(width), shape=(batch, width),
+              activation="none")
+        for width in widths
+    ]  # fmt: skip
+    first, second, *rest = made
+    image = n.reshape(second, (batch, 1, 1, widths[1]))
+    return n.graph(n.same("relu", first), n.same("tanh", image), *(n.same("neg", t) for t in rest))
+
+
+def test_single_rows_are_read_by_anything() -> None:
+    found = joined(single(Attending(), (8, 4, 12)))
+    assert found.count("fully_connected") == 1 and found.count("view") == 3
+
+
+@pytest.mark.parametrize(("widths", "batch", "left"), [((8, 6), 1, 2), ((8, 4), 2, 2)])
+def test_other_rows_stay(widths: tuple[int, ...], batch: int, left: int) -> None:
+    graph = single(Attending(), widths, batch)
+    assert join_layers(graph) == graph
+
+
+def test_a_row_that_is_flattened_first_stays() -> None:
+    """The layer takes [1, 6] from [1, 3, 2], whose result has another shape."""
+    n = Attending()
+    x = n.input((1, 3, 2))
+    made = [n.run("fully_connected", x, n.drawn(8, 6), None, shape=(1, 8), activation="none")
+            for _ in range(2)]  # fmt: skip
+    graph = n.graph(*(n.same("relu", y) for y in made))
+    assert join_layers(graph) == graph

@@ -10,7 +10,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 
 def group(graph: Graph) -> Graph:
@@ -32,32 +32,56 @@ def _replace(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: No
     shape = e.shape(node.operand())
     if len(shape) != 3 or not _bare(e, node):
         return
-    view, tensor = whole(shape), node.operand()
-    while (maker := makers.producer.get(tensor)) is not None and makers.plain(maker):
-        moved = e.view(maker)
-        further = moved.then(view) if moved else None
-        if further is None:
+    for tensor, turned in _tensors(e, makers, node.operand(), shape[2]):
+        given = _channels_last(e.shape(tensor)) if turned else e.shape(tensor)
+        first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
+        wanted = transposed(given, first)
+        last = _back(e, readers, node, _grouped(given, shape[2]), wanted)
+        if last is not None and groups_pay(given, shape[2]):
+            _put(e, node, last, tensor, turned, given, first)
             return
-        view, tensor = further, maker.operand()
-        given = e.shape(tensor)
-        if len(given) > 2 and view.key == _grouped(given, shape[2]).key:
-            break
-    else:
-        return
-    if not groups_pay(given, shape[2]):
-        return
-    first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
-    last = _back(e, readers, node, view, transposed(given, first))
-    if last is None:
-        return
-    attributes = {"groups": shape[2], "epsilon": node.attributes.get("epsilon", 1e-5)}
-    made = e.tensor(given, like=node.outputs[0])
-    nodes = [
+
+
+def _put(
+    e: Editor, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
+) -> None:
+    """The op, of a tensor whose channels come last (it is `turned` for that, if they come first),
+    and the turn that the last node's readers know, in its place."""
+    attributes = {"groups": e.shape(node.operand())[2]}
+    attributes["epsilon"] = node.attributes.get("epsilon", 1e-5)
+    made, nodes = e.tensor(given, like=node.outputs[0]), list[Node]()
+    if turned:
+        source, tensor = tensor, e.tensor(given, like=tensor)
+        perm = (0, *range(2, len(given)), 1)
+        nodes.append(e.node("transpose", (source,), (tensor,), [node], perm=perm))
+    nodes += [
         e.node("standardize_groups", (tensor,), (made,), [node, last], **attributes),
         e.node("transpose", (made,), last.outputs, [last], perm=first),
     ]
     place = next(k for k, each in enumerate(e.nodes) if each.id == last.id)
     e.nodes[place : place + 1] = nodes
+
+
+def _tensors(e: Editor, makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
+    """What a tensor of groups was brought from, and whether that has its channels first: those with
+    their channels last, which need no turn, before the others, the furthest before nearer ones."""
+    view, last, first = whole(e.shape(tensor)), list[int](), list[int]()
+    while (maker := makers.producer.get(tensor)) is not None and makers.plain(maker):
+        moved = e.view(maker)
+        further = moved.then(view) if moved else None
+        if further is None:
+            break
+        view, tensor = further, maker.operand()
+        given = e.shape(tensor)
+        if len(given) > 2 and view.key == _grouped(given, groups).key:
+            last.append(tensor)
+        elif len(given) > 2 and given[1] > groups and view.key == _grouped_first(given, groups).key:
+            first.append(tensor)
+    return [*((t, False) for t in last[::-1]), *((t, True) for t in first[::-1])]
+
+
+def _channels_last(shape: Shape) -> Shape:
+    return (shape[0], *shape[2:], shape[1])
 
 
 def _bare(e: Editor, node: Node) -> bool:
@@ -77,6 +101,15 @@ def _grouped(shape: Shape, groups: int) -> View:
     values = [Axis(n, stride) for n, stride in zip(spatial, strides[1:-1], strict=True)]
     axes = (Axis(batch, strides[0]), Axis(each, 1), *values, Axis(groups, each))
     return View((batch, each * int(np.prod(spatial)), groups), axes)
+
+
+def _grouped_first(shape: Shape, groups: int) -> View:
+    """The same of [batch, channels, ...]."""
+    batch, channels, *spatial = shape
+    each = channels // groups if channels % groups == 0 else 0
+    values = each * int(np.prod(spatial))
+    axes = (Axis(batch, row_strides(shape)[0]), Axis(values, 1), Axis(groups, values))
+    return View((batch, values, groups), axes)
 
 
 def _back(

@@ -1,12 +1,15 @@
 """Dense layers over one input become one where their results are read side by side: queries, keys
-and values of attention are one product.
+and values of attention are one product, and so is what all blocks of a diffusion model make of the
+time.
 
-Only where parts of the result are read as they lie: one batch, and parts that begin with a vec4.
+Only where parts of the result are read as they lie: one batch, and parts that begin with a vec4; of
+a single row by any reader.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -31,9 +34,7 @@ class _Layer:
 
 
 def join_layers(graph: Graph) -> Graph:
-    """Those whose results are read by heads, or moved."""
-    if not any(ops.rows()[node.op].by_head for node in graph.nodes):
-        return graph
+    """Those whose results are read by heads, or moved, or single rows."""
     e = Editor(graph)
     makers, readers = Makers(e), e.readers()
     by_input: dict[int, list[_Layer]] = {}
@@ -54,9 +55,11 @@ def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer
     bias, nodes = e.data(given), [node]
     if weights is None or weights.dtype != np.float32 or (given is not None and bias is None):
         return None
-    if makers.made_by(output, node.op) is None or not node.attributes.get("keep_num_dims"):
+    single = prod(shape) == shape[-1] and e.shape(node.operand()) == (*shape[:-1], weights.shape[1])
+    kept = single or node.attributes.get("keep_num_dims")
+    if makers.made_by(output, node.op) is None or not kept:
         return None
-    if len(shape) < 3 or shape[0] != 1 or shape[-1] % 4:
+    if len(shape) < 3 - single or shape[0] != 1 or shape[-1] % 4:
         return None
     near = readers.get(output, [])
     if len(near) == 1 and output not in e.needed and makers.made_by(near[0].outputs[0], "add"):
@@ -64,7 +67,7 @@ def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer
         if added is not None:
             bias = added if bias is None else bias + added
             nodes, output = [*nodes, near[0]], near[0].outputs[0]
-    if output in e.needed or not _apart(e, readers, output):
+    if output in e.needed or not (single or _apart(e, readers, output)):
         return None
     return _Layer(tuple(nodes), weights, bias, output)
 
