@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.passes.test_passes import HW, Build
-from tflgpu_plugin.ir.graph import EpilogueOp, verify
+from tflgpu_plugin.ir.graph import EpilogueOp
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.sources import only_reader
@@ -58,26 +58,3 @@ def test_a_pad_whose_result_is_also_added_stays() -> None:
     assert [node.op for node in fuse_pad(graph).nodes] == ["conv_2d"]
     with_sum = graph.with_nodes([pad, replace(conv, epilogue=(EpilogueOp("add", padded),))])
     assert fuse_pad(with_sum) == with_sum
-
-
-def reshaped(*, read: bool = False, output: bool = False) -> list[str]:
-    """Of a layer, a reshape, and two steps behind that, one with an operand."""
-    b = Build()
-    made = b.op("relu", b.input())
-    moved = b.op("reshape", made, b.constant(np.array([1, 35, 8], np.int32)), shape=(1, 35, 8))
-    b.nodes[-1] = replace(b.nodes[-1], attributes={"shape": (1, 35, 8)})
-    first = b.op("gelu", moved, shape=(1, 35, 8))
-    second = b.op("abs", first, shape=(1, 35, 8))
-    others = [b.op("neg", moved, shape=(1, 35, 8))] if read else []
-    graph = b.graph(second, *others, *[moved] * output)
-    fused = fuse_epilogue(graph)
-    verify(fused)
-    kept = {s for node in fused.nodes for s in (node.sources or (node.id,))}
-    assert kept == {node.id for node in graph.nodes}
-    return [".".join((n.op, *(each.op for each in n.epilogue))) for n in fused.nodes]
-
-
-def test_steps_go_before_a_reshape() -> None:
-    assert reshaped() == ["relu.gelu.abs", "reshape"]
-    assert reshaped(read=True) == ["relu", "reshape", "gelu.abs", "neg"]
-    assert reshaped(output=True) == ["relu", "reshape", "gelu.abs"]

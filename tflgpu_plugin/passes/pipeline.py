@@ -29,6 +29,7 @@ from tflgpu_plugin.passes.fuse.rotary import turn
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 from tflgpu_plugin.passes.fuse.turns import join_turns
 from tflgpu_plugin.passes.layout.join_moves import join_moves
+from tflgpu_plugin.passes.layout.reshapes import reshape_later
 from tflgpu_plugin.passes.layout.rows import keep_rows
 from tflgpu_plugin.passes.layout.transposes import transposes
 from tflgpu_plugin.passes.quant.casts import drop_casts
@@ -59,6 +60,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fuse_qdq,
     fake_quantize,
     fuse_pad,
+    reshape_later,
     join_moves,
     fuse_epilogue,
     fold_scales,
@@ -72,8 +74,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
     drop_casts, share, group, recompose, standardize, turn, attend, keep_rows, join_layers,
-    join_turns, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, join_branches,
-    join_excitations, take_gates, share_steps, whole_weights,
+    join_turns, transposes, reshape_later, join_moves, fuse_pad, fuse_epilogue, fold_scales,
+    join_branches, join_excitations, take_gates, share_steps, whole_weights,
 )  # fmt: skip
 
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
@@ -20,7 +18,6 @@ def fuse_epilogue(graph: Graph) -> Graph:
     """Merge in execution order, so that a chain collapses into its first node. A residual add goes
     to the later of its producers; a producer moves to the place of the merged node when its new
     operand is not there before."""
-    graph = _before_reshapes(graph)
     fusion = _Fusion(graph)
     for node in graph.nodes:
         for producer in fusion.candidates(node):
@@ -29,31 +26,6 @@ def fuse_epilogue(graph: Graph) -> Graph:
                 fusion.merge(producer, node, each)
                 break
     return graph.with_nodes([fusion.nodes[number] for number in fusion.order])
-
-
-def _before_reshapes(graph: Graph) -> Graph:
-    """The graph with steps of one operand in front of a reshape, where nothing else reads that, and
-    behind what may take them over."""
-    e = Editor(graph)
-    view, readers = Makers(e), e.readers()
-    place = {node.id: k for k, node in enumerate(e.nodes)}
-    for k, node in enumerate(graph.nodes):
-        move = view.made_by(node.operand(), "reshape") if len(node.inputs) == 1 else None
-        maker = view.producer.get(move.operand()) if move else None
-        if move is None or maker is None or ops.rows()[node.op].as_epilogue is None:
-            continue
-        between = (move.operand(), node.operand())
-        alone = all(len(readers[t]) == 1 and t not in e.needed for t in between)
-        if not alone or not ops.rows()[maker.op].fuses or not view.plain(node):
-            continue
-        made = e.tensor(e.shape(move.operand()), like=node.outputs[0])
-        early = replace(node, inputs=move.inputs[:1], outputs=(made,))
-        late = replace(move, inputs=(made, *move.inputs[1:]), outputs=node.outputs)
-        e.nodes[place[move.id]], e.nodes[k] = early, late
-        place[move.id] = k
-        view.producer |= {made: early, node.outputs[0]: late}
-        readers[made] = [late]
-    return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
 class _Fusion:

@@ -1,0 +1,65 @@
+"""Functions of each value move from behind a reshape to its front, where what makes the values may
+take them over as steps; reshapes then meet, and join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Editor
+
+
+def reshape_later(graph: Graph) -> Graph:
+    """The graph with steps of one operand, or with constants per channel, in front of reshapes,
+    where nothing else reads those, and behind what may take them over."""
+    e = Editor(graph)
+    view, readers = Makers(e), e.readers()
+    place, now = {node.id: k for k, node in enumerate(e.nodes)}, Graph(e.tensors, (), (), ())
+    for k, node in enumerate(graph.nodes):
+        moved = next((t for t in node.inputs if view.made_by(t, "reshape")), None)
+        moves = _chain(view, readers, moved)
+        if moved is None or not moves or node.inputs.count(moved) > 1 or not view.plain(node):
+            continue
+        source = moves[0].operand()
+        maker = view.producer.get(source)
+        fits = maker is not None and ops.rows()[maker.op].fuses
+        if not fits or not _commutes(now, node, moved, source):
+            continue
+        made = e.tensor(e.shape(source), like=node.outputs[0])
+        inputs = tuple(source if t == moved else t for t in node.inputs)
+        slots = [*(place[move.id] for move in moves), k]
+        moves[0] = replace(moves[0], inputs=(made, *moves[0].inputs[1:]))
+        moves[-1] = replace(moves[-1], outputs=node.outputs)
+        later = [replace(node, inputs=inputs, outputs=(made,)), *moves]
+        for slot, each in zip(slots, later, strict=True):
+            e.nodes[slot], place[each.id] = each, slot
+            view.producer[each.outputs[0]] = each
+        readers[made] = moves[:1]
+    return e.finish() if e.nodes != list(graph.nodes) else graph
+
+
+def _chain(view: Makers, readers: dict[int, list[Node]], tensor: int | None) -> list[Node]:
+    """The reshapes, one after the other, that bring a tensor to its shape; none where one of them,
+    or what they begin with, is read elsewhere."""
+    found = list[Node]()
+    while (move := view.made_by(tensor, "reshape")) is not None:
+        found.insert(0, move)
+        tensor = move.operand()
+    read = [t for move in found for t in (move.operand(), move.outputs[0])]
+    alone = all(len(readers[t]) == 1 and t not in view.e.needed for t in read)
+    return found if alone else []
+
+
+def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:
+    """Whether a step of `moved`, a reshape of `source`, is the same step of that, reshaped."""
+    same = graph.shape(moved) == graph.shape(node.outputs[0])
+    if not same or ops.rows()[node.op].as_epilogue is None:
+        return False
+    others = [t for t in node.reads if t != moved]
+    kinds = {(spread(graph, t, moved), spread(graph, t, source)) for t in others}
+    constant = all(graph.constant(t) is not None for t in others)
+    return constant and kinds <= {("scalar", "scalar"), ("channel", "channel")}
