@@ -91,6 +91,14 @@ def test_what_is_read_before_the_reshape_stays() -> None:
     assert reshape_later(graph) == graph
 
 
+def test_what_follows_a_movement_stays() -> None:
+    """A turn and a reshape are one launch, of which the function is a step."""
+    n = Net()
+    turned = n.turn(n.same("tanh", n.input(MAP)), (0, 2, 1, 3))
+    graph = n.graph(n.same("relu", n.reshape(turned, ROWS)))
+    assert reshape_later(graph) == graph
+
+
 def test_names_stay_with_their_nodes() -> None:
     n = Net()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)

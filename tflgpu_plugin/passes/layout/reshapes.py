@@ -26,8 +26,7 @@ def reshape_later(graph: Graph) -> Graph:
             continue
         source = moves[0].operand()
         maker = view.producer.get(source)
-        fits = maker is not None and ops.rows()[maker.op].fuses
-        if not fits or not _commutes(now, node, moved, source):
+        if maker is None or not _takes_steps(maker) or not _commutes(now, node, moved, source):
             continue
         made = e.tensor(e.shape(source), like=node.outputs[0])
         inputs = tuple(source if t == moved else t for t in node.inputs)
@@ -40,6 +39,12 @@ def reshape_later(graph: Graph) -> Graph:
             view.producer[each.outputs[0]] = each
         readers[made] = moves[:1]
     return e.finish() if e.nodes != list(graph.nodes) else graph
+
+
+def _takes_steps(maker: Node) -> bool:
+    """A movement takes them, too, but is one with the reshapes where these come next."""
+    row = ops.rows()[maker.op]
+    return row.fuses and row.kind != "movement"
 
 
 def _chain(view: Makers, readers: dict[int, list[Node]], tensor: int | None) -> list[Node]:
