@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import product
 
 from conformance import check
+from conformance.node_cases import examine, family_nodes
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.tiles import WEIGHTS
 from tflgpu_plugin.runtime import adapter
@@ -70,6 +71,11 @@ def main() -> int:
             passed, failed = passed + result.passed, failed + (not result.passed)
             if not result.passed:
                 print(f"FAIL {case.op} {case.name}: {result.text}", flush=True)
+        for node in [node for node in family_nodes(family) if not node.refused][:: given.sample]:
+            problem = examine(node, plans, given.adapter).problem
+            passed, failed = passed + (not problem), failed + bool(problem)
+            if problem:
+                print(f"FAIL {node.op} {node.name}: {problem}", flush=True)
     print(f"{len(plans)} settings: {passed} cases PASS, {failed} FAIL")
     return 1 if failed else 0
 

@@ -165,6 +165,17 @@ def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: t
     return NodeCase(name, "conv_2d", inputs, attributes, terms=terms)
 
 
+def gated(batch: int, height: int, width: int, channels: int, outputs: int) -> NodeCase:
+    """1x1, of channels times a gate each."""
+    shape, weights = (batch, height, width, channels), seeded(outputs, 1, 1, channels, seed=4)
+    gates = Input((batch, 1, 1, channels), low=0.0)
+    attributes = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilations": (1, 1),
+                  "activation": "none"}  # fmt: skip
+    name = f"gated_{batch}x{height}x{width}_{channels}_to_{outputs}"
+    given = (Input(shape), constant(weights), None, gates)
+    return NodeCase(name, "conv_2d", given, attributes, terms=channels)
+
+
 NODES = [
     node("sides", (2, 7, 8, 5), (6, 3, 3, 5), (1, 1), (1, 0, 0, 2)),
     node("sides_and_strides", (1, 9, 8, 3), (5, 3, 2, 3), (2, 3), (2, 1, 0, 1)),
@@ -178,5 +189,10 @@ NODES = [
     node("one_place_beside_the_image", (2, 1, 1, 6), (5, 1, 1, 6), (3, 3), (1, 0, 0, 0)),
     node("one_place_in_the_image", (2, 1, 1, 6), (5, 1, 1, 6), (3, 3), (0, 1, 0, 1)),
     node("one_place_from_a_window", (1, 1, 1, 6), (5, 3, 3, 6), (3, 3), (1, 1, 1, 1)),
+    gated(1, 5, 4, 8, 12),
+    gated(2, 5, 5, 12, 20),
+    gated(3, 1, 3, 6, 5),
+    gated(1, 7, 7, 64, 40),
+    gated(1, 9, 9, 21, 130),
     node("window_beside_the_image", (1, 2, 2, 6), (5, 2, 2, 6), (3, 3), (2, 0, 2, 0)),
 ]

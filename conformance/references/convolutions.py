@@ -63,10 +63,11 @@ def _transpose_conv_3d(x: Array, w: Array, bias: Array | None, size: Array,
     return y if bias is None else y + bias
 
 
-def _conv_2d(x: Array, w: Array, bias: Array | None, strides: tuple[int, int],
-             padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
-             activation: str = "none") -> Array:  # fmt: skip
-    """A volume of one layer."""
+def _conv_2d(x: Array, w: Array, bias: Array | None, gates: Array | None = None, *,
+             strides: tuple[int, int], padding: tuple[int, ...],
+             dilations: tuple[int, int] = (1, 1), activation: str = "none") -> Array:  # fmt: skip
+    """A volume of one layer, its channels times their gates."""
+    x = x if gates is None else x * gates
     y = _conv_3d(x[:, None], w[:, None], bias, (1, *strides), (0, 0, *padding), (1, *dilations))
     return np.asarray(y[:, 0])
 

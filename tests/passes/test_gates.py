@@ -94,9 +94,7 @@ def _answer(n: Gated, x: Array, raw: Array) -> Array:
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize(
-    ("batch", "side", "channels"), [(1, 5, 8), (2, 5, 12), (3, 4, 6), (1, 7, 64), (1, 9, 20)]
-)
+@pytest.mark.parametrize(("batch", "side", "channels"), [(2, 5, 12), (1, 7, 64)])
 def test_answers_of_every_setting(batch: int, side: int, channels: int) -> None:
     n = Gated(batch, side, channels)
     y = n.conv(n.times(n.x, n.gates()))
