@@ -46,6 +46,7 @@ GPU_SITES = {
     "normalization": 32,
     "winograd_row": 64,
     "squeeze_excite": 42,
+    "matmul": 29,
 }
 
 

@@ -70,9 +70,9 @@ def test_a_launch_of_its_own_adds_up_where_it_must() -> None:
     assert labels(layers(64)[0], replace(TARGET, max_storage_buffers=4)) == apart
 
 
-def held(channels: int, target: Target) -> int:
+def held(channels: int, target: Target, rows: int) -> int:
     """Vec4 of a row that a thread keeps."""
-    plan = compiler.compile(layers(channels, rows=1025 if channels < 4096 else 65)[0], target)
+    plan = compiler.compile(layers(channels, rows=rows)[0], target)
     (wgsl,) = (p.wgsl for p in plan.pipelines if p.label == "normalization")
     return len(re.findall(r"var x\d", wgsl))
 
@@ -82,8 +82,14 @@ def held(channels: int, target: Target) -> int:
     [(8, 2), (32, 8), (60, 15), (256, 8), (508, 16), (512, 2), (4096, 16), (4100, 0)],
 )
 def test_threads_keep_short_rows(channels: int, most: int) -> None:
-    assert held(channels, TARGET) == most
-    assert held(channels, replace(TARGET, software=True)) == 0
+    rows = 1025 if channels < 4096 else 129
+    assert held(channels, TARGET, rows) == most
+    assert held(channels, replace(TARGET, software=True), rows) == 0
+
+
+@pytest.mark.parametrize(("channels", "most"), [(508, 2), (4096, 4), (4100, 5), (16_388, 0)])
+def test_more_threads_share_a_row_where_these_are_few(channels: int, most: int) -> None:
+    assert held(channels, TARGET, rows=33) == most
 
 
 @pytest.mark.adapter

@@ -1,9 +1,9 @@
-// What `p.lanes` threads that share a row (a power of two up to 64) have of it together: `across` is a function `name` of
+// What `p.lanes` threads that share a row (a power of two up to the workgroup's `threads`) have of it together: `across` is a function `name` of
 // a vec4 of each thread (`apart`: of each lane by itself). `shared`: up to 8 threads exchange values by shuffle, which software drivers compile sooner than the
 // trees in workgroup memory.
-{% macro scratch(shared) %}
+{% macro scratch(shared, threads=64) %}
 {% if not shared %}
-var<workgroup> scratch: array<vec4f, 64>;
+var<workgroup> scratch: array<vec4f, {{ threads }}>;
 {% endif %}
 {% endmacro %}
 {% macro across(name, both, shared, apart=false) %}

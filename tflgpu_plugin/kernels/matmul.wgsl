@@ -1,6 +1,32 @@
 // Matrix product: one thread makes 4 rows of one slice of columns. Operands lie by channel planes, their last axis in the
 // slices; the steps between rows, slices and batches are parameters (0 where an operand is broadcast).
-// variant transposed: b is [columns, depth]. The loop is nested, because some drivers cut one after 65,535 rounds.
+// variant transposed: b is [columns, depth]; ahead: so many slices of the depth are loaded before their products.
+// The loop is nested, because some drivers cut one after 65,535 rounds.
+{% macro loads(u) %}
+      let at_{{ u }} = {{ "(k + %du)" % u if u else "k" }};
+{% for c in range(4) %}
+{% if transposed %}
+      let w{{ c }}_{{ u }} = load_b(b{{ c }} + at_{{ u }} * p.b_slice);
+{% else %}
+      let k{{ c }}_{{ u }} = 4u * at_{{ u }} + {{ c }}u;
+      let w{{ c }}_{{ u }} = select(vec4f(0.0), load_b(b_base + min(k{{ c }}_{{ u }}, p.depth - 1u) * p.b_row), k{{ c }}_{{ u }} < p.depth);
+{% endif %}
+{% endfor %}
+{% for r in range(4) %}
+      let v{{ r }}_{{ u }} = load_a(a{{ r }} + at_{{ u }} * p.a_slice);
+{% endfor %}
+{% endmacro %}
+{% macro products(u) %}
+{% for r in range(4) %}
+{% if transposed %}
+      sum{{ r }} += vec4f({% for c in range(4) %}{{ ", " if c }}dot(v{{ r }}_{{ u }}, w{{ c }}_{{ u }}){% endfor %});
+{% else %}
+{% for c in range(4) %}
+      sum{{ r }} = fma(vec4f(v{{ r }}_{{ u }}.{{ "xyzw"[c] }}), w{{ c }}_{{ u }}, sum{{ r }});
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
   let wi = group_id(wid);
@@ -23,29 +49,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let depth_slices = p.depth_slices;
   for (var start = 0u; start < depth_slices; start += p.chunk) {
     let end = min(start + p.chunk, depth_slices);
-    for (var k = start; k < end; k++) {
-      let at = k * p.a_slice;
-{% if transposed %}
-      let inner = k * p.b_slice;
-{% for c in range(4) %}
-      let w{{ c }} = load_b(b{{ c }} + inner);
+{% if ahead > 1 %}
+    let whole = end - (end - start) % {{ ahead }}u;
+    for (var k = start; k < whole; k += {{ ahead }}u) {
+{% for u in range(ahead) %}
+{{ loads(u) -}}
 {% endfor %}
-{% else %}
-{% for c in range(4) %}
-      let k{{ c }} = min(4u * k + {{ c }}u, p.depth - 1u);
-      let w{{ c }} = select(vec4f(0.0), load_b(b_base + k{{ c }} * p.b_row), 4u * k + {{ c }}u < p.depth);
+{% for u in range(ahead) %}
+{{ products(u) -}}
 {% endfor %}
+    }
 {% endif %}
-{% for r in range(4) %}
-      let v{{ r }} = load_a(a{{ r }} + at);
-{% if transposed %}
-      sum{{ r }} += vec4f(dot(v{{ r }}, w0), dot(v{{ r }}, w1), dot(v{{ r }}, w2), dot(v{{ r }}, w3));
-{% else %}
-{% for c in range(4) %}
-      sum{{ r }} = fma(vec4f(v{{ r }}.{{ "xyzw"[c] }}), w{{ c }}, sum{{ r }});
-{% endfor %}
-{% endif %}
-{% endfor %}
+    for (var k = {{ "whole" if ahead > 1 else "start" }}; k < end; k++) {
+{{ loads(0) -}}
+{{ products(0) -}}
     }
   }
   let epilogue = epilogue_y(slice);

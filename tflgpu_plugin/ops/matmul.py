@@ -18,6 +18,7 @@ from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.table import Op
 
 ROWS = 4  # of one thread
+AHEAD = 2  # slices of the depth that a thread of a GPU loads before it multiplies
 CHUNK = 1 << 15  # rounds of the inner loop
 KEPT = 4  # dimensions that rows of a fully connected layer have in memory
 
@@ -134,7 +135,7 @@ def lower(low: Lowering, node: Node) -> None:
         {"y": node.outputs[0]},
         (-(-blocks * slices // WORKGROUP), prod(outer), 1),
         parameters,
-        {"transposed": transposed},
+        {"transposed": transposed, "ahead": 1 if low.target.software else AHEAD},
     )
 
 

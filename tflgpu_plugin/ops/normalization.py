@@ -26,10 +26,11 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.group_moments import divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
-from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes
+from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
 from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share
+WIDE = 4  # vec4 of a thread where more than usual share a row
 HELD = 16  # vec4 of a row that a thread keeps in registers, on GPUs
 MANY_VALUES = 1 << 16
 SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
@@ -127,6 +128,8 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
     up here, and written for those who read it besides."""
     x = low.geometry(node.operand())
     together = lanes(low.target, items, rows)
+    threads = wide(low.target, items, rows, together, WIDE)
+    together = threads if threads > WORKGROUP else together
     adding = None if groups else split_depth.taken(low, node)
     parts = adding.variant["parts"] if adding else 0
     assert isinstance(parts, int)
@@ -137,7 +140,7 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
         node,
         {"parts": adding.reads[0]} if adding else {"x": node.operand()},
         {**({"x": adding.writes[0]} if adding else {}), "out": node.outputs[0]},
-        (-(-rows * together // WORKGROUP), 1, 1),
+        (-(-rows * together // threads), 1, 1),
         {
             "rows": rows,
             "spatial": x.spatial,
@@ -152,6 +155,7 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
         {
             "centred": bool(node.attributes.get("centred", True)),
             "groups": groups,
+            "threads": threads,
             "shared": exchanges(low.target, items),
             "parts": parts,
             "held": 0 if software or each > HELD else each,

@@ -216,7 +216,7 @@ def _reduce(
     centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
     together = lanes(target, length, vectors)
-    threads = _threads(target, length, vectors, together)
+    threads = wide(target, length, vectors, together, 4 * AHEAD)
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
@@ -292,15 +292,15 @@ def lanes(target: Target, count: int, results: int) -> int:
     return found
 
 
-def _threads(target: Target, count: int, results: int, together: int) -> int:
-    """Of a workgroup: more than usual where each of few results would have a whole one, whose
-    threads load many times in turn."""
+def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
+    """Threads of a workgroup: more than usual where each of few results would have a whole one,
+    whose threads have at least so many elements each, and load in turn."""
     found = WORKGROUP
     while (
         not target.software
         and together == WORKGROUP
         and found < MAX_THREADS
-        and count >= 4 * found * AHEAD
+        and count >= least * found
         and 2 * found * results <= WAITING_THREADS
     ):
         found *= 2
