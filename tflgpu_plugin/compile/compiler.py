@@ -95,7 +95,7 @@ class _Assembly:
         launches, root = self.low.launches, self.low.root
         self.low.launches, self.views = copies.elide(launches, root, sizes, homes, limit)
         sizes |= self.views.grown
-        if target.half:
+        if target.half and target.halves != "never":
             self._choose_halves(sizes)
         self.lows = precision.whole(self.low)
         sizes.narrow(self.halves)

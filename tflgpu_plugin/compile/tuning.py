@@ -28,7 +28,7 @@ from tflgpu_plugin.runtime.program import Instance, shared
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
-VERSION = 4  # of what the settings mean; results of other versions are ignored
+VERSION = 5  # of what the settings mean; results of other versions are ignored
 RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
@@ -37,6 +37,7 @@ MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 # ops.stem and ops.conv).
 GPU: tuple[Mapping[str, str], ...] = (
     {},
+    {"half": "never"},
     {"weights": "memory"},
     {"weights": "global"},
     {"weights": "shuffle"},
@@ -79,6 +80,8 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     fastest, plans = float("inf"), set[bytes | None]()
     end = time.monotonic() + MAX_TUNING_SECONDS
     for settings in SOFTWARE if target.software else GPU:
+        if "half" in settings and not target.half:
+            continue
         tried = {**chosen, **settings}
         if time.monotonic() > end and fastest < float("inf"):
             break

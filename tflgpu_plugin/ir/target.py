@@ -53,7 +53,8 @@ class Target:
     @property
     def halves(self) -> str:
         """How kernels see float16 in memory: "words", or "native" types of their own, which GPUs
-        load and store in one instruction and software drivers in more than words take."""
+        load and store in one instruction and software drivers in more than words take; or "never":
+        all stays float32, of which some GPUs issue two multiply-adds at once."""
         start = "native" if self.native_half and not self.software else "words"
         return self.tuning.get("half", start)
 

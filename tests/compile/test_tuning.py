@@ -1,0 +1,54 @@
+"""Which settings are tried on the device and kept. The device is a table of times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import TARGET, Builder
+from tflgpu_plugin.compile import compiler, tuning
+from tflgpu_plugin.ir.target import Target
+
+GPU = replace(TARGET, software=False, vendor="amd")
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[str, str]:
+    """The settings that are kept where one that has this key is twice as fast, others alike."""
+
+    def planned(graph: Any, target: Target) -> Any:
+        return SimpleNamespace(tuning=target.tuning, fingerprint=lambda: repr(target.tuning))
+
+    monkeypatch.setattr(tuning, "compiler", SimpleNamespace(compile=planned))
+    monkeypatch.setattr(tuning, "shared", lambda plan, device, own: plan)
+    monkeypatch.setattr(tuning, "Instance", lambda plan: plan)
+    monkeypatch.setattr(tuning, "_time", lambda plan: 1.0 if faster in plan.tuning else 2.0)
+    return tuning._measure(None, None, target)  # type: ignore[arg-type]
+
+
+def test_the_fastest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept(monkeypatch, GPU, "split") == {"split": "never"}
+    assert kept(monkeypatch, GPU, "no such") == {}
+
+
+def test_float32_is_kept_where_float16_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept(monkeypatch, replace(GPU, half=True, native_half=True), "half") == {"half": "never"}
+    assert kept(monkeypatch, GPU, "half") == {}  # not allowed: nothing to try
+
+
+def test_nothing_is_float16_then() -> None:
+    b = Builder()
+    x, weights = b.tensor((1, 7, 7, 256)), np.ones((256, 1, 1, 256), np.float32)
+    y = b.node(
+        "conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 7, 7, 256), strides=(1, 1),
+        dilations=(1, 1), padding="same", activation="none",
+    )  # fmt: skip
+    graph, target = b.graph((x,), (y,)), replace(GPU, half=True, native_half=True)
+    found = [
+        {each.half for each in compiler.compile(graph, replace(target, tuning=given)).weights}
+        for given in ({}, {"half": "never"})
+    ]
+    assert found == [{True}, {False}]
