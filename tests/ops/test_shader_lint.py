@@ -36,7 +36,7 @@ GPU_SITES = {
     "conv": 136,
     "transpose_conv": 82,
     "fully_connected": 26,
-    "recurrent": 24,
+    "recurrent": 72,
     "attention": 64,
     "winograd_input": 48,
     "winograd_output": 38,

@@ -42,7 +42,9 @@ THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization 
 # Rows of a thread of software drivers, which read slowly; half as many where the kernel has other
 # things to read, since those drivers compile each place that reads slowly, too.
 OWN = 8
-GPU_THREADS, GPU_AHEAD = 256, 8  # one workgroup alone has nothing else to do while it waits
+# One workgroup alone has nothing else to do while it waits for weights: it loads so many before
+# their products, where subgroups of up to 32 lanes leave registers for that, and of more.
+GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
@@ -150,7 +152,7 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
         "normalized": False,
         "threads": THREADS if low.target.software else GPU_THREADS,
-        "ahead": 1 if low.target.software else GPU_AHEAD,
+        "ahead": _ahead(low.target),
         "both": _directions(node) > 1,
         "own": _own(node) if low.target.software else 1,
     }
@@ -178,6 +180,12 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
     )  # fmt: skip
+
+
+def _ahead(target: Target) -> int:
+    if target.software:
+        return 1
+    return GPU_AHEAD if target.workgroup(32) == 32 else WIDE_AHEAD
 
 
 def _own(node: Node) -> int:
