@@ -42,7 +42,7 @@ THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization 
 # Rows of a thread of software drivers, which read slowly; half as many where the kernel has other
 # things to read, since those drivers compile each place that reads slowly, too.
 OWN = 8
-# One workgroup alone has nothing else to do while it waits for weights: it loads so many before
+# One workgroup alone has nothing else to do while it waits for weights: it loads so many at most before
 # their products, where subgroups of up to 32 lanes leave registers for that, and of more.
 GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
@@ -152,7 +152,7 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
         "normalized": False,
         "threads": THREADS if low.target.software else GPU_THREADS,
-        "ahead": _ahead(low.target),
+        "ahead": _ahead(low.target, depth),
         "both": _directions(node) > 1,
         "own": _own(node) if low.target.software else 1,
     }
@@ -182,10 +182,13 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-def _ahead(target: Target) -> int:
+def _ahead(target: Target, depth: int) -> int:
+    """Of the weights of a row, those that are loaded together: what waits least often, the rest of
+    a row being loaded one by one."""
     if target.software:
         return 1
-    return GPU_AHEAD if target.workgroup(32) == 32 else WIDE_AHEAD
+    most = min(GPU_AHEAD if target.workgroup(32) == 32 else WIDE_AHEAD, depth)
+    return min(range(most, 0, -1), key=lambda n: depth // n + depth % n)
 
 
 def _own(node: Node) -> int:

@@ -1,0 +1,18 @@
+"""How a recurrent layer goes about its weights. No adapter is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import recurrent
+
+
+@pytest.mark.parametrize(
+    ("depth", "least", "ahead"),
+    [(75, 32, 25), (64, 32, 32), (64, 0, 32), (7, 32, 7), (1, 32, 1), (64, 64, 8), (75, 64, 8)],
+)
+def test_weights_that_are_loaded_together(depth: int, least: int, ahead: int) -> None:
+    """Of 75, three times 25 wait less often than twice 32 and eleven."""
+    assert recurrent._ahead(Target(vendor="amd", least_subgroup=least), depth) == ahead
+    assert recurrent._ahead(Target(software=True), depth) == 1
