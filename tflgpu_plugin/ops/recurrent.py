@@ -42,8 +42,8 @@ THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization 
 # Rows of a thread of software drivers, which read slowly; half as many where the kernel has other
 # things to read, since those drivers compile each place that reads slowly, too.
 OWN = 8
-# One workgroup alone has nothing else to do while it waits for weights: it loads so many at most before
-# their products, where subgroups of up to 32 lanes leave registers for that, and of more.
+# One workgroup alone has nothing else to do while it waits for weights: it loads so many at most
+# before their products, where subgroups of up to 32 lanes leave registers for that, and of more.
 GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
