@@ -166,7 +166,7 @@ def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
     for text, sentence in (
         (
             "winogard=always",
-            "the settings are ahead, rows, split, stem, strided, tile, weights, winograd.",
+            "the settings are ahead, half, rows, split, stem, strided, tile, weights, winograd.",
         ),
         ("rows=alway", "rows=alway: the values of rows are always, never."),
         ("rows", "rows: the values of rows are always, never."),
