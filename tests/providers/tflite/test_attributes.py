@@ -94,7 +94,7 @@ def test_runs(family: str) -> None:
         number = what.split(" of ")[0]
         if number in (*seen, *EXCEPT) or not (0 < elements_of(graph) < SMALL):
             continue
-        if planned(graph, TARGETS[0]) is None:
+        if planned(graph, TARGETS[0]) is None or not _alike(raised.graph(near), graph):
             continue
         seen.add(number)
         assert not (problem := _problem(near)), f"{what}: {problem}"
@@ -103,6 +103,11 @@ def test_runs(family: str) -> None:
             got = _run(far)
         for a, b in zip(expected, got, strict=True):
             np.testing.assert_array_equal(a, b, what)
+
+
+def _alike(near: Graph, far: Graph) -> bool:
+    """Results have the same extents: a padding may add to them."""
+    return [near.shape(t) for t in near.outputs] == [far.shape(t) for t in far.outputs]
 
 
 def _problem(case: raised.AnyCase) -> str:
