@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,11 @@ def as_json(report: Report) -> str:
 
 
 def keep(path: Path, folder: Path) -> None:
-    """A report.json as a repository keeps it; the same report gives the same bytes."""
+    """A report.json as a repository keeps it, with the whole seconds of each record; the same
+    report gives the same bytes."""
     report = read(path)
+    briefly = [replace(record, seconds=round(record.seconds)) for record in report.records]
+    report = replace(report, records=briefly)
     place = folder / path.resolve().parent.name
     place.mkdir(parents=True, exist_ok=True)
     content = as_json(report).encode()
