@@ -95,6 +95,18 @@ def _other_operand(n: Excited) -> list[int]:
     return [n.gates(n.mean(n.image()), CHANNELS, EpilogueOp("mul", raw))]
 
 
+def _three(n: Excited) -> list[int]:
+    return [n.layer(n.gates(n.mean(n.image())), 7)]
+
+
+def _beside(n: Excited) -> list[int]:
+    """The one pixel of the result is in the padding."""
+    y = n.gates(n.mean(n.image()))
+    moved = {"strides": (3, 3), "padding": (1, 0, 0, 0)}
+    n.nodes[-1] = replace(n.nodes[-1], attributes={**n.nodes[-1].attributes, **moved})
+    return [y]
+
+
 def _wide(n: Excited) -> list[int]:
     return [n.gates(n.mean(n.image(1032)))]
 
@@ -110,6 +122,8 @@ def _wide(n: Excited) -> list[int]:
         (_read_means, ["mean", "squeeze_excite", "sin"]),
         (_read_hidden, ["mean", "conv_2d", "conv_2d"]),
         (_other_operand, ["mean", "conv_2d", "conv_2d"]),
+        (_three, ["squeeze_excite", "conv_2d"]),
+        (_beside, ["mean", "conv_2d", "conv_2d"]),
         (_wide, ["mean", "conv_2d", "conv_2d"]),
     ],
 )
@@ -137,7 +151,9 @@ def _answers(graph: Graph) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("build", [_usual, _pooled, _part_pooled, _no_bias, _scaled, _read_means])
+@pytest.mark.parametrize(
+    "build", [_usual, _pooled, _part_pooled, _no_bias, _scaled, _read_means, _three]
+)
 def test_answers(build: Callable[[Excited], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as without both passes."""
     n = Excited()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops import squeeze_excite
+from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.makers import Makers
@@ -22,22 +23,21 @@ def join_excitations(graph: Graph) -> Graph:
     """Of each pair of layers of one pixel whose first is read by the second alone."""
     e = Editor(graph)
     view, readers = Makers(e), e.readers()
-    gone: set[int] = set()
+    gone, made = set[int](), set[int]()
     for number, second in enumerate(e.nodes):
         if not _layer(view, second):
             continue
         first = view.producer.get(second.operand())
         if first is None or not _layer(view, first) or not _alone(view, readers, first, second):
             continue
+        if first.id in made:  # it is the second of a pair already
+            continue
         steps = _inner(view, first)
         x, mean = first.operand(), view.producer.get(first.operand())
         weights, more = (e.shape(node.operand(1)) for node in (first, second))
         if mean is not None and _averages(view, mean) and _alone(view, readers, mean, first):
-            x = (
-                mean.operand()
-                if squeeze_excite.fits(e.shape(mean.operand()), weights[0], more[0])
-                else x
-            )
+            whole = mean.operand()
+            x = whole if squeeze_excite.fits(e.shape(whole), weights[0], more[0]) else x
         joined = [first] if x == first.operand() or mean is None else [mean, first]
         if steps is None or not squeeze_excite.fits(e.shape(x), weights[0], more[0]):
             continue
@@ -51,6 +51,7 @@ def join_excitations(graph: Graph) -> Graph:
             **merged(second, *joined),
         )
         gone |= {node.id for node in joined}
+        made.add(second.id)
     e.nodes = [node for node in e.nodes if node.id not in gone]
     return e.finish() if gone else graph
 
@@ -63,6 +64,8 @@ def _layer(view: Makers, node: Node) -> bool:
     given = len(node.inputs) > BIAS and any(t is not None for t in node.inputs[BIAS:])
     one = x[1:3] == view.e.shape(node.outputs[0])[1:3] == (1, 1)
     if data is None or data.dtype.kind != "f" or given or not one:
+        return False
+    if any(span.before for span in windows(view.e.graph, node)):  # the pixel may be beside it
         return False
     few = sum(each.tensor is not None for each in node.epilogue) <= MAX_OPERANDS
     return few and data.shape[1:] == (1, 1, x[3])
