@@ -9,6 +9,9 @@ import pytest
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.runtime import adapter
 
+INTEL, NVIDIA = (0x8086, 0x9A49), (0x10DE, 0x2204)
+BOTH = (("discrete", NVIDIA), ("integrated", INTEL))
+Listed = tuple[str, str, tuple[int, int]]  # kind, backend, vendor and device
 THEIRS = """
 import json, wgpu
 found = wgpu.gpu.enumerate_adapters_sync()
@@ -23,3 +26,58 @@ def test_limits_are_those_of_the_adapter() -> None:
     theirs = [found["limits"] for found in said if found["name"] == ours.name]
     assert dict(ours.limits).keys() == adapter.LIMITS.keys()
     assert any(all(limits[name] == value for name, value in ours.limits) for limits in theirs)
+
+
+def fake(kind: str, backend: str, ids: tuple[int, int]) -> adapter.AdapterInfo:
+    return adapter.AdapterInfo("GPU", "vendor", "driver", backend, kind, *ids)
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        (  # D3D12 listed first
+            [("discrete", "D3D12", NVIDIA), ("discrete", "Vulkan", NVIDIA)],
+            [("discrete", "Vulkan", NVIDIA), ("discrete", "D3D12", NVIDIA)],
+        ),
+        (  # the kind comes before the backend
+            [("integrated", "Vulkan", INTEL), ("discrete", "D3D12", NVIDIA)],
+            [("discrete", "D3D12", NVIDIA), ("integrated", "Vulkan", INTEL)],
+        ),
+        (  # of two adapters of a kind the system's first stays first, whatever its backends
+            [
+                ("discrete", "D3D12", NVIDIA),
+                ("discrete", "Vulkan", INTEL),
+                ("discrete", "D3D12", INTEL),
+            ],
+            [
+                ("discrete", "D3D12", NVIDIA),
+                ("discrete", "Vulkan", INTEL),
+                ("discrete", "D3D12", INTEL),
+            ],
+        ),
+        (  # each backend's list of the same two
+            [(k, b, i) for b in ("D3D12", "Vulkan") for k, i in BOTH],
+            [(k, b, i) for k, i in BOTH for b in ("Vulkan", "D3D12")],
+        ),
+        (  # two equal cards
+            [("discrete", b, NVIDIA) for b in ("D3D12", "D3D12", "Vulkan", "Vulkan")],
+            [("discrete", b, NVIDIA) for b in ("Vulkan", "Vulkan", "D3D12", "D3D12")],
+        ),
+        (  # a backend of software is another adapter than the GPU
+            [("software", "Vulkan", INTEL), ("integrated", "D3D12", INTEL)],
+            [("integrated", "D3D12", INTEL), ("software", "Vulkan", INTEL)],
+        ),
+    ],
+)  # fmt: skip
+def test_order_of_adapters(listed: list[Listed], chosen: list[Listed]) -> None:
+    """Best first: by kind, then as the system lists them, Vulkan before D3D12 of the same one."""
+    found = adapter.best_first([fake(*each) for each in listed])
+    assert [(a.kind, a.backend, (a.vendor_id, a.device_id)) for a in found] == chosen
+    assert [a.index for a in found] == list(range(len(found)))
+
+
+@pytest.mark.parametrize("first", adapter.BACKENDS.values())
+def test_every_backend_has_a_rank(first: str) -> None:
+    order = adapter.best_first([fake("discrete", b, NVIDIA) for b in adapter.BACKENDS.values()])
+    assert [a.backend for a in order] == list(adapter.BACKEND_PREFERENCE)
+    assert first in adapter.BACKEND_PREFERENCE

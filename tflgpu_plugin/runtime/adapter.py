@@ -20,6 +20,7 @@ from tflgpu_plugin.options import shown
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
 PREFERENCE = ("discrete", "integrated", "other", "software")
+BACKEND_PREFERENCE = ("Vulkan", "Metal", "D3D12")  # of one adapter: wgpu's D3D12 has no subgroups
 VENDORS = {
     0x10DE: "nvidia",
     0x1002: "amd",
@@ -112,7 +113,8 @@ _devices: dict[AdapterInfo, Device] = {}
 
 
 def adapters() -> list[AdapterInfo]:
-    """All usable adapters, best first (discrete, integrated, other, software)."""
+    """All usable adapters, best first (discrete, integrated, other, software; Vulkan before other
+    backends of the same adapter)."""
     global _adapters
     with _lock:
         if _adapters is None:
@@ -161,9 +163,19 @@ def _enumerate() -> list[AdapterInfo]:
     except native.NativeError as error:
         raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
     found = [_describe(listed[k]) for k in range(count)]
-    usable = [info for info in found if info.backend in BACKENDS.values()]
-    best_first = sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
-    return [replace(info, index=place) for place, info in enumerate(best_first)]
+    return best_first([info for info in found if info.backend in BACKENDS.values()])
+
+
+def best_first(found: Sequence[AdapterInfo]) -> list[AdapterInfo]:
+    """These adapters by kind, each numbered with its index. Among those of one kind the system's
+    order stands, except that the backends of one adapter are listed together, Vulkan first."""
+    listed = [(info.kind, info.vendor_id, info.device_id) for info in found]
+
+    def rank(info: AdapterInfo) -> tuple[int, int, int]:
+        first = listed.index((info.kind, info.vendor_id, info.device_id))
+        return PREFERENCE.index(info.kind), first, BACKEND_PREFERENCE.index(info.backend)
+
+    return [replace(info, index=place) for place, info in enumerate(sorted(found, key=rank))]
 
 
 def _describe(raw: Any) -> AdapterInfo:
