@@ -173,7 +173,7 @@ def _node(host: HostNode, tensors: dict[int, Tensor]) -> Node:
         return replace(node, refusal=str(damaged))
     inputs = row.arranged(host.inputs)
     node = replace(node, inputs=inputs, attributes=attributes, row=row)
-    refusal = support.by_row(Graph(tensors, (node,), (), ()), node)
+    refusal = support.by_row(Graph.over(tensors, node), node)
     if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
         inputs = inputs[:1]
     for tensor, role in zip(host.outputs, row.outputs or (), strict=False):

@@ -209,7 +209,7 @@ class Walk:
         whole &= node.refusal is None
         try:
             found: list[Shape] | None = [
-                tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)
+                tuple(s) for s in op.shapes(Graph.over(self.view, node), node)
             ]
         except Exception:  # whoever runs the node will say what is wrong with it
             found = None

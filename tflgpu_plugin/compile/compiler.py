@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, half_products, memory, precision
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor, geometry
+from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
@@ -37,19 +37,24 @@ def lower(graph: Graph, target: Target) -> Lowering:
     """Launches of a rewritten graph, I/O layout conversion included."""
     low = Lowering(graph, target)
     table = ops.rows()
-    for tensor in graph.inputs:
+    for tensor in _filled(graph, graph.inputs):
         io_layout.pack(low, _at_the_host(tensor), Raw("input", tensor), tensor)
     for before, _ in graph.states:
         io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
     for node in graph.nodes:
         with _blaming(node):
             table[node.op].lower(low, node)
-    for tensor in graph.outputs:
+    for tensor in _filled(graph, graph.outputs):
         io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
         io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
     low.drop_unread()
     return low
+
+
+def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
+    """Those that have elements: of others nothing is read or written."""
+    return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
 
 
 @contextmanager
@@ -70,7 +75,7 @@ def _at_the_host(tensor: int) -> Node:
 @dataclass
 class _Assembly:
     """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
-    graph before it was rewritten: the plan has its ports."""
+    graph before it was rewritten: the plan's ports have its shapes and types."""
 
     whole: Graph
     graph: Graph
@@ -125,7 +130,7 @@ class _Assembly:
             blocks += self.block
         inputs = [self._port("input", t) for t in self.whole.inputs]
         outputs = [self._counted(self._port("output", t)) for t in self.whole.outputs]
-        states = [self._port("state", before) for before, _ in self.graph.states]
+        states = [self._port("state", before) for before, _ in self.whole.states]
         return Plan(
             tuple(self.pipelines),
             tuple(self.buffers),
@@ -164,7 +169,7 @@ class _Assembly:
         """It holds int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
-            return tensor >= 0 and whole(self._tensor(tensor))
+            return tensor >= 0 and whole(self.graph.tensors[tensor])
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:
@@ -212,10 +217,10 @@ class _Assembly:
         """A buffer for every port, also for an input that no kernel reads."""
         ports = [Raw("input", tensor) for tensor in self.whole.inputs]
         ports += [Raw("output", tensor) for tensor in self.whole.outputs]
-        ports += [Raw("state", before) for before, _ in self.graph.states]
+        ports += [Raw("state", before) for before, _ in self.whole.states]
         for raw in ports:
             if raw not in self.raw:
-                size = self._tensor(raw.tensor).bytes
+                size = self.whole.tensors[raw.tensor].bytes
                 self.raw[raw] = self._buffer(raw.role, size)
         if any(CHECK in launch.writes for launch in self.low.launches):
             self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
@@ -322,11 +327,8 @@ class _Assembly:
             return geometry(self.graph.shape(source)).channels
         return ALL_LANES
 
-    def _tensor(self, tensor: int) -> Tensor:
-        return self.graph.tensors.get(tensor) or self.whole.tensors[tensor]
-
     def _port(self, role: str, tensor: int) -> Port:
-        value = self._tensor(tensor)
+        value = self.whole.tensors[tensor]
         return Port(
             tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
         )

@@ -120,7 +120,7 @@ def _views(step: Step, values: Sequence[Array], limit: int) -> Sequence[Array]:
     node = Node(0, step.meaning, (*tensors,), (*made,), step.arguments)
     row = ops.rows()[step.meaning]
     assert row.views is not None
-    found = row.views(Graph(tensors, (), (), ()), node)
+    found = row.views(Graph.over(tensors), node)
     if any(prod(view.shape) > limit for view in found):
         raise ValueError("too many elements")
     return [view.of(values[0]) for view in found]

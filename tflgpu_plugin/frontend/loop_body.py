@@ -187,7 +187,7 @@ class Forms:
     def shapes(self, node: Node) -> list[Shape]:
         """Of a node's results, which its tensors have from now on."""
         try:
-            found = ops.rows()[node.op].shapes(Graph(self.tensors, (node,), (), ()), node)
+            found = ops.rows()[node.op].shapes(Graph.over(self.tensors, node), node)
         except ValueError as error:
             raise otherwise(str(error)) from error
         for index, shape in zip(node.outputs, found, strict=True):
@@ -320,7 +320,7 @@ def _moved(forms: Forms, node: Node) -> None:
     x = forms.vector(node.operand())
     shapes, views = forms.shapes(node), ops.rows()[node.op].views
     assert views is not None
-    found = views(Graph(forms.tensors, (node,), (), ()), node)
+    found = views(Graph.over(forms.tensors, node), node)
     for index, shape, view in zip(node.outputs, shapes, found, strict=True):
         width = prod(shape) // x.rows
         columns = View(shape, (Axis(x.rows, x.width), Axis(width, 1)), view.offset)

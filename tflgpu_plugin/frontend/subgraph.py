@@ -84,7 +84,7 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
             )
         return found
     try:
-        shapes = ops.rows()[node.op].shapes(Graph(tensors, (node,), (), ()), node)
+        shapes = ops.rows()[node.op].shapes(Graph.over(tensors, node), node)
     except Exception as error:
         sentence = f"{name} cannot take these input shapes: {error}"
         raise BuildError((node.id,), sentence) from error

@@ -163,10 +163,21 @@ def geometry(shape: Shape) -> Geometry:
     return Geometry(1, -(-count // 4), 1, count)
 
 
+class Ids(NamedTuple):
+    """The lowest tensor id and the lowest node id that no graph of a model has had."""
+
+    tensor: int = 0
+    node: int = 0
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the
     host's order.
+
+    `ids` are those of the next tensor and the next node. Graphs that are made of this one, with
+    fewer tensors or nodes or more, carry them on and never count back, so that an id means the same
+    thing for as long as a model lives (None: see `over`).
 
     `states` pairs a variable tensor with the tensor whose value it takes after each run. `chained`
     are tensors that nodes make from constants alone: hosts may keep them as weights of their own,
@@ -183,6 +194,26 @@ class Graph:
     chained: tuple[int, ...] = ()
     fused: bool = True
     ordered: bool = True
+    ids: Ids | None = field(default=Ids(), compare=False)
+
+    def __post_init__(self) -> None:
+        if self.ids is not None:
+            tensor = max(self.tensors, default=-1) + 1
+            node = max((node.id for node in self.nodes), default=-1) + 1
+            known = Ids(max(self.ids.tensor, tensor), max(self.ids.node, node))
+            object.__setattr__(self, "ids", known)
+
+    @classmethod
+    def over(cls, tensors: Mapping[int, Tensor], *nodes: Node) -> Graph:
+        """A graph for functions that only ask for shapes and constants: `tensors` may still grow,
+        and it has no new ids to give."""
+        return cls(tensors, nodes, (), (), ids=None)
+
+    def next_ids(self) -> Ids:
+        """Ids for a new tensor and a new node. Raises ValueError for a graph made by `over`."""
+        if self.ids is None:
+            raise ValueError("this graph only has shapes and constants, no new ids")
+        return self.ids
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape
@@ -205,10 +236,6 @@ class Graph:
         """Tensors whose value must exist after a run: outputs and the sources of states."""
         return set(self.outputs) | {after for _, after in self.states}
 
-    def fresh(self) -> int:
-        """A tensor id that is not in use."""
-        return max(self.tensors, default=-1) + 1
-
     def with_nodes(self, nodes: list[Node] | tuple[Node, ...], **tensors: Any) -> Graph:
         return replace(self, nodes=tuple(nodes), **tensors)
 
@@ -220,13 +247,22 @@ def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, 
 
 
 def verify(graph: Graph) -> None:
-    """Raise ValueError with a sentence when the graph is not well formed (every pass is checked
-    with this in tests).
+    """Raise ValueError with a sentence when the graph is not well formed: every tensor is made
+    once, before it is read (one without elements need not be made), and every node has an id of its
+    own.
     """
     known = set(graph.inputs) | {before for before, _ in graph.states}
     known |= {t for t, tensor in graph.tensors.items() if tensor.data is not None}
-    made: set[int] = set()
+    known |= {t for t, tensor in graph.tensors.items() if 0 in tensor.shape}
+    made: set[int] = set(graph.inputs) | {before for before, _ in graph.states}
+    numbers: set[int] = set()
+    for tensor in (*graph.inputs, *graph.outputs, *(t for pair in graph.states for t in pair)):
+        if tensor not in graph.tensors:
+            raise ValueError(f"tensor {tensor} is an input, output or state, but not in the graph")
     for node in graph.nodes:
+        if node.id in numbers:
+            raise ValueError(f"two nodes have the id {node.id}, the second is {node.op}")
+        numbers.add(node.id)
         for tensor in node.reads:
             if tensor not in graph.tensors:
                 raise ValueError(
@@ -237,6 +273,10 @@ def verify(graph: Graph) -> None:
                     f"node {node.id} ({node.op}) reads tensor {tensor} before anything writes it"
                 )
         for tensor in node.outputs:
+            if tensor not in graph.tensors:
+                raise ValueError(
+                    f"node {node.id} ({node.op}) writes tensor {tensor}, which is not in the graph"
+                )
             if tensor in made:
                 raise ValueError(
                     f"tensor {tensor} is written by two nodes, the second is {node.id} ({node.op})"

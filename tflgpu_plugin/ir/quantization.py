@@ -8,11 +8,13 @@ the quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 STORED = ("i8", "u8")
 WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
@@ -120,6 +122,28 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
     else:
         scale, zero = scale[0], zero[0]
     return np.asarray((data.astype(np.float32) - zero) * scale, np.float32)
+
+
+def moved(
+    given: Quantization | None, shape: Shape, move: Callable[[Array], Array]
+) -> Quantization | None:
+    """What a tensor of this shape has as its quantization when its elements are at other places,
+    where `move` puts them. None where no single axis tells their scales apart."""
+    if given is None or len(given.scale) == 1:
+        return given
+    along = [1] * len(shape)
+    along[given.axis] = -1
+    numbers = np.arange(len(given.scale), dtype=np.int32).reshape(along)
+    found = move(np.broadcast_to(numbers, shape))
+    for axis in range(found.ndim):
+        first = np.moveaxis(found, axis, 0).reshape(found.shape[axis], -1)
+        if found.size and np.all(first == first[:, :1]):
+            listed = [int(n) for n in first[:, 0]]
+            scale, zero = (
+                tuple(each[n] for n in listed) for each in (given.scale, given.zero_point)
+            )
+            return replace(given, scale=scale, zero_point=zero, axis=axis)
+    return None
 
 
 def fixed_point(factors: Array) -> tuple[Array, Array]:

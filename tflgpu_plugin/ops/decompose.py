@@ -31,7 +31,7 @@ class Decomposition:
     @property
     def graph(self) -> Graph:
         """The tensors so far, for functions that ask a graph for shapes and constants."""
-        return Graph(self.editor.tensors, (), (), ())
+        return self.editor.now
 
     def shape(self, tensor: int) -> Shape:
         return self.editor.shape(tensor)
@@ -47,14 +47,6 @@ class Decomposition:
     def number(self, value: Any) -> int:
         """A new float32 constant."""
         return self.editor.constant(np.asarray(value, np.float32))
-
-    def moved(self, tensor: int, data: Array) -> int:
-        """A new constant of the elements of another one, in another order. Scales by index of an
-        axis are not kept."""
-        held = self.editor.tensors[tensor].quantization
-        if held is None or len(held.scale) != 1:
-            return self.number(data)
-        return self.editor.tensor(data.shape, like=tensor, data=data)
 
     def add(self, op: str, *inputs: int | None, **attributes: Any) -> int:
         """A further node; returns its result."""

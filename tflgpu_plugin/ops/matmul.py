@@ -89,9 +89,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     if joined:
         a = steps.reshape(a, (-1, *steps.shape(a)[-1 if dense else -2 :]))
     if dense and (joined or rank <= KEPT):
-        data, straight = steps.data(b), node.attributes.get("transpose_b")
-        assert data is not None
-        matrix = steps.moved(b, data if straight else data.T)
+        straight = bool(node.attributes.get("transpose_b"))
+        matrix = steps.editor.moved(b, lambda each: each if straight else each.T)
         op, inputs = "fully_connected", [a, matrix, None]
         given = {"keep_num_dims": True, "activation": "none"}
     else:

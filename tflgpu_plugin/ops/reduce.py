@@ -364,7 +364,8 @@ def decompose_mean(steps: Decomposition, node: Node) -> bool:
     x, axes = node.operand(), node.operand(1)
     if not whole(steps.editor.tensors[x]):
         return False
-    zero, count = (steps.editor.constant(n, like=x) for n in (0, _count(steps.graph, node)))
+    kind = steps.editor.tensors[x].dtype
+    zero, count = (steps.editor.constant(n, kind) for n in (0, _count(steps.graph, node)))
     quotient, left = (
         steps.add("reduce_sum", steps.add(op, x, count), axes, **node.attributes, unchecked=True)
         for op in ("div", "fmod")

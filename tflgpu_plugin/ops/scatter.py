@@ -285,7 +285,7 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
         first = first.astype(np.float32)
     else:
         first = np.clip(first, -(2.0**31), 2.0**31 - 1).astype(np.int32)
-    start = steps.editor.constant(first, like=updates)
+    start = steps.editor.constant(first, steps.graph.tensors[updates].dtype)
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
     reduction = "none" if _apart(steps.graph, node) else reduction
     steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
@@ -25,8 +26,8 @@ class Editor:
         self.nodes: list[Node] = list(graph.nodes)
         self.needed = graph.needed()
         self._views: dict[int, tuple[Node, dict[int, Tensor], View | None]] = {}
-        self._tensor = graph.fresh()
-        self._node = max((node.id for node in graph.nodes), default=-1) + 1
+        self.now = Graph.over(self.tensors)
+        self._ids = graph.next_ids()
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape
@@ -43,7 +44,7 @@ class Editor:
         if before is not node or any(self.tensors[t] is not seen for t, seen in had.items()):
             moves = not node.epilogue and movement.moves(node)
             used = {t for t in (*node.inputs, *node.outputs) if t is not None} if moves else ()
-            view = movement.view_of(Graph(self.tensors, (), (), ()), node) if moves else None
+            view = movement.view_of(self.now, node) if moves else None
             self._views[id(node)] = node, {t: self.tensors[t] for t in used}, view
         return view
 
@@ -53,26 +54,42 @@ class Editor:
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
-    def tensor(self, shape: Shape, like: int, data: Array | None = None) -> int:
-        """A new tensor of this shape, with the name and type of another."""
-        self._tensor += 1
-        model = self.tensors[like]
-        made = replace(model, shape=tuple(shape), data=data, variable=False)
-        self.tensors[self._tensor - 1] = made
-        return self._tensor - 1
+    def add(self, tensor: Tensor) -> int:
+        """Give a tensor an id of its own."""
+        made = self._ids.tensor
+        self._ids = self._ids._replace(tensor=made + 1)
+        self.tensors[made] = tensor
+        return made
+
+    def tensor(self, shape: Shape, like: int) -> int:
+        """A new value of this shape. All else that is known of the tensor `like` holds for it, too,
+        but that the host keeps it, and how many of its elements are meant."""
+        return self.add(
+            replace(self.tensors[like], shape=shape, data=None, variable=False, counted=None)
+        )
 
     def reshaped(self, tensor: int, shape: Shape) -> None:
         """Give a tensor another shape."""
         self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
 
-    def constant(self, data: Any, like: int | None = None, dtype: str = "f32") -> int:
-        """A new constant; its type is that of `like`, or `dtype`."""
+    def constant(self, data: Any, dtype: str = "f32", name: str = "") -> int:
+        """A new constant of values that stand nowhere yet. See `moved` for those that do."""
         array = np.asarray(data)
-        self._tensor += 1
-        name, kind = ("", dtype) if like is None else (self.tensors[like].name, "")
-        kind = kind or self.tensors[like].dtype  # type: ignore[index]
-        self.tensors[self._tensor - 1] = Tensor(name, array.shape, kind, array)
-        return self._tensor - 1
+        return self.add(Tensor(name, array.shape, dtype, array))
+
+    def moved(self, tensor: int, move: Callable[[Array], Array]) -> int | None:
+        """A new constant that has the elements of another one in other places (`move` takes any
+        array of its shape). All else that is known of the tensor is kept, its quantization, too.
+        None where there is no quantization along an axis that says the same of the result."""
+        held = self.tensors[tensor]
+        assert held.data is not None
+        data = np.asarray(move(held.data), order="C")
+        found = quantization.moved(held.quantization, held.shape, move)
+        if (found is None) != (held.quantization is None):
+            return None
+        return self.add(
+            replace(held, shape=data.shape, data=data, quantization=found, variable=False)
+        )
 
     def indices(self, values: Any) -> int:
         """A new int32 constant: axes, shapes, paddings."""
@@ -88,9 +105,10 @@ class Editor:
     ) -> Node:
         """A new node that stands for parts of other nodes (it is not put in order)."""
         origin = tuple(origin)
-        self._node += 1
+        number = self._ids.node
+        self._ids = self._ids._replace(node=number + 1)
         return Node(
-            id=self._node - 1,
+            id=number,
             op=op,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
@@ -157,9 +175,10 @@ class Editor:
     def finish(self) -> Graph:
         """The graph as it is now, without tensors that nothing uses."""
         used = {t for node in self.nodes for t in (*node.reads, *node.outputs)}
-        used |= self.needed | set(self.graph.inputs) | {before for before, _ in self.graph.states}
+        used |= {t for t in (*self.graph.inputs, *self.graph.outputs)}
+        used |= {t for pair in self.graph.states for t in pair}
         kept = {t: tensor for t, tensor in self.tensors.items() if t in used}
-        return replace(self.graph, tensors=kept, nodes=tuple(self.nodes))
+        return replace(self.graph, tensors=kept, nodes=tuple(self.nodes), ids=self._ids)
 
 
 def renamed(node: Node, names: Mapping[int, int]) -> Node:

@@ -11,17 +11,11 @@ from tflgpu_plugin.ir.graph import Graph, Node
 
 
 def trim(graph: Graph) -> Graph:
-    """Without such nodes, and without empty tensors among inputs and outputs (a plan has ports for
-    them all the same).
-    """
+    """Without such nodes. Empty inputs and outputs stay, which nothing reads or makes."""
     if all(0 not in tensor.shape for tensor in graph.tensors.values()):
         return graph
     nodes = [_without_empty_parts(graph, node) for node in graph.nodes if not idle(graph, node)]
-    inputs, outputs = (
-        tuple(t for t in ports if 0 not in graph.shape(t))
-        for ports in (graph.inputs, graph.outputs)
-    )
-    return replace(graph, nodes=tuple(nodes), inputs=inputs, outputs=outputs)
+    return graph.with_nodes(nodes)
 
 
 def idle(graph: Graph, node: Node) -> bool:

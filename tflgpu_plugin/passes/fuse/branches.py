@@ -94,7 +94,7 @@ def _per_channel(e: Editor, node: Node, each: EpilogueOp) -> Array | None:
     """The constant operand of a step as a value per channel."""
     assert each.tensor is not None
     data, channels = e.data(each.tensor), e.shape(node.outputs[0])[-1]
-    how = spread(Graph(e.tensors, (), (), ()), each.tensor, node.outputs[0])
+    how = spread(e.now, each.tensor, node.outputs[0])
     rows = each.op in kernels.ROWS or data is None or data.dtype != np.float32
     if data is None or rows or how not in ("channel", "scalar"):
         return None
@@ -110,7 +110,7 @@ def _last_of(e: Editor, readers: Mapping[int, list[Node]], branch: _Branch) -> N
         return None
     if node.inputs[-1] != tensor or node.inputs.count(tensor) > 1:
         return None
-    able = tensor in concat.in_place(Graph(e.tensors, (), (), ()), node)
+    able = tensor in concat.in_place(e.now, node)
     return node if able and not _placed(e, readers, node.outputs[0]) else None
 
 
@@ -131,9 +131,8 @@ def _placed(e: Editor, readers: Mapping[int, list[Node]], tensor: int) -> bool:
     concatenation: a part of another one would have to be copied there."""
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True
-    graph = Graph(e.tensors, (), (), ())
     for node in readers.get(tensor, []):
-        if node.op == "concat" and tensor in concat.in_place(graph, node):
+        if node.op == "concat" and tensor in concat.in_place(e.now, node):
             return True
         if _alias(e, node) and _placed(e, readers, node.outputs[0]):
             return True
@@ -158,7 +157,7 @@ def _join(e: Editor, branches: list[_Branch]) -> None:
     shape = (*e.shape(first.outputs[0])[:-1], starts[-1] + branches[-1].channels)
     whole = e.tensor(shape, like=first.outputs[0])
     filters = _side_by_side(branches, [b.weights for b in branches])
-    inputs = first.operand(), e.constant(filters, like=first.operand(1)), None
+    inputs = first.operand(), e.constant(filters, name=e.tensors[first.operand(1)].name), None
     node = e.node("conv_2d", inputs, (whole,), origin, **first.attributes)
     made = [replace(node, epilogue=_epilogue(e, first, branches))]
     for branch, start in zip(branches, starts, strict=True):

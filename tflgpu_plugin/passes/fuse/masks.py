@@ -76,8 +76,9 @@ class Masks:
         tensor = mask.tensor
         if self.e.shape(tensor) == shape:
             return tensor
-        if (data := self.e.data(tensor)) is not None:
-            return self.e.constant(data.reshape(shape), like=tensor)
+        known = self.e.data(tensor) is not None
+        if known and (moved := self.e.moved(tensor, lambda each: each.reshape(shape))) is not None:
+            return moved
         made = self.e.tensor(shape, like=tensor)
         nodes.append(self.e.node("reshape", (tensor,), (made,), [mask.origin], shape=shape))
         return made

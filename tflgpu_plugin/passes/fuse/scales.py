@@ -74,8 +74,7 @@ def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | No
     if each.tensor is None:
         given: Array | None = np.array(each.parameters)
     else:
-        view = Graph(e.tensors, (), (), ())
-        fits = spread(view, each.tensor, node.outputs[0]) in ("channel", "scalar")
+        fits = spread(e.now, each.tensor, node.outputs[0]) in ("channel", "scalar")
         given = e.data(each.tensor) if fits else None
     if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
         return None
@@ -93,7 +92,7 @@ def _folded(e: Editor, node: Node, found: _Affine, axis: int) -> Node:
         along = [1] * data.ndim
         along[axis] = -1
         scaled = (data * found.scale.reshape(along)).astype(np.float32)
-        inputs = (inputs[0], e.constant(scaled, like=weights), *inputs[2:])
+        inputs = (inputs[0], e.constant(scaled, name=e.tensors[weights].name), *inputs[2:])
     if found.offset.any():
         offset = e.constant(found.offset.astype(np.float32))
         epilogue = (EpilogueOp("add", offset), *epilogue)

@@ -39,8 +39,10 @@ def _fold_constants(e: Editor) -> bool:
         moved = e.view(node)
         if moved is None or prod(moved.shape) > data.size:
             continue
-        if e.tensors[output].dtype == e.tensors[source].dtype:
-            names[output] = e.constant(moved.of(data), like=source)
+        if e.tensors[output].dtype != e.tensors[source].dtype:
+            continue
+        if (made := e.moved(source, moved.of)) is not None:
+            names[output] = made
     e.rename(names)
     return bool(names)
 

@@ -21,6 +21,7 @@ from tflgpu_plugin.ops.views import row_strides, through, transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 Held = dict[int, Perm]
+AXES = 1  # their position among the inputs of a reduction; one value for each result may follow
 
 
 def inverse(perm: Perm) -> Perm:
@@ -58,21 +59,21 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
         return e.moving(node, names.get(source, source), outputs, view)
     attributes: dict[str, Any] = dict(node.attributes)
     follows = ops.rows()[node.op].follows
-    if follows == "reduced":
-        axes = {int(a) % len(perm) for a in _data(e, node.inputs[1]).reshape(-1)}
-        moved = e.indices(sorted(perm.index(axis) for axis in axes))
-        inputs: list[int | None] = [names.get(source, source), moved]
-    else:
-        inputs = [_operand(e, t, perm, names) for t in node.inputs]
+    axes = AXES if follows == "reduced" else None
+    inputs = [
+        _axes(e, node, perm) if k == axes else _operand(e, t, perm, names)
+        for k, t in enumerate(node.inputs)
+    ]
     if follows == "axis":
         attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
     return replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
 
 
-def _data(e: Editor, tensor: int | None) -> Any:
-    data = e.data(tensor)
+def _axes(e: Editor, node: Node, perm: Perm) -> int:
+    """The axes of a reduction, by their places in what is held."""
+    data = e.data(node.inputs[AXES])
     assert data is not None
-    return data
+    return e.indices(sorted(perm.index(int(axis) % len(perm)) for axis in {*data.reshape(-1)}))
 
 
 def _operand(e: Editor, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
@@ -82,8 +83,10 @@ def _operand(e: Editor, tensor: int | None, perm: Perm, names: Mapping[int, int]
     data = e.data(tensor)
     if data is None or data.size == 1:
         return tensor
-    whole = data.reshape((1,) * (len(perm) - data.ndim) + data.shape)
-    return e.constant(np.ascontiguousarray(whole.transpose(perm)), like=tensor)
+    before = (1,) * (len(perm) - data.ndim)
+    made = e.moved(tensor, lambda each: each.reshape(before + each.shape).transpose(perm))
+    assert made is not None  # axes change places, and so does that of scales
+    return made
 
 
 def _elementwise(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
@@ -122,11 +125,15 @@ def _softmax(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     first, axes = node.inputs[0], e.data(node.inputs[1])
-    if first is None or axes is None or tensor not in (first, node.outputs[0]):
+    if first is None or axes is None or tensor in node.inputs[AXES : AXES + 1]:
         return None
+    centres = [t for t in node.inputs[AXES + 1 :] if t is not None]
     if node.attributes["keep_dims"]:
-        return {first: perm, node.outputs[0]: perm}
-    if tensor != first:
+        if any(e.shape(t) != e.shape(node.outputs[0]) for t in centres):
+            return None
+        varied = [t for t in centres if e.data(t) is None]
+        return dict.fromkeys([first, node.outputs[0], *varied], perm)
+    if tensor != first or centres:
         return None
     gone = {int(axis) % len(perm) for axis in axes.reshape(-1)}
     left = [axis for axis in perm if axis not in gone]

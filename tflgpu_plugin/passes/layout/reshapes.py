@@ -18,7 +18,7 @@ def reshape_later(graph: Graph) -> Graph:
     where nothing else reads those, and behind what may take them over."""
     e = Editor(graph)
     view, readers = Makers(e), e.readers()
-    place, now = {node.id: k for k, node in enumerate(e.nodes)}, Graph(e.tensors, (), (), ())
+    place = {node.id: k for k, node in enumerate(e.nodes)}
     for k, node in enumerate(graph.nodes):
         moved = next((t for t in node.inputs if view.made_by(t, "reshape")), None)
         moves = _chain(view, readers, moved)
@@ -26,7 +26,7 @@ def reshape_later(graph: Graph) -> Graph:
             continue
         source = moves[0].operand()
         maker = view.producer.get(source)
-        if maker is None or not _takes_steps(maker) or not _commutes(now, node, moved, source):
+        if maker is None or not _takes_steps(maker) or not _commutes(e.now, node, moved, source):
             continue
         made = e.tensor(e.shape(source), like=node.outputs[0])
         inputs = tuple(source if t == moved else t for t in node.inputs)

@@ -10,6 +10,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
 
@@ -52,7 +53,7 @@ def widen(graph: Graph, quantized: bool = True) -> Graph:
             _fold(tensors, node)
     if quantized:
         _values(graph, tensors)
-        graph = graph.with_nodes(_Biases(tensors).apply(graph.nodes))
+        return _Biases(Editor(replace(graph, tensors=tensors))).applied()
     return replace(graph, tensors=tensors)
 
 
@@ -108,12 +109,13 @@ class _Biases:
     in the hosts' kernels, whatever the tensor itself says.
     """
 
-    def __init__(self, tensors: dict[int, Tensor]) -> None:
-        self.tensors = tensors
+    def __init__(self, e: Editor) -> None:
+        self.e = e
         self.made: dict[tuple[object, ...], int] = {}
 
-    def apply(self, nodes: tuple[Node, ...]) -> list[Node]:
-        return [self._node(node) for node in nodes]
+    def applied(self) -> Graph:
+        nodes = [self._node(node) for node in self.e.nodes]
+        return replace(self.e.graph, tensors=self.e.tensors, nodes=tuple(nodes))
 
     def _node(self, node: Node) -> Node:
         if ops.bias(node) is None or node.refusal is not None:
@@ -121,23 +123,23 @@ class _Biases:
         x, weights, bias = node.inputs[:3]
         if x is None or weights is None or bias is None:
             return node
-        tensor, scales = self.tensors[bias], self._scales(x, weights)
+        tensor, scales = self.e.tensors[bias], self._scales(x, weights)
         if tensor.dtype != "i32" or tensor.data is None or scales is None:
             return node
         if len(scales) not in (1, tensor.data.size):
             return node
         key = (bias, scales)
         if key not in self.made:
-            self.made[key] = max(self.tensors) + 1
             quantized = Quantization(scales, (0,) * len(scales))
             value = (tensor.data.astype(np.float64) * np.array(scales)).astype(np.float32)
-            made = replace(tensor, dtype="f32", data=value, quantization=quantized)
-            self.tensors[self.made[key]] = made
+            self.made[key] = self.e.add(
+                replace(tensor, dtype="f32", data=value, quantization=quantized)
+            )
         inputs = (*node.inputs[:BIAS], self.made[key], *node.inputs[BIAS + 1 :])
         return replace(node, inputs=inputs)
 
     def _scales(self, x: int, weights: int) -> tuple[float, ...] | None:
-        first, second = self.tensors[x].quantization, self.tensors[weights].quantization
+        first, second = (self.e.tensors[t].quantization for t in (x, weights))
         if first is None or second is None or len(first.scale) != 1:
             return None
         return tuple(first.scale[0] * scale for scale in second.scale)

@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Editor
 
 EVERYTHING = (-inf, inf)
 
@@ -36,8 +36,8 @@ class _Simulation:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.consumers = graph.consumers()
-        self.tensors = dict(graph.tensors)
-        self.number = max((node.id for node in graph.nodes), default=0)
+        self.e = Editor(graph)
+        self.tensors = self.e.tensors
         self.parts: dict[tuple[float, ...], int] = {}
 
     def run(self) -> Graph:
@@ -61,20 +61,13 @@ class _Simulation:
                 return [found]
             return [layer or replace(plain, epilogue=(*epilogue, self._step(node, levels)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
-        raw = {t: self._add(_raw(self.tensors[t])) for t in read}
+        raw = {t: self.e.add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
-            self.number += 1
             step = (1.0, 0.0) if not self._even(result) else ()
             numbers = (*quantization.levels(self.tensors[result]), *step)
-            inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
-            made.append(replace(inside, **merged(node)))
+            made.append(self.e.node("quantize", (source,), (result,), [node], parameters=numbers))
         return made
-
-    def _add(self, tensor: Tensor) -> int:
-        index = max(self.tensors) + 1
-        self.tensors[index] = tensor
-        return index
 
     def _mean(self, node: Node, levels: quantization.Levels) -> Node | None:
         """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
@@ -90,7 +83,7 @@ class _Simulation:
         even = self._even(node.outputs[0])
         made = requantize.factor_rows if even else requantize.mean_rows
         table = made(scale / levels.scale, count, channels)
-        rows = self._add(Tensor("requantization", table.shape, "f32", table))
+        rows = self.e.constant(table, name="requantization")
         kind = "rescale" if even else requantize.in_fixed_point(table, levels)
         step = requantize.each(kind, rows, scale / count, levels, channels)
         return replace(node, epilogue=(step,))
@@ -100,8 +93,8 @@ class _Simulation:
         if found is None:
             return None
         x, weights = node.operand(), node.operand(1)
-        rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
-        numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
+        rows = self.e.constant(found.rows, name="requantization")
+        numbers = self.e.add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
         even = self._even(node.outputs[0])
         kind = "rescale" if even else requantize.in_fixed_point(found.rows, levels)
@@ -122,8 +115,7 @@ class _Simulation:
         if len(set(parts)) == 1:
             return EpilogueOp("fake_quant", None, (*levels, parts[0], 0.0))
         if parts not in self.parts:
-            data = np.array(parts, np.float32)
-            self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
+            self.parts[parts] = self.e.constant(np.array(parts, np.float32), name="parts")
         return EpilogueOp("fake_quant_channels", self.parts[parts], tuple(levels))
 
 

@@ -54,8 +54,7 @@ def _numbers(weights: Tensor) -> Array | None:
 def _scaled(e: Editor, node: Node, weights: Tensor, numbers: Array) -> Node:
     assert weights.quantization is not None
     scale = weights.quantization.scale
-    index = e.constant(numbers, dtype="f32")
-    e.tensors[index] = requantize.retyped(weights, numbers)
+    index = e.add(requantize.retyped(weights, numbers))
     if len(scale) == 1:
         step = EpilogueOp("mul", None, (float(np.float32(scale[0])),))
     else:
