@@ -219,7 +219,7 @@ def test_a_plan_that_fits_is_taken(spec: Spec, name: str) -> None:
 
 def ports(**of: Any) -> Any:
     made = native.ffi.new("tg_port[]", 1)
-    for name, value in of.items():
+    for name, value in {"bytes": SIZE, **of}.items():
         setattr(made[0], name, value)
     return made
 
@@ -254,6 +254,25 @@ def test_a_run_without_data_or_with_that_of_another_device_is_refused(spec: Spec
     native.lib.tg_replay_counters(replay, counters)
     assert (counters.runs, counters.failures) == (1, 3)
     assert counters.uploaded_bytes == counters.downloaded_bytes == SIZE
+
+
+@pytest.mark.parametrize("size", [0, SIZE - 4, SIZE + 4])
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_a_run_with_tensors_of_another_size_is_refused(spec: Spec, place: str, size: int) -> None:
+    """Before anything of them is read or written."""
+    replay, null = spec.make(), native.ffi.NULL
+    x, y = np.ones(16, np.float32), np.zeros(16, np.float32)
+    for inputs, outputs, sentence in (
+        ({"bytes": size}, {}, f"Input 0 of the partition has {size} bytes, but its plan has 64"),
+        ({}, {"bytes": size}, f"Output 0 of the partition has {size} bytes, but its plan has 64"),
+    ):
+        given = {"host": host(x)} if place == "host" else {"device": buffer(spec.device)}
+        made = {"host": host(y)} if place == "host" else {"device": buffer(spec.device)}
+        call = ports(**given, **inputs), ports(**made, **outputs)
+        with pytest.raises(native.NativeError, match=sentence):
+            native.call(native.lib.tg_replay_run, replay, *call, null, null)
+    assert not y.any()
+    run(replay, x)
 
 
 def test_inputs_and_outputs_may_lie_in_buffers_of_the_device(spec: Spec) -> None:

@@ -203,6 +203,7 @@ def test_a_mapped_buffer_is_refused_with_a_sentence(
     other = make(instance.program.device)
     inputs = native.ffi.new("tg_port[]", 1)
     inputs[0].device = instance.buffers[instance.plan.inputs[0].buffer]
+    inputs[0].bytes = instance.plan.inputs[0].bytes
     outputs = [np.empty(SHAPE, np.float32) for _ in range(2)]
     mapped = request.node.name.endswith("[mapped]")
     with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):

@@ -184,7 +184,7 @@ def test_what_has_no_elements_goes() -> None:
     found = trim(b.graph(y, empty))
     assert listing(found) == [("concat", [])]
     assert found.nodes[0].inputs == (x, x)
-    assert (found.inputs, found.outputs) == ((x,), (y,))
+    assert (found.inputs, found.outputs) == ((x, none), (y, empty))
 
 
 def test_a_full_graph_is_left_as_it_is() -> None:

@@ -294,7 +294,7 @@ class Instance:
         ffi = native.ffi
         ports = ffi.new("tg_port[]", max(1, len(arrays)))
         for port, array in zip(ports, arrays, strict=False):
-            port.host = ffi.cast("void *", array.ctypes.data)
+            port.host, port.bytes = ffi.cast("void *", array.ctypes.data), array.nbytes
         return ports
 
     def counters(self) -> Any:

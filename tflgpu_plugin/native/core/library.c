@@ -5,7 +5,7 @@
 
 tgi_wgpu_table tgi_wgpu;
 
-uint32_t tg_abi_version(void) { return 3; }
+uint32_t tg_abi_version(void) { return 4; }
 
 int64_t tg_next_number(void) {
   static atomic_llong last;

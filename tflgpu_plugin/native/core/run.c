@@ -279,9 +279,22 @@ static int finish(run *r, tgi_ticket *ticket, tg_error *err) {
   return take_outputs(r, err);
 }
 
+/* Ports that stay on the device have no tensor of the host's. */
+static int check_bytes(const char *what, const tg_port *ports, const tgi_slot *slots, size_t count, tg_error *err) {
+  for (size_t i = 0; i < count; i++)
+    if ((ports[i].host || ports[i].device) && ports[i].bytes != slots[i].bytes)
+      return tgi_fail(err, "%s %zu of the partition has %llu bytes, but its plan has %llu.", what, i,
+                      (unsigned long long)ports[i].bytes, (unsigned long long)slots[i].bytes);
+  return 0;
+}
+
 static int check_ports(const run *r, tg_error *err) {
   const tg_replay *replay = r->replay;
   if (tgi_check_alive(replay->device, err)) return 1;
+  if (check_bytes("Input", r->inputs, replay->inputs, replay->input_count, err) ||
+      check_bytes("Output", r->outputs, replay->outputs, replay->output_count, err) ||
+      check_bytes("State", r->states, replay->states, replay->state_count, err))
+    return 1;
   for (size_t i = 0; i < replay->input_count; i++) {
     const tg_port *port = &r->inputs[i];
     if (!port->device && !port->host && replay->inputs[i].bytes)

@@ -17,7 +17,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* of this header: 3 */
+uint32_t tg_abi_version(void);                       /* of this header: 4 */
 
 /* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
 int64_t tg_next_number(void);
@@ -150,6 +150,7 @@ typedef struct tg_port {
   void *host;
   tg_buffer *device;
   uint64_t offset;
+  uint64_t bytes;                  /* of the host's tensor: a run whose plan has other sizes fails before it touches them */
 } tg_port;
 
 typedef struct tg_run_options {

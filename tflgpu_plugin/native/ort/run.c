@@ -40,6 +40,9 @@ static int read_input(call *c, size_t i, tg_error *err) {
   for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
   if (!fits) return tgi_fail(err, "The shape of input \"%s\" is too large.", c->partition->inputs[i]);
   if (i >= c->partition->base.arity.ports) return 0;
+  size_t bytes = 0;
+  if (tgi_take_status(api, api->get_byte_count(value, &bytes), err)) return 1;
+  c->inputs[i].bytes = bytes;
   return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err);
 }
 
@@ -127,6 +130,7 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, 
   if (held != bytes)
     return tgi_fail(err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
                     (unsigned long long)bytes);
+  c->outputs[i].bytes = held;
   return tgi_take_status(api, api->get_tensor_data(value, &c->outputs[i].host), err);
 }
 
@@ -140,6 +144,7 @@ static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
     }
     if (!(c->held[i] = malloc(bytes + 1))) return tgi_fail(err, "not enough memory for a run.");
     c->outputs[i].host = c->held[i];
+    c->outputs[i].bytes = bytes;
   }
   return 0;
 }
@@ -195,9 +200,17 @@ static tgi_entry *find_entry(call *c, tg_error *err) {
   return entry;
 }
 
+static int check_inputs(const call *c, const tgi_entry *entry, tg_error *err) {
+  for (size_t i = 0; i < c->partition->base.arity.ports; i++)
+    if (c->inputs[i].bytes != entry->replay->inputs[i].bytes)
+      return tgi_fail(err, "Input \"%s\" has %llu bytes, but its plan takes %llu.", c->partition->inputs[i],
+                      (unsigned long long)c->inputs[i].bytes, (unsigned long long)entry->replay->inputs[i].bytes);
+  return 0;
+}
+
 static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
   if (!entry->replay) return tgi_fail(err, "these input shapes cannot run on the GPU: %s", entry->reason);
-  return read_outputs(c, entry, err) ||
+  return check_inputs(c, entry, err) || read_outputs(c, entry, err) ||
          tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, err) || give_outputs(c, entry, err);
 }
 
@@ -210,7 +223,8 @@ static int run(call *c, tg_error *err) {
   }
   if (!c->inputs || (arity.counts && (!c->counts || !c->held))) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
-  for (size_t k = 0; k < arity.counts; k++) c->outputs[arity.outputs + k].host = &c->counts[k];
+  for (size_t k = 0; k < arity.counts; k++)
+    c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
   if (tgi_is_forked()) {           /* Python's threads are gone here */
     tgi_enter(err);
     return 1;

@@ -120,7 +120,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
   p->producers[i] = producer;
   if (producer->outputs[index].bytes != tensor->bytes) return wrong_bytes(tensor, producer->outputs[index].bytes, err);
   if (producer->device == replay->device) {
-    p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer};
+    p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer, .bytes = tensor->bytes};
     atomic_fetch_add(&kernel->base.device_inputs, 1);
     return 0;
   }
@@ -134,7 +134,7 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay 
   for (size_t i = 0; i < kernel->base.arity.ports; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
     if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err);
-    p->inputs[i].host = tensor->data;
+    p->inputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err)) return 1;
     if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err);
   }
@@ -147,7 +147,7 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != entry->replay->outputs[i].bytes) return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err);
-    if (!kernel->stays[i]) p->outputs[i].host = tensor->data;
+    if (!kernel->stays[i]) p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
   return 0;
@@ -157,7 +157,8 @@ static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_r
   for (size_t i = 0; i < kernel->base.arity.states; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
     if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err);
-    if (!(p->states[i].host = tensor->data)) return no_memory("Variable", tensor, err);
+    p->states[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
+    if (!tensor->data) return no_memory("Variable", tensor, err);
   }
   return 0;
 }
