@@ -13,9 +13,20 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.support import TYPE_NAMES, of_host, type_names
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Misfit, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import (
+    COMPLEX,
+    NUMPY_DTYPES,
+    Array,
+    Graph,
+    Misfit,
+    Node,
+    Quantization,
+    Shape,
+    Tensor,
+)  # fmt: skip
 from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
-from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
+from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
@@ -25,7 +36,11 @@ from .snapshot import DEFAULT_DOMAINS, HostNode
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
 Default = bool | int | float | str  # of an attribute
-NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
+NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
+
+
+def _moves_integers(row: Op) -> bool:
+    return bool(row.keeps) and row.name != "pad"
 
 
 @dataclass
@@ -258,6 +273,8 @@ class Expansion:
         """
         row = ops.rows()[op]
         inputs = tuple([self.const(t) if isinstance(t, float) else t for t in given])
+        if _moves_integers(row):
+            inputs = self._alike(inputs)
         for tensor in inputs:
             if tensor is not None:
                 self._check_type(row, tensor)
@@ -276,15 +293,49 @@ class Expansion:
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
 
+    def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
+        """The operands with one quantization for all integers of 8 and 16 bits among them, since
+        ONNX moves stored numbers: the one that computed operands have, `NUMBERS` if they differ."""
+        table = self.tensors.table
+        stored = [t for t in operands if t is not None and table[t].dtype in COUNTED]
+        found = {table[t].quantization for t in stored if table[t].data is None} - {None}
+        common = (found.pop() if len(found) == 1 else None) or NUMBERS
+        again = {t: self._restored(t, common) for t in stored}
+        return tuple(None if t is None else again.get(t, t) for t in operands)
+
+    def _restored(self, tensor: int, common: Quantization) -> int:
+        """The same stored numbers with the quantization that `_alike` has found."""
+        if self.hold(tensor, common) == common:
+            return tensor
+        held = self.tensors.table[tensor]
+        if held.data is not None:
+            return self.tensors.add(replace(held, quantization=common))
+        return self.add("quantize", self.numbers(tensor), dtype=held.dtype, quantization=NUMBERS)
+
+    def numbers(self, tensor: int) -> int:
+        """The stored numbers of an integer tensor, as float32."""
+        if self.constant(tensor) is not None:
+            return self.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
+        if self.dtype(tensor) == "f32":
+            return tensor
+        if self.dtype(tensor) in COUNTS:
+            return self.add("cast", tensor, dtype="f32")
+        held = self.hold(tensor, NUMBERS)
+        values = self.add("dequantize", tensor, dtype="f32")
+        if (held.scale, held.zero_point) == (NUMBERS.scale, NUMBERS.zero_point):
+            return values
+        whole = self.add("round", self.add("mul", values, 1 / held.scale[0]))
+        return self.add("add", whole, float(held.zero_point[0]))
+
     def _check_type(self, row: Op, number: int) -> None:
         """What is computed must have a type of the op; constants may be indices, too. What moves
         elements also takes stored numbers."""
         tensor = self.tensors.table[number]
-        if tensor.dtype in COUNTED and row.keeps and row.name != "pad":
-            self.hold(number, NUMBERS)
-        elif row.name in BETWEEN and real(tensor):
+        if tensor.dtype in COUNTED and _moves_integers(row):
             return
-        elif tensor.data is None and not row.takes(tensor.dtype):
+        if row.name in BETWEEN and real(tensor):
+            return
+        if tensor.data is None and not row.takes(tensor.dtype):
             own = of_host(row.types, self.row)
             known = type_names(kind for kind in own if kind != COMPLEX)  # ONNX has none
             raise Unsupported(

@@ -16,7 +16,6 @@ from tflgpu_plugin.ops.quantization import same_bits
 
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
-from .quantize import numbers
 
 TYPES = COUNTED
 Row = Callable[[Expansion], Any]
@@ -44,7 +43,7 @@ def int32(e: Expansion, tensor: int) -> int:
     held = e.dtype(tensor)
     if held in COUNTED and e.constant(tensor) is not None:
         return e.derived(tensor, "int32", make=lambda data: data.astype(np.int32))
-    return e.add("cast", numbers(e, tensor) if held in COUNTED else tensor, dtype="i32")
+    return e.add("cast", e.numbers(tensor) if held in COUNTED else tensor, dtype="i32")
 
 
 def stored(e: Expansion, y: int, dtype: str) -> int:

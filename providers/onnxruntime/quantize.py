@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Quantization, Shape
-from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
+from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
 
 from . import blocks
 from .expansion import COUNTED, Expansion
@@ -39,23 +39,6 @@ def _known(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantiz
         return None
     zeros = np.zeros(1, np.int32) if zero is None else e.constant(zero)
     return parameters(e.constant(scale), zeros, axis)
-
-
-def numbers(e: Expansion, tensor: int) -> int:
-    """The stored numbers of an integer tensor, as float32."""
-    if e.constant(tensor) is not None:
-        return e.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
-    if e.dtype(tensor) == "f32":
-        return tensor
-    if e.dtype(tensor) in COUNTS:
-        return e.add("cast", tensor, dtype="f32")
-    e.hold(tensor, NUMBERS)
-    values, held = e.add("dequantize", tensor, dtype="f32"), e.tensors.table[tensor].quantization
-    assert held is not None
-    if (held.scale, held.zero_point) == ((1.0,), (0,)):
-        return values
-    whole = e.add("round", e.add("mul", values, 1 / held.scale[0]))
-    return e.add("add", whole, float(held.zero_point[0]))
 
 
 def spread_over(e: Expansion, parameter: int, rank: int, axis: int) -> int:
@@ -90,9 +73,9 @@ def dequantized(
         held = e.hold(tensor, known)
         if (held.scale, held.zero_point) == (known.scale, known.zero_point):
             return e.add("dequantize", tensor, dtype="f32")
-    values = numbers(e, tensor)
+    values = e.numbers(tensor)
     if zero is not None:
-        values = e.add("sub", values, spread_over(e, numbers(e, zero), rank, along))
+        values = e.add("sub", values, spread_over(e, e.numbers(zero), rank, along))
     return e.add("mul", values, spread_over(e, scale, rank, along))
 
 
@@ -124,7 +107,7 @@ def stored(
     along = _along(e, scale, axis, rank)
     whole = e.add("round", e.add("div", values, spread_over(e, scale, rank, along)))
     if zero is not None:
-        whole = e.add("add", whole, spread_over(e, numbers(e, zero), rank, along))
+        whole = e.add("add", whole, spread_over(e, e.numbers(zero), rank, along))
     return e.add("quantize", whole, dtype=dtype, quantization=NUMBERS)
 
 
@@ -138,7 +121,7 @@ def _parameters(e: Expansion) -> tuple[int, int | None]:
         return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
     scale = blocks.spread(e, scale, axis, block, shape)
-    return scale, zero if zero is None else blocks.spread(e, numbers(e, zero), axis, block, shape)
+    return scale, zero if zero is None else blocks.spread(e, e.numbers(zero), axis, block, shape)
 
 
 def quantize_linear(e: Expansion) -> int:

@@ -23,7 +23,6 @@ from .host import DTYPES
 from .quantize import (
     dequantized,
     dynamic_quantize,
-    numbers,
     real,
     real_constant,
     spread_over,
@@ -80,7 +79,7 @@ def _product_bias(e: Expansion, position: int, *scales: int) -> int:
         return e.derived(
             bias, "bias", *scales, make=lambda data: (data * factor).astype(np.float32)
         )
-    return _scaled(e, numbers(e, bias), scales)
+    return _scaled(e, e.numbers(bias), scales)
 
 
 def _scaled(e: Expansion, y: int, scales: Sequence[int]) -> int:
@@ -128,10 +127,10 @@ def _differences(e: Expansion, position: int, zero: int, axis: int) -> int:
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
     if known is not None and known.size == 1 and e.constant(tensor) is not None:
         return real_constant(e, tensor, replace(NUMBERS, zero_point=(int(known.reshape(-1)[0]),)))
-    values = numbers(e, tensor)
+    values = e.numbers(tensor)
     if not e.has(zero):
         return values
-    return e.add("sub", values, spread_over(e, numbers(e, e.x(zero)), e.rank(tensor), axis))
+    return e.add("sub", values, spread_over(e, e.numbers(e.x(zero)), e.rank(tensor), axis))
 
 
 def conv_integer(e: Expansion) -> int:
@@ -172,7 +171,7 @@ def cast(e: Expansion) -> int:
     if wanted in COUNTED and wanted != held:
         return narrow.stored(e, narrow.int32(e, x), wanted)
     if held in COUNTED and wanted != held:
-        x, held = numbers(e, x), "f32"
+        x, held = e.numbers(x), "f32"
     if wanted in (held, "f32", "f16") and held not in (*COUNTS, BFLOAT16):
         return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
     return e.add("cast", x, dtype=wanted)
@@ -222,6 +221,6 @@ def _gates(e: Expansion, position: int, scale: int) -> int:
 def dynamic_matmul(e: Expansion) -> int:
     """The first factor is quantized by its own range."""
     a, scale, zero = dynamic_quantize(e)
-    left = e.add("sub", numbers(e, a), numbers(e, zero))
+    left = e.add("sub", e.numbers(a), e.numbers(zero))
     y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))
     return e.plus(_scaled(e, y, (scale, e.x(2))), e.get(4))

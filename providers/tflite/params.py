@@ -136,8 +136,11 @@ def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
 
 
 def concatenation(node: HostNode) -> dict[str, Any]:
+    """Hosts bring uint8 inputs to the quantization of the output; of other types they take only
+    inputs that have it."""
     params = node.params("tgl_concatenation_params")
-    return {"axis": int(params.axis), "activation": _activation(params)}
+    given = {"axis": int(params.axis), "activation": _activation(params)}
+    return given | _unusual(rescales=node.result() == "u8")
 
 
 def reshape(node: HostNode) -> dict[str, Any]:

@@ -31,7 +31,7 @@ MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
-IDLE = ("activation", "none")  # an attribute that says nothing
+IDLE = {("activation", "none"), ("rescales", True)}  # attributes that are no arguments
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Step:
 
 def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
     """What an op of ours does, of operands in its own order; None where that is not known."""
-    arguments = dict(item for item in attributes.items() if item != IDLE)
+    arguments = dict(item for item in attributes.items() if item not in IDLE)
     if op == "cast":
         arguments["dtype"] = outputs[0].dtype
     if op in MEANINGS:
@@ -191,7 +191,7 @@ def operand(step: Step, tensor: Tensor) -> Array | None:
 
 
 def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:
-    """Stored numbers stand for the same, where hosts rescale what they bring together."""
+    """Stored numbers stand for the same, where hosts may rescale what they bring together."""
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
     if held <= {None} or step.meaning not in meanings.RESCALED:
         return True

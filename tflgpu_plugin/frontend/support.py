@@ -19,7 +19,7 @@ from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
-from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real, whole
+from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import folded
@@ -353,14 +353,13 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
 
 
 def _refuse_rescaling(graph: Graph, node: Node) -> str | None:
-    """Hosts compute these ops on the stored numbers, so both sides must mean the same by them."""
+    """These ops are computed on stored numbers, so both sides must mean the same by them, unless
+    the node says that its host rescales them."""
     row = ops.rows()[node.op]
-    if not (row.keeps or row.same_quantization):
+    if not (row.keeps or row.same_quantization) or node.attributes.get("rescales"):
         return None
     result = graph.tensors[node.outputs[0]]
-    if node.op == "concat" and result.dtype == "u8":
-        return None  # hosts rescale these
-    for tensor in _values(graph, node) if quantized(result) else ():
+    for tensor in _values(graph, node) if real(result) else ():
         if tensor.quantization is not None and not alike(tensor, result):
             return (
                 f"Tensors {tensor.name!r} and {result.name!r} are quantized differently, which "

@@ -88,17 +88,18 @@ def dequantized(source: Tensor) -> Array | None:
         return source.data
     if source.dtype == "f16":
         return source.data.astype(np.float32)
-    if source.dtype in ("i8", "u8", "i16", "i32") and source.quantization is not None:
+    scaled = source.dtype in ("i8", "u8", "i16", "i32") or quantization.real(source)
+    if source.quantization is not None and scaled:
         return quantization.dequantize(source.data, source.quantization)
     return None
 
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
-    """8-bit constants in place; they keep their quantization, which tells what they were."""
+    """Quantized constants in place; they keep their quantization, which tells what they were."""
     readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", FOLDED)]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
-        if quantization.quantized(tensor) and tensor.data is not None:
+        if quantization.real(tensor) and tensor.data is not None:
             assert tensor.quantization is not None
             value = quantization.dequantize(tensor.data, tensor.quantization)
             tensors[index] = replace(tensor, dtype="f32", data=value)
