@@ -1,8 +1,10 @@
 """What of the models in a folder runs on the GPU, and how far it is from the host's CPU kernels:
 
-    python -m conformance.exported FOLDER [--only TEXT] [--reasons]
+    python -m conformance.exported FOLDER [--only TEXT] [--reasons] [--record]
 
-Models are run as users run them: default options, full optimization of the graph.
+Models are run as users run them: default options, full optimization of the graph. Exit status 1
+where a model is worse than `expect/exported.json` has it, or is there and not in the folder;
+`--record` writes what was found into that file instead.
 """
 
 from __future__ import annotations
@@ -10,14 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import tflgpu_plugin
+from conformance import exported_inputs, exported_table
+from conformance.exported_table import REFUSED, RIGHT, WRONG, Row
 from conformance.host import Outputs
 from conformance.test_graph_cases import worst
 from tflgpu_plugin.frontend.reports import GPU, Report
@@ -30,15 +31,12 @@ ARITHMETIC = "Shape arithmetic"  # begins the reason of nodes that hold shapes, 
 
 @dataclass(frozen=True)
 class Found:
-    """One model: nodes that hold values, those on the GPU, partitions, the worst error as a share
-    of the tolerance, and why nodes stay, by operator and sentence."""
+    """One model: its row of the table, the worst error as a share of the tolerance and where, and
+    why nodes stay, by operator and sentence."""
 
     name: str
-    nodes: int
-    taken: int
-    partitions: int
-    share: float
-    where: str
+    row: Row
+    text: str
     reasons: Mapping[str, int]
 
     @property
@@ -48,86 +46,118 @@ class Found:
         return ".".join([self.name.split("_")[0], *parts[1:-1]])
 
 
-def fed(model: Path) -> dict[str, Any]:
-    """The inputs that the exporter left beside the model, or beside that which it was made of."""
-    named = (model.with_suffix(".npz"), model.with_name(model.name.split(".")[0] + ".npz"))
-    return dict(np.load(next(path for path in named if path.exists())))
-
-
-def on_onnxruntime(model: Path) -> tuple[Report, Outputs, Outputs]:
-    """The report, and what the CPU provider and ours make of the inputs. Raises what onnxruntime
-    raises."""
-    file, inputs = onnx.read(model), fed(model)
-    host, ours = onnx.session(file), onnx.session(file, {})
-    names = {one.name for one in host.get_inputs()}
-    given = {name: array for name, array in inputs.items() if name in names}
-    expected, made = ([np.asarray(a) for a in s.run(None, given)] for s in (host, ours))
-    return onnx.report(ours), expected, made
-
-
 class HostRefuses(Exception):
     """The host does not run this model without us either; the text is its own."""
 
 
-def on_tflite(model: Path) -> tuple[Report, Outputs, Outputs]:
+Runs = tuple[Report, list[Outputs], list[Outputs]]  # the host's outputs, and ours
+
+
+def on_onnxruntime(model: Path) -> Runs:
+    """The report, and what the CPU provider and ours make of all inputs in turn. Raises what
+    onnxruntime raises, and HostRefuses."""
+    file, feeds = onnx.read(model), exported_inputs.feeds(model)
+    try:
+        host = onnx.session(file)
+        names = {one.name for one in host.get_inputs()}
+        feeds = [{name: a for name, a in given.items() if name in names} for given in feeds]
+        expected = [onnx.numbers(host.run(None, given)) for given in feeds]
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        raise HostRefuses(str(error)) from error
+    ours = onnx.session(file, {})
+    made = [onnx.numbers(ours.run(None, given)) for given in feeds]
+    return onnx.report(ours), expected, made
+
+
+def on_tflite(model: Path) -> Runs:
     """The same with the newer TFLite host, as converters write for that. Raises what it raises, and
     HostRefuses."""
     runner, content = hosts.host(next(reversed(hosts.installed()))), model.read_bytes()
-    inputs = fed(model)
+    feeds = exported_inputs.feeds(model)
     delegate = runner.delegate({})
-    made = []
+    runs = []
     for delegates in ([], [delegate]):
         try:
             interpreter = runner.interpreter(content, FASTEST, experimental_delegates=delegates)
         except (RuntimeError, ValueError) as error:
             raise error if delegates else HostRefuses(str(error)) from error
-        given = [inputs[str(detail["name"])] for detail in interpreter.get_input_details()]
-        made.append(hosts.invoked(interpreter, given))
-    return tflgpu_plugin.report(delegate), made[0], made[1]
+        names = [str(detail["name"]) for detail in interpreter.get_input_details()]
+        runs.append([hosts.invoked(interpreter, [given[n] for n in names]) for given in feeds])
+    return tflgpu_plugin.report(delegate), *runs
 
 
 def judged(model: Path) -> Found:
-    """The model on the host's CPU kernels and on ours. Raises what the host raises."""
-    report, expected, made = (on_tflite if model.suffix == ".tflite" else on_onnxruntime)(model)
+    """The model on the host's CPU kernels and on ours. What its session or run raises is the state
+    of its row."""
+    try:
+        report, expected, made = (on_tflite if model.suffix == ".tflite" else on_onnxruntime)(model)
+    except HostRefuses as error:
+        return Found(model.name, Row(state=REFUSED), _line(error), {})
+    except Exception as error:  # of the host or ours: the table goes on
+        row = Row(state=f"{type(error).__name__}: {_line(error)}")
+        return Found(model.name, row, "", {})
     nodes = [n for n in report.nodes if not (n.reason or "").startswith(ARITHMETIC)]
     reasons = Counter(f"{n.op}: {n.reason}" for n in nodes if n.where != GPU)
-    taken = sum(n.where == GPU for n in nodes)
-    share, where = worst([expected], [made])
+    share, where = worst(expected, made)
     share /= BITS if any(few in model.name for few in (".int8", ".int4")) else 1.0
-    return Found(model.name, len(nodes), taken, len(report.islands), share, where, reasons)
+    row = Row(
+        nodes=len(nodes),
+        gpu=sum(n.where == GPU for n in nodes),
+        partitions=len(report.islands),
+        on_host=sum(partition.failures for partition in report.islands),
+        state=RIGHT if share <= 1 else WRONG,
+    )
+    text = f"{share:.3f} of tolerance" + (f", {where}" if share > 1 else "")
+    return Found(model.name, row, text, reasons)
 
 
-def main() -> int:
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:150]
+
+
+def _by_route(found: Sequence[Found]) -> None:
+    for route in dict.fromkeys(one.route for one in found):
+        some = [one.row for one in found if one.route == route and one.row.nodes]
+        gpu, nodes = sum(row.gpu for row in some), sum(row.nodes for row in some)
+        if some:
+            print(f"{route:20} {len(some):3} models, {gpu} of {nodes} nodes ({gpu / nodes:.1%})")
+
+
+def _compared(rows: Mapping[str, Row], only: str, file: Path, record: bool) -> int:
+    """The exit status; `only` is what the names of the models that were asked for contain."""
+    recorded = exported_table.read(file)
+    if record:
+        others = {name: row for name, row in recorded.items() if only not in name}
+        exported_table.write(others | rows, file)
+        print(f"Recorded in {file}.")
+        return 0
+    asked = {name: row for name, row in recorded.items() if only in name}
+    comparison = exported_table.compared(asked, rows)
+    print(comparison)
+    return int(bool(comparison.worse))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--reasons", action="store_true", help="why nodes stay on the CPU")
-    given = parser.parse_args()
-    found, failed = [], 0
+    parser.add_argument("--record", action="store_true", help="keep what is found as the table")
+    parser.add_argument("--table", type=Path, default=exported_table.FILE, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    found = []
     for path in sorted(given.folder.iterdir()):
         if path.suffix not in (".onnx", ".tflite") or given.only not in path.name:
             continue
-        try:
-            one = judged(path)
-        except HostRefuses as error:
-            print(f"{path.name:40} the host alone does not run it: {str(error)[:120]}")
-            continue
-        except Exception as error:  # of the host or ours: the table goes on
-            failed += 1
-            print(f"{path.name:40} {type(error).__name__}: {str(error).splitlines()[0][:150]}")
-            continue
+        one = judged(path)
         found.append(one)
-        wrong = "" if one.share <= 1 else f"  WRONG {one.where}"
-        print(f"{one.name:40} {one.taken:4} of {one.nodes:4} nodes, {one.partitions:2} partitions, "
-              f"{one.share:.3f} of tolerance{wrong}", flush=True)  # fmt: skip
-    for route in dict.fromkeys(one.route for one in found):
-        some = [one for one in found if one.route == route]
-        taken, nodes = sum(one.taken for one in some), sum(one.nodes for one in some)
-        print(f"{route:20} {len(some):3} models, {taken} of {nodes} nodes ({taken / nodes:.1%})")
+        print(f"{one.name:40} {one.row}; {one.text}", flush=True)
+    _by_route(found)
     if given.reasons:
         for reason, count in sum((Counter(one.reasons) for one in found), Counter()).most_common():
             print(f"{count:5} {reason}")
-    return int(failed > 0 or any(not one.share <= 1 for one in found))
+    return _compared({one.name: one.row for one in found}, given.only, given.table, given.record)
 
 
 if __name__ == "__main__":

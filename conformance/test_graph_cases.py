@@ -13,6 +13,7 @@ from conformance import host, tolerance
 from conformance.host import Feed, Outputs
 from conformance.models import graph_cases, spectrum_graphs, unpool_graphs
 from conformance.models.graph_cases import GraphCase
+from conformance.models.model_inputs import Array
 from conformance.models.tflite import Model
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
@@ -37,14 +38,24 @@ def worst(expected: Sequence[Outputs], got: Sequence[Outputs]) -> tuple[float, s
         for k, (a, b) in enumerate(zip(wanted, outputs, strict=True)):
             if a.shape != b.shape:
                 return np.inf, f"run {run} output {k}: shape {b.shape}, not {a.shape}"
-            largest = max(tolerance.FAINT, float(np.abs(a).max(initial=0.0)))
-            error = float(np.nan_to_num(np.abs(a - b), nan=np.inf).max(initial=0.0))
+            errors = _errors(a, b)
+            largest = max(tolerance.FAINT, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))
+            error = float(errors.max(initial=0.0))
             share = error / (tolerance.GRAPH * largest)
             if share > found[0]:
-                place = np.unravel_index(int(np.argmax(np.abs(a - b))), a.shape)
+                place = np.unravel_index(int(np.argmax(errors)), a.shape)
                 where = f"run {run} output {k} at {[int(i) for i in place]}"
                 found = (share, f"{where}: {error:.3g} of {largest:.3g}, {share:.2f} of tolerance")
     return found
+
+
+def _errors(a: Array, b: Array) -> Array:
+    """Distances of the elements; none between equal infinities and where both are NaN, infinite
+    where one is NaN."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf))
 
 
 def close(

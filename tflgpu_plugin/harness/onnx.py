@@ -102,7 +102,7 @@ class OnnxModel:
 
         def run() -> list[Array]:
             try:
-                return _arrays(results(opened, self.feeds))
+                return numbers(results(opened, self.feeds))
             except Exception as error:
                 if options is not None:
                     raise
@@ -151,7 +151,7 @@ def _of_value(value: Any) -> Any:
     return np.array(memory, np.uint16).reshape(shape)
 
 
-def _arrays(outputs: Sequence[Any]) -> list[Array]:
+def numbers(outputs: Sequence[Any]) -> list[Array]:
     """Numbers only: maps from classes to scores become their scores, and of a text its checksum, so
     that another one is a difference."""
     found = []

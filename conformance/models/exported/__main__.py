@@ -8,8 +8,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-# The first that is installed: litert-torch has torch beside it.
+# The first that is installed: litert-torch and ultralytics have torch beside them.
 EXPORTERS = {
+    "ultralytics": "conformance.models.exported.ultralytics_exporter",
     "litert_torch": "conformance.models.exported.litert_exporter",
     "torch": "conformance.models.exported.torch_exporter",
     "keras": "conformance.models.exported.keras_exporter",

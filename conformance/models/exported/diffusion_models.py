@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from .transformer_models import BOTH, HEARD, SMALL, WORDS, Recipe, built, plain
+from .transformer_models import BOTH, HEARD, SMALL, T5, WORDS, Recipe, built, plain
 
 
 def diffusers(name: str, settings: dict[str, Any], **shapes: Any) -> Recipe:
@@ -72,9 +72,11 @@ RECIPES: dict[str, Recipe] = {
     "siglip": heard("Siglip", "Model", {"text_config": SMALL | WORDS, "vision_config": SMALL | {
                      "image_size": 32, "patch_size": 8}},
                      input_ids=(int, 1, 9), pixel_values=(1, 3, 32, 32)),
-    "t5": heard("T5", "Model", {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
-                 "num_heads": 4, "vocab_size": 99, "use_cache": False},
+    "t5": heard("T5", "Model", T5,
                  input_ids=(int, 1, 12), decoder_input_ids=(int, 1, 6)),
+    "umt5": heard("UMT5", "Model", T5, input_ids=(int, 1, 12), decoder_input_ids=(int, 1, 6)),
+    "wavlm": heard("WavLM", "Model", SMALL | HEARD | {"num_feat_extract_layers": 3},
+                    input_values=(1, 1600)),
     "bart": heard("Bart", "Model", BOTH | {"vocab_size": 99, "max_position_embeddings": 64,
                    "use_cache": False}, input_ids=(int, 1, 12), decoder_input_ids=(int, 1, 6)),
     "blip_vision": heard("BlipVision", "Model", SMALL | {"image_size": 32, "patch_size": 8},

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .transformer_models import SHARED, SMALL, WORDS, built
+from .transformer_models import SHARED, TEXT, built
 
-NAMES = ("Llama", "Qwen2", "Qwen3", "Mistral", "Gemma", "SmolLM3")
+NAMES = ("Llama", "Qwen2", "Qwen3", "Mistral", "Gemma", "SmolLM3",
+         "Gemma3", "Lfm2")  # fmt: skip
 PRECISIONS = ("fp32", "int4")
 SEEN = 12  # tokens of the prompt
+MORE = (1, 20, 33)  # tokens before one, beside those
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
@@ -41,7 +43,7 @@ def _write(name: str, precision: str, folder: Path) -> None:
     import onnx
 
     with tempfile.TemporaryDirectory() as kept:
-        built(name, "ForCausalLM", SMALL | WORDS | SHARED).save_pretrained(kept)
+        built(name, *TEXT[name]).save_pretrained(kept)
         _tokenizer().save_pretrained(kept)
         builder = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", kept]
         to = ["-o", kept + "/made", "-c", kept + "/cache", "-p", precision, "-e", "cpu"]
@@ -51,6 +53,8 @@ def _write(name: str, precision: str, folder: Path) -> None:
         path = folder / f"genai_{name.lower()}.{precision}.{step}.onnx"
         onnx.save(model, path)
         np.savez(path.with_suffix(".npz"), **_inputs(model, past, tokens))
+    for k, past in enumerate(MORE):
+        np.savez(path.with_suffix(f".{k}.npz"), **_inputs(model, past, 1))
 
 
 def _inputs(model: Any, past: int, tokens: int) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from . import (
     detector_models,
     diffusion_models,
     genai_models,
+    newer_models,
+    sklearn_models,
     today,
     torch_models,
     transformer_models,
@@ -29,9 +31,16 @@ FUSED = {"bert": "bert", "roberta": "bert", "distilbert": "bert", "vit": "vit",
 OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segformer",
          "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
          "torch_detector", "image_mobilenetv2")  # fmt: skip
-OPEN = ("text_bert", "text_llama", "text_debertav2", "text_gpt2", "image_vit", "image_segformer",
-        "image_resnet", "torch_unet", "text_qwen3", "cached_llama",
-        "cached_gpt2")  # fmt: skip
+BATCH, LENGTH = (0,), (0, 1)  # the axes that are left open
+OPEN = {
+    **dict.fromkeys(("text_bert", "text_llama", "text_debertav2", "text_gpt2", "text_qwen3",
+                     "text_t5", "text_umt5", "text_mpnet", "text_deberta", "t5", "umt5", "wavlm",
+                     "bart"), LENGTH),
+    **dict.fromkeys(("image_vit", "image_segformer", "image_resnet", "torch_unet", "rtdetr",
+                     "dfine", "image_dinov3vit"), BATCH),
+}  # fmt: skip
+LENGTHS = (7, 24, 40)  # of texts, beside the one that is exported; sounds are 100 times as long
+PASTS = (0, 5, 33)  # likewise, of what has a past
 SMALL_NUMBERS = ("text_bert", "image_resnet", "image_vit", "image_mobilenetv2")
 
 
@@ -42,15 +51,17 @@ def routes() -> dict[str, Callable[[Path], None]]:
         **{f"torch_{name}": recipe for name, recipe in torch_models.networks().items()},
         **diffusion_models.RECIPES,
         **detector_models.RECIPES,
+        **newer_models.RECIPES,
     }
     found: dict[str, Callable[[Path], None]] = {}
     found |= {name: partial(_plain, name, recipe) for name, recipe in recipes.items()}
-    found |= {f"{n}.open": partial(_open, n, recipes[n]) for n in OPEN}
+    found |= {f"{n}.open": partial(_open, n, recipes[n], axes) for n, axes in OPEN.items()}
+    found |= {f"{n}.open": partial(_past, n, recipes[n]) for n in recipes if n.startswith("cached")}
     found |= {f"{n}.older": partial(_older, n, recipes[n]) for n in OLDER}
     kinds = {n: kind for n in recipes for end, kind in FUSED.items() if n.endswith(f"_{end}")}
     found |= {f"{n}.fused": partial(_fused, n, kind) for n, kind in kinds.items()}
     found |= {f"{n}.int8": partial(_int8, n) for n in SMALL_NUMBERS}
-    return found | genai_models.routes()
+    return found | genai_models.routes() | sklearn_models.routes()
 
 
 def measured() -> dict[str, Callable[[Path], None]]:
@@ -95,15 +106,34 @@ def _plain(name: str, recipe: Recipe, folder: Path) -> None:
     _export(folder / f"{name}.onnx", recipe)
 
 
-def _open(name: str, recipe: Recipe, folder: Path) -> None:
-    """The batch, and the length of a text, are left open; of what has a past, how long it is."""
+def _open(name: str, recipe: Recipe, axes: tuple[int, ...], folder: Path) -> None:
+    """The batch is left open, and of texts and sounds the length, which then has four values."""
     path = folder / f"{name}.open.onnx"
-    if not name.startswith("cached"):
-        return _export(path, recipe, (0, 1) if name.startswith("text") else (0,))
+    _export(path, recipe, axes)
+    left = dict(np.load(path.with_suffix(".npz")))
+    for k, length in enumerate(LENGTHS if axes == LENGTH else ()):
+        other = {key: _of_length(array, length) for key, array in left.items()}
+        np.savez(path.with_suffix(f".{k}.npz"), **other)
+
+
+def _of_length(array: Any, length: int) -> Any:
+    length *= 1 if array.dtype.kind == "i" else 100
+    return array[:, np.arange(length) % array.shape[1]]
+
+
+def _past(name: str, recipe: Recipe, folder: Path) -> None:
+    """How many tokens lie behind is left open, and has four values."""
     import torch
 
-    auto, pasts = torch.export.Dim.AUTO, len(recipe()[1]) - 2
+    path, auto = folder / f"{name}.open.onnx", torch.export.Dim.AUTO
+    pasts = len(recipe()[1]) - 2
     _export(path, recipe, dynamic_shapes=({}, {1: auto}, ({2: auto},) * pasts))
+    left = dict(np.load(path.with_suffix(".npz")))
+    for k, length in enumerate(PASTS):
+        at = np.arange(length) % 12
+        other = {key: a[:, :, at] if a.ndim == 4 else a for key, a in left.items()}
+        other["mask"] = np.ones((1, length + 1), left["mask"].dtype)
+        np.savez(path.with_suffix(f".{k}.npz"), **other)
 
 
 def _older(name: str, recipe: Recipe, folder: Path) -> None:

@@ -19,6 +19,8 @@ BOTH = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attent
 STAGES = {"depths": [1, 1, 2, 1], "hidden_sizes": [16, 32, 48, 64]}
 HEARD = {"conv_dim": (16, 16, 16), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 2),
          "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}  # fmt: skip
+T5 = {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4, "vocab_size": 99,
+      "use_cache": False}  # fmt: skip
 SEGMENTED = {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 32, 40, 64],
              "num_attention_heads": [1, 2, 5, 8]}  # fmt: skip
 
@@ -54,13 +56,25 @@ TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Falcon": ("ForCausalLM", SMALL | WORDS),
     "SmolLM3": ("ForCausalLM", SMALL | WORDS | SHARED),
     "Olmo2": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Gemma3": ("ForCausalLM", SMALL | WORDS | SHARED | {"sliding_window": 8, "layer_types": [
+               "sliding_attention", "full_attention"]}),
+    "Lfm2": ("ForCausalLM", SMALL | WORDS | SHARED | {"layer_types": ["conv", "full_attention"],
+             "block_auto_adjust_ff_dim": False}),
+    "T5": ("EncoderModel", T5),
+    "UMT5": ("EncoderModel", T5),
+    "Deberta": ("Model", SMALL | WORDS | {"relative_attention": True, "pos_att_type": ["p2c",
+                "c2p"]}),
 }  # fmt: skip
-CACHED = ("GPT2", "GPTNeoX", "OPT", "Llama", "Mistral", "Qwen3", "Phi", "Gemma2")
+CACHED = ("GPT2", "GPTNeoX", "OPT", "Llama", "Mistral", "Qwen3", "Phi", "Gemma2",
+          "Gemma3")  # fmt: skip
+CONFIGS = {"Gemma3": "Gemma3Text"}  # of models whose configuration has another name
 IMAGES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ViT": ("ForImageClassification", SMALL | SEEN),
     "DeiT": ("ForImageClassification", SMALL | SEEN),
     "Beit": ("ForImageClassification", SMALL | SEEN),
     "Dinov2": ("Model", SMALL | SEEN | {"mlp_ratio": 2}),
+    "DINOv3ViT": ("Model", SMALL | SEEN | {"num_register_tokens": 4}),
+    "DINOv3ConvNext": ("Model", STAGES | {"image_size": 64}),
     "Swin": ("ForImageClassification", {"image_size": 64, "patch_size": 4, "embed_dim": 16,
              "depths": [1, 1, 2], "num_heads": [2, 2, 4], "window_size": 4}),
     "Swinv2": ("ForImageClassification", {"image_size": 64, "patch_size": 4, "embed_dim": 16,
@@ -95,7 +109,7 @@ def built(name: str, head: str, settings: Mapping[str, Any]) -> Any:
 
     transformers = import_module("transformers")
     torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**settings)
+    config = getattr(transformers, f"{CONFIGS.get(name, name)}Config")(**settings)
     return getattr(transformers, name + head)(config).eval()
 
 

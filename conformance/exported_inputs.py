@@ -1,0 +1,65 @@
+"""What exported models are fed: the inputs that their exporter has left, which are noise, and the
+same off centre, as pictures and recordings are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.models import model_inputs
+from conformance.models.model_inputs import Array
+
+PICTURES = ("cats_and_dogs.jpg", "grace_hopper.jpg")  # the first of a batch, the second, in turn
+SPEECH = "yes_1000ms.wav"
+SAMPLES = 400  # a sound has as many at least
+FROM_CENTRE = 2.0  # standard deviations between zero and the mean of what is neither
+
+
+def feeds(model: Path) -> list[dict[str, Array]]:
+    """Inputs by name, for each run of a model: as its exporter left them, of every length that it
+    left; each off centre; and the first again, after all the others."""
+    left = [dict(np.load(path)) for path in _files(model)]
+    found = [one for given in left for one in (given, off_centre(given))]
+    return [*found, left[0]]
+
+
+def _files(model: Path) -> list[Path]:
+    """Beside the model, or beside that which it was made of."""
+    for stem in (model.with_suffix("").name, model.name.split(".")[0]):
+        first = model.with_name(f"{stem}.npz")
+        if first.exists():
+            return [first, *sorted(model.parent.glob(f"{stem}.[0-9].npz"))]
+    raise FileNotFoundError(f"{model} has no inputs beside it; write it again with its exporter.")
+
+
+def off_centre(given: Mapping[str, Array]) -> dict[str, Array]:
+    """The same inputs, of which pictures are photographs, sounds speech, and other floats have a
+    mean of several standard deviations. Whole numbers stay: they are tokens, masks and steps."""
+    return {name: _off_centre(array) for name, array in given.items()}
+
+
+def _off_centre(array: Array) -> Array:
+    shape = array.shape
+    pictured = len(shape) == 4 and 3 in (shape[1], shape[3])
+    if pictured and array.dtype.kind in "fu" and (photos := list(_photographs(shape))):
+        scale = 1.0 if array.dtype.kind == "u" else 1 / 255
+        return (np.concatenate(photos) * scale).astype(array.dtype)
+    if array.dtype.kind != "f":
+        return array
+    file = model_inputs.SHARED / "images" / SPEECH
+    if shape and SAMPLES <= shape[-1] == array.size and file.exists():
+        return np.resize(model_inputs.sound(file), shape).astype(array.dtype)
+    return (array + FROM_CENTRE * array.std()).astype(array.dtype)
+
+
+def _photographs(shape: tuple[int, ...]) -> Iterator[Array]:
+    """One for each of the batch; none where there are no pictures on this machine."""
+    for k in range(shape[0]):
+        file = model_inputs.SHARED / "images" / PICTURES[k % len(PICTURES)]
+        if not file.exists():
+            return
+        made: Any = model_inputs.picture(file, shape)
+        yield made
