@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from functools import cache
 
 import pytest
 
-# Software Vulkan: no threads of its own (tests run one process per core), and no complaint about a
-# missing runtime folder.
+# Software Vulkan: no threads of its own (tests run one process per core).
 os.environ.setdefault("LP_NUM_THREADS", "0")
-os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from tflgpu_plugin import demo, options
-from tflgpu_plugin.cli import doctor, enable, tables
+from tflgpu_plugin.cli import doctor, enable, exits, tables
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
@@ -39,10 +39,10 @@ def answer(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def refused(*arguments: str) -> str:
-    """The sentence of a command that fails with status 2, without a traceback."""
+def refused(*arguments: str, status: int = exits.UNUSABLE) -> str:
+    """The sentence of a command that fails with this status, without a traceback."""
     result = invoke(*arguments)
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == status, result.output
     assert "Traceback" not in result.output
     return result.output
 
@@ -78,12 +78,12 @@ def test_info_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "adapters", lambda: [])
     monkeypatch.setattr(hosts, "installed", lambda: {})
     result = invoke("info", "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == exits.NO_ADAPTER
     found = json.loads(result.stdout)
     assert not found["usable"]
     assert any("mesa-vulkan-drivers" in sentence for sentence in found["advice"])
     assert any("pip install" in sentence for sentence in found["advice"])
-    assert invoke("info").exit_code == 1
+    assert invoke("info").exit_code == exits.NO_ADAPTER
 
 
 @pytest.mark.parametrize("extra", ["tflite", "onnxruntime"])
@@ -114,7 +114,7 @@ def test_names_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_demo_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "adapters", lambda: [])
-    assert "mesa-vulkan-drivers" in refused("demo")
+    assert "mesa-vulkan-drivers" in refused("demo", status=exits.NO_ADAPTER)
 
 
 def test_bad_input_is_a_sentence(tmp_path: Path) -> None:

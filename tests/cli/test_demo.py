@@ -126,6 +126,30 @@ def test_agreement_rejects_nan_and_other_shapes() -> None:
     assert not compared(one * np.float32(1.001)).ok
 
 
+def test_padding_sets_no_tolerance() -> None:
+    """Nor do masks and infinities; where both have them, and NaN, they agree."""
+    most, nan, inf = np.finfo(np.float32).max, np.nan, np.inf
+
+    def ok(expected: Any, got: Any, other: Any = None, kind: Any = np.float32) -> bool:
+        other = expected if other is None else other
+        arrays = ([np.array(values, kind)] for values in (expected, other, got))
+        return agree(["x"], *arrays)[0].ok
+
+    for pad in (-most, most, -inf, inf, nan):
+        assert ok([pad, 1, 2], [pad, 1, 2])
+        assert not ok([pad, 1, 2], [pad, 0, 0])
+        assert not ok([pad, 1, 2], [0, 1, 2])
+        assert not ok([0, 1, 2], [pad, 1, 2])
+        assert not ok([pad, 1, 2], [pad, 0, 0], [0, 1, 2])  # the host's kernels pad otherwise
+        assert not ok([0, 1, 2], [0, 1, 9], [pad, 1, 2])
+    assert not ok([inf, 1], [-inf, 1])
+    assert ok([-65504, 1], [-65504, 1], kind=np.float16)
+    assert not ok([-65504, 1], [-65504, 0], kind=np.float16)
+    assert not ok([-most, 1], [-most, 0], kind=np.float64)
+    assert not ok([[1, 2]], [1, 2], [1, 2])
+    assert ok([nan, nan], [nan, nan]) and ok([], [])
+
+
 @pytest.mark.adapter
 @pytest.mark.parametrize("name", hosts.installed())
 def test_demo_agrees(name: str) -> None:

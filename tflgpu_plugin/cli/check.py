@@ -16,6 +16,7 @@ from typing import Any
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.runtime import adapter
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,18 @@ class Check:
 def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
     """Prepare the model with the delegate, or make a session on it, and take the report.
 
-    Raises NoHost, BadInput, or what the host raises for an unknown option or a damaged model.
+    Raises NoHost, BadInput, NoAdapter, or what the host raises for an unknown option or a damaged
+    model.
     """
     if subjects.is_onnx(path, host_name):
+        onnx_model = onnx.read(path)
+        adapter.select(options.get("adapter"))
         with _quiet():
-            report = onnx.report(onnx.session(onnx.read(path), options))
+            report = onnx.report(onnx.session(onnx_model, options))
         return Check(path.name, onnx.host(), report)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
+    adapter.select(options.get("adapter"))
     with _quiet():
         delegate = host.delegate(options)
         interpreter = host.made(model, experimental_delegates=[delegate])

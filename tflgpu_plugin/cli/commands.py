@@ -1,14 +1,7 @@
-"""The command `tflgpu`: thin, every answer also as JSON.
-
-Exit status: 0 for yes, 1 for no (no adapter, no agreement), 2 for input that cannot be used.
-"""
+"""The command `tflgpu`: thin, every answer also as JSON. Exit statuses are those of exits.py."""
 
 from __future__ import annotations
 
-import io
-import os
-import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,13 +9,13 @@ from typing import Any
 
 import click
 
+from tflgpu_plugin.cli.exits import DIFFERS, FINE, NO_ADAPTER, Commands
 from tflgpu_plugin.cli.run import run
 from tflgpu_plugin.cli.shared import (
     adapter_option,
     as_json,
     console,
     existing,
-    or_sentence,
     pairs,
     prepared,
     print_json,
@@ -34,15 +27,14 @@ _runs = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tflgpu-plugin")
 def main() -> None:
-    """A GPU for TensorFlow Lite and ONNX Runtime."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a sign that a table has
-            stream.reconfigure(errors="replace")
-    # Without it Mesa complains on stderr about each adapter on machines that have no desktop.
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    """A GPU for TensorFlow Lite and ONNX Runtime.
+
+    Exit status: 0 for success, 1 when results differ or fall short, 2 for input that cannot be
+    used, 3 when this machine has no adapter, 130 after Ctrl-C.
+    """
 
 
 main.add_command(run)
@@ -51,7 +43,7 @@ main.add_command(run)
 @main.command()
 @as_json
 def info(as_json: bool) -> None:
-    """Adapters, hosts and versions, and what to install. Exit status 1 without an adapter."""
+    """Adapters, hosts and versions, and what to install. Exit status 3 without an adapter."""
     from tflgpu_plugin.cli import doctor
 
     found = doctor.examine()
@@ -60,7 +52,7 @@ def info(as_json: bool) -> None:
     else:
         _show_info(found)
     if not found.adapters:
-        raise SystemExit(1)
+        raise SystemExit(NO_ADAPTER)
 
 
 def _show_info(found: Any) -> None:
@@ -85,7 +77,7 @@ def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
     """The operators that run on the GPU: versions per edition, types, what a node needs."""
     from tflgpu_plugin.cli import tables
 
-    target = None if adapter is None else or_sentence(lambda: _target(adapter))
+    target = None if adapter is None else _target(adapter)
     rows = tables.op_rows(target)
     if markdown or as_json:
         return click.echo(tables.ops_markdown(), nl=False) if markdown else print_json(rows)
@@ -133,7 +125,7 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
     """What of MODEL runs on the GPU: nodes, partitions, reasons for the rest, bytes."""
     from tflgpu_plugin.cli import check as checker
 
-    found = or_sentence(lambda: checker.check(model, pairs(given), host))
+    found = checker.check(model, pairs(given), host)
     if as_json:
         return print_json(found.as_json())
     for line in checker.lines(found):
@@ -158,9 +150,9 @@ def kernels(
     from tflgpu_plugin.cli import kernels as planner
 
     options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
-    found = or_sentence(lambda: planner.planned(model, options, host))
+    found = planner.planned(model, options, host)
     if node is not None:
-        found = or_sentence(lambda: found.of_node(node))
+        found = found.of_node(node)
     if as_json:
         return print_json(asdict(found))
     for line in found.lines():
@@ -176,7 +168,7 @@ def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_jso
     """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
     from tflgpu_plugin.cli import measure
 
-    found = or_sentence(lambda: measure.bench(model, pairs(given), host, runs))
+    found = measure.bench(model, pairs(given), host, runs)
     if as_json:
         return print_json(asdict(found))
     console.print(f"{found.model} in {found.host}, {found.adapter}")
@@ -195,7 +187,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
     """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
     from tflgpu_plugin.cli import measure
 
-    found = or_sentence(lambda: measure.profiled(model, pairs(given), host, runs))
+    found = measure.profiled(model, pairs(given), host, runs)
     if as_json:
         return print_json(found.as_json())
     console.print(f"{found.model} in {found.host}, {found.adapter}")
@@ -237,17 +229,17 @@ def demo(as_json: bool, **given: Any) -> None:
     """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
     from tflgpu_plugin import demo as demonstration
 
-    adapter = or_sentence(lambda: demonstration.adapter(given["adapter"]))
+    adapter = demonstration.adapter(given["adapter"])
     if adapter.software and not as_json:
         console.print(
             f"{adapter.name} is a software adapter: this run proves answers, not speed.\n"
         )
-    result = or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
+    result = demonstration.run(demonstration.Request(**given))
     if as_json:
         print_json(result.as_json())
     else:
         _show_demo(result)
-    raise SystemExit(0 if result.ok else 1)
+    raise SystemExit(FINE if result.ok else DIFFERS)
 
 
 def _show_demo(result: Any) -> None:
@@ -284,7 +276,7 @@ def enable(as_json: bool) -> None:
     """Make load_delegate("tflgpu") work in every program of this environment without the import."""
     from tflgpu_plugin.cli import enable as switch
 
-    path = or_sentence(switch.enable)
+    path = switch.enable()
     if as_json:
         return print_json({"enabled": [str(path)]})
     console.print(f"Wrote {path}; `tflgpu disable` removes it.")
@@ -296,7 +288,7 @@ def disable(as_json: bool) -> None:
     """Undo `tflgpu enable`."""
     from tflgpu_plugin.cli import enable as switch
 
-    removed = or_sentence(switch.disable)
+    removed = switch.disable()
     if as_json:
         return print_json({"removed": [str(path) for path in removed]})
     for path in removed:

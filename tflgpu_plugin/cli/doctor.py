@@ -90,7 +90,7 @@ def _missing(found: Collection[str]) -> list[str]:
         advice.append(
             "ONNX Runtime is not installed. Run: pip install 'tflgpu-plugin[onnxruntime]'"
         )
-    return advice
+    return advice + [reason for name in hosts.installed() if (reason := hosts.misfit(name))]
 
 
 def _version(package: str) -> str:

@@ -17,6 +17,7 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
+from tflgpu_plugin.harness.compare import difference
 from tflgpu_plugin.runtime import adapter, profile
 
 Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
@@ -106,8 +107,8 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
         Timing(name, first, median(taken), min(taken))
         for (name, _), first, taken in zip(ways, firsts, times, strict=True)
     ]
-    difference = _difference(*results)
-    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), difference)
+    apart = _difference(*results)
+    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), apart)
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
@@ -171,9 +172,9 @@ def _difference(first: list[Any], second: list[Any]) -> float:
     found = [0.0]
     for ours, theirs in zip(first, second, strict=True):
         one, two = np.asarray(ours), np.asarray(theirs)
-        if one.shape == two.shape and one.size and one.dtype.kind in "fiub":
-            found.append(float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max()))
-    return max(found)
+        if one.shape == two.shape and one.dtype.kind in "fiub":
+            found.append(difference(one, two))
+    return float(np.max(found))  # NaN if one is
 
 
 def _since(begin: float) -> float:

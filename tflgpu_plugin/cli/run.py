@@ -11,18 +11,16 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tflgpu_plugin.cli.exits import DIFFERS, FINE, INTERRUPTED
 from tflgpu_plugin.cli.shared import (
     LITERAL,
     as_json,
     console,
     existing,
-    or_sentence,
     pairs,
     prepared,
     print_json,
 )
-
-INTERRUPTED = 130  # the exit status of a program that Ctrl-C ends
 
 
 @click.command()
@@ -90,12 +88,12 @@ def run(
     from tflgpu_plugin.batch.spec import Spec
 
     settings = {name: more.pop(name) for name in ("batch", "mean", "std")}
-    spec = Spec(model, host, or_sentence(lambda: pairs(given)), **settings)
+    spec = Spec(model, host, pairs(given), **settings)
     named = tuple(name for name in (adapters or "").split(",") if name)
     request = runner.Request(spec, inputs, adapters=named, **more)
     with _Bar() as (tell, progress):
         try:
-            outcome = or_sentence(lambda: runner.run(request, tell, progress))
+            outcome = runner.run(request, tell, progress)
         except KeyboardInterrupt:
             tell(f"Broken off. Finished results are in {request.out}; --resume goes on.")
             raise SystemExit(INTERRUPTED) from None
@@ -105,7 +103,7 @@ def run(
         for failure in outcome.failures:
             click.echo(str(failure), err=True)
         console.print(outcome.line())
-    raise SystemExit(1 if outcome.failures else 0)
+    raise SystemExit(DIFFERS if outcome.failures else FINE)
 
 
 class _Bar:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-T = TypeVar("T")
+from tflgpu_plugin.cli.exits import Sentence
+
 F = TypeVar("F", bound=Callable[..., Any])
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 existing = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -32,12 +33,6 @@ def prepared(command: F) -> F:
     return option(click.option("--host", help=host)(command))
 
 
-class Sentence(click.ClickException):
-    """Input that cannot be used: the message says what to do."""
-
-    exit_code = 2
-
-
 def pairs(given: Iterable[str]) -> dict[str, str]:
     found = [item.partition("=") for item in given]
     for key, separator, _ in found:
@@ -48,26 +43,30 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in found}
 
 
-def or_sentence(action: Callable[[], T]) -> T:
-    """Run an action; what hosts and our own modules raise about bad input becomes one sentence."""
-    try:
-        return action()
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
-        _fail(error)
-
-
-def _fail(error: Exception) -> NoReturn:
-    raise Sentence(" ".join(str(error).split()) or type(error).__name__) from error
-
-
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=1))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under their heads. On a terminal long cells are wrapped, but for the first of a row,
+    which is its name; elsewhere each row is one line, and nothing is cut."""
+    listed = [list(row) for row in rows]
+    terminal = Console(**LITERAL)
+    if not terminal.is_terminal:
+        for line in _lines([list(head), *listed]):
+            click.echo(line)
+        return
     made = Table(box=None, pad_edge=False)
-    for name in head:
-        made.add_column(name)
-    for row in rows:
+    widest = max(len(row[0]) for row in [head, *listed])
+    for number, name in enumerate(head):
+        made.add_column(name, overflow="fold", min_width=widest if number == 0 else None)
+    for row in listed:
         made.add_row(*row)
-    Console(**LITERAL).print(made)
+    terminal.print(made)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
+FLOAT_MAX = float(np.finfo(np.float32).max)
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
@@ -178,16 +179,36 @@ def agree(
     """Results tensor by tensor; differences among the host's own kernels widen what is allowed."""
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
-        magnitude = float(np.abs(expected.astype(np.float64)).max(initial=0))
-        allowed = max(TOLERANCE * magnitude, SPREAD * _difference(expected, other))
-        found.append(Agreement(name, _difference(expected, got), magnitude, allowed))
+        magnitude = float(np.abs(_computed(expected)).max(initial=0))
+        allowed = max(TOLERANCE * magnitude, SPREAD * _spread(expected, other))
+        found.append(Agreement(name, difference(expected, got), magnitude, allowed))
     return found
 
 
-def _difference(a: Array, b: Array) -> float:
-    if a.shape != b.shape:
+def difference(expected: Array, got: Array) -> float:
+    """The largest between numbers at the same places; infinite for another shape, NaN where one
+    alone is NaN. Equal infinities and NaN in both are no difference."""
+    if expected.shape != got.shape:
         return float("inf")
-    if not a.size:
+    a, b = expected.astype(np.float64), got.astype(np.float64)
+    apart = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    return float(np.abs(a[apart] - b[apart]).max(initial=0))
+
+
+def _computed(values: Array) -> Array:
+    """The numbers that say how large a difference may be, as float64: neither NaN and infinities
+    nor the extreme of the type, which pads for a maximum and masks scores. Others are 0."""
+    limit = FLOAT_MAX
+    if values.dtype.kind == "f":
+        limit = min(limit, float(np.finfo(values.dtype).max))
+    numbers = values.astype(np.float64)
+    return np.where(np.abs(numbers) < limit, numbers, 0.0)
+
+
+def _spread(expected: Array, other: Array) -> float:
+    """What the host's own two sets of kernels differ by where both have computed a number."""
+    if expected.shape != other.shape:
         return 0.0
-    with np.errstate(invalid="ignore"):
-        return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())
+    first, second = _computed(expected), _computed(other)
+    both = (first == expected) & (second == other)
+    return float(np.abs(first[both] - second[both]).max(initial=0))

@@ -45,6 +45,16 @@ def _names() -> list[str]:
     return [name for name, module in PACKAGES.items() if importlib.util.find_spec(module)]
 
 
+def misfit(name: str) -> str:
+    """Why this installed host cannot be imported here, as a sentence; "" when nothing is known."""
+    if name != "tflite-runtime" or int(version("numpy").split(".")[0]) < 2:
+        return ""
+    return (
+        f"tflite-runtime {version(name)} needs numpy 1, and numpy {version('numpy')} is installed. "
+        "Run: pip install 'numpy<2', or pip install ai-edge-litert"
+    )
+
+
 @dataclass(frozen=True)
 class Host:
     """A TFLite host: its distribution name and interpreter module."""
@@ -101,14 +111,17 @@ class Host:
 
 
 def host(name: str | None = None) -> Host:
-    """The host with this distribution name, or that of its package, or the preferred one. Raises
-    NoHost."""
+    """The host with this distribution name, or that of its package, or the preferred one of those
+    that can be imported. Raises NoHost."""
     found = _names()
     if not found:
         raise NoHost(INSTALL)
-    name = name.replace("_", "-") if name else found[0]
+    fitting = [each for each in found if not misfit(each)]
+    name = name.replace("_", "-") if name else (fitting or found)[0]
     if name not in found:
         raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
+    if reason := misfit(name):
+        raise NoHost(reason)
     return Host(name, _imported(PACKAGES[name] + ".interpreter"))
 
 

@@ -181,13 +181,16 @@ def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **ent
 
 
 def device(place: int = 0) -> Any:
-    """Our device at this place, or the last one. Raises RuntimeError without an adapter."""
+    """Our device at this place, or the last one. Raises NoAdapter, which is a RuntimeError."""
     import onnxruntime as ort
+
+    from tflgpu_plugin.runtime import adapter
 
     tflgpu_plugin.register()
     names = tflgpu_plugin.get_ep_names()
     found = [device for device in ort.get_ep_devices() if device.ep_name in names]
     if not found:
+        adapter.select()  # which says what to install
         raise RuntimeError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
     return found[min(place, len(found) - 1)]
 
@@ -216,7 +219,7 @@ def opened(
 
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
     """A session on the CPU provider, which raises what onnxruntime raises, or with options on ours.
-    Raises RuntimeError without an adapter, ValueError when there can be no session."""
+    Raises NoAdapter, or ValueError when there can be no session."""
     given = settings(optimized, THREADS)
     if model.folder:
         given.add_session_config_entry(FOLDER, model.folder)

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +131,17 @@ def adapters() -> tuple[Any, int]:
     """
     with _looking:
         if not _adapters:
+            quiet: AbstractContextManager[None] = nullcontext()
             if sys.platform == "linux":
                 from tflgpu_plugin.native import drivers
 
                 drivers.open_ahead()
+                quiet = drivers.quiet()
             open_wgpu()
             listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
             count = declarations().new("size_t *")
-            call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
+            with quiet:
+                call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
             _adapters.append((listed, int(count[0])))
     return _adapters[0]
 

@@ -11,11 +11,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
 from tflgpu_plugin import native
+
+NO_LAYER = "NODEVICE_SELECT"  # without Mesa's device-select layer, whose own variables follow
+CHOICE = (
+    NO_LAYER,
+    "MESA_VK_DEVICE_SELECT",
+    "MESA_VK_DEVICE_SELECT_FORCE_DEFAULT_DEVICE",
+    "DRI_PRIME",
+)
 
 
 def open_ahead() -> None:
@@ -24,6 +32,27 @@ def open_ahead() -> None:
     for library in dict.fromkeys(libraries()):
         with suppress(UnicodeError):  # no file has that name
             native.lib.tg_open_driver(os.fsencode(library), alone)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Vulkan instances that are made meanwhile are without Mesa's device-select layer, where it
+    would complain on stderr once per adapter that there is no desktop to ask for the preferred GPU.
+    It stays for users who choose by it.
+
+    The variable is set in C's environment alone, so that no thread sees `os.environ` change.
+    """
+    if os.path.isabs(os.environ.get("XDG_RUNTIME_DIR", "")) or any(map(os.environ.get, CHOICE)):
+        yield
+        return
+    os.putenv(NO_LAYER, "1")
+    try:
+        yield
+    finally:
+        if NO_LAYER in os.environ:  # empty, or set by another thread meanwhile
+            os.putenv(NO_LAYER, os.environ[NO_LAYER])
+        else:
+            os.unsetenv(NO_LAYER)
 
 
 def libraries() -> Iterator[str]:

@@ -1,0 +1,193 @@
+"""Exit statuses and sentences of all commands: whatever goes wrong, also with their output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from tests.support import batches
+from tflgpu_plugin.cli import exits, shared
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.harness import hosts
+
+TFLGPU = [sys.executable, "-m", "tflgpu_plugin.cli"]
+WITHOUT_DRIVERS = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
+needs_sh = pytest.mark.skipif(os.name != "posix", reason="redirections of a POSIX shell")
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A line in which $T stands for the command."""
+    given = {"T": " ".join(TFLGPU), "PYTHONUNBUFFERED": "", **environment}
+    words = ["bash", "-o", "pipefail", "-c", line]
+    done = subprocess.run(words, env=os.environ | given, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model for each host, and an input."""
+    folder, made = tmp_path_factory.mktemp("models"), network.build()
+    (folder / "m.tflite").write_bytes(network.to_tflite(made))
+    (folder / "m.onnx").write_bytes(onnx_file.to_onnx(made))
+    batches.arrays(folder / "in", batches.values(1))
+    return folder
+
+
+@needs_sh
+@pytest.mark.parametrize(
+    ("command", "unbuffered"), [("ops", ""), ("ops", "1"), ("options --json", ""), ("--help", "1")]
+)
+def test_a_reader_that_goes_away(command: str, unbuffered: str) -> None:
+    done = shell(f"$T {command} | head -1", PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (exits.FINE, "")
+    assert len(done.stdout.splitlines()) == 1
+
+
+@needs_sh
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    ("command", "unbuffered"), [("ops", ""), ("ops", "1"), ("options --json", ""), ("--help", "1")]
+)
+def test_a_full_disk(command: str, unbuffered: str) -> None:
+    done = shell(f"$T {command} > /dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == exits.UNUSABLE
+    assert done.stderr == "Error: The output cannot be written (No space left on device).\n"
+    assert shell("$T check /none 2> /dev/full").returncode == exits.UNUSABLE
+
+
+@needs_sh
+def test_closed_streams() -> None:
+    assert shell("$T ops >&-").returncode == exits.FINE
+    assert shell("$T check /none <&- >&- 2>&-").returncode == exits.UNUSABLE
+
+
+@needs_sh
+@pytest.mark.parametrize("name", ["AVERAGE_POOL_2D", "RESIZE_NEAREST_NEIGHBOR"])
+def test_names_are_whole_when_piped(name: str) -> None:
+    done = shell(f"$T ops | grep {name}", COLUMNS="40")
+    assert done.returncode == 0 and done.stdout.startswith(name)
+    assert done.stdout.rstrip().endswith(".")  # the last cell is whole, too
+
+
+def test_names_are_whole_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, shown = "model/block_13_project/Relu6" * 2, []
+
+    class Terminal(Console):
+        def __init__(self, **more: Any) -> None:
+            super().__init__(force_terminal=True, width=70, **more)
+
+        def print(self, *objects: Any, **more: Any) -> None:
+            with self.capture() as capture:
+                super().print(*objects, **more)
+            shown.append(capture.get())
+
+    monkeypatch.setattr(shared, "Console", Terminal)
+    shared.table(["name", "text"], [[name, "a few words " * 9]])
+    assert name in shown[0]
+
+
+COMMANDS = {
+    "info": [], "check": ["{tflite}"], "kernels": ["{tflite}"], "bench": ["{tflite}"],
+    "profile": ["{tflite}"], "demo": ["--model", "{tflite}"],
+    "run": ["{tflite}", "{input}", "--out", "{out}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("suffix", ["tflite", "onnx"])
+def test_no_adapter_is_three(command: str, suffix: str, models: Path, tmp_path: Path) -> None:
+    if suffix == "tflite" and not hosts.installed():
+        pytest.skip("no TFLite host is installed")
+    if suffix == "onnx" and not find_spec("onnxruntime"):
+        pytest.skip("onnxruntime is not installed")
+    places = {"tflite": models / f"m.{suffix}", "input": models / "in", "out": tmp_path / "out"}
+    words = [word.format(**places) for word in COMMANDS[command]]
+    done = subprocess.run(
+        [*TFLGPU, command, *words], env=os.environ | WITHOUT_DRIVERS, capture_output=True, text=True
+    )
+    assert done.returncode == exits.NO_ADAPTER, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr and "No usable GPU adapter" in done.stdout + done.stderr
+
+
+class EPFail(Exception):
+    """As onnxruntime's own, whose classes have nothing in common but their module."""
+
+
+EPFail.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MemoryError(), "There is not enough memory"),
+        (EPFail("[ONNXRuntimeError] : 11 : EP_FAIL"), "Error: [ONNXRuntimeError] : 11 : EP_FAIL"),
+        (OSError(28, "No space left on device", "x"), "No space left on device: 'x'"),
+        (ImportError("no numpy"), "Error: no numpy"),
+        (RuntimeError(), "Error: RuntimeError"),
+        (KeyError("x"), "This is a defect of tflgpu-plugin (KeyError: 'x'). Please report it"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "bench", "profile", "kernels", "demo", "run", "info"])
+def test_whatever_is_raised_is_a_sentence(
+    command: str, error: Exception, text: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    homes = {
+        "check": "cli.check.check", "bench": "cli.measure.bench", "kernels": "cli.kernels.planned",
+        "profile": "cli.measure.profiled", "demo": "demo.adapter", "run": "batch.run.run",
+        "info": "cli.doctor.examine",
+    }  # fmt: skip
+    monkeypatch.setattr(f"tflgpu_plugin.{homes[command]}", fail)
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    words = {"info": [], "demo": [], "run": ["m", "in", "--out", "out"]}.get(command, ["m"])
+    monkeypatch.chdir(models)
+    words = [str(models / "m.tflite") if word == "m" else word for word in words]
+    result = CliRunner().invoke(main, [command, *words])
+    assert result.exit_code == exits.UNUSABLE, result.output
+    assert text in result.stderr and "Traceback" not in result.output
+
+
+def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("tflgpu_plugin.cli.doctor.examine", fail)
+    monkeypatch.setenv("TFLGPU_DEBUG", "1")
+    assert isinstance(CliRunner().invoke(main, ["info"]).exception, KeyError)
+
+
+def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tflgpu_plugin.cli.doctor.examine", interrupt)
+    assert CliRunner().invoke(main, ["info"]).exit_code == exits.INTERRUPTED
+
+
+def test_numpy_2_beside_tflite_runtime(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host is taken, where there is one; else a sentence says what to install."""
+    both = {"tflite-runtime": "tflite_runtime", "ai-edge-litert": "ai_edge_litert"}
+    monkeypatch.setattr(hosts, "version", {"numpy": "2.3.1", "tflite-runtime": "2.14.0"}.get)
+    monkeypatch.setattr(hosts, "_names", lambda: [*both])
+    monkeypatch.setattr(hosts, "_imported", lambda name: name)
+    assert hosts.host().name == "ai-edge-litert"
+    with pytest.raises(hosts.NoHost, match="needs numpy 1, and numpy 2"):
+        hosts.host("tflite-runtime")
+    monkeypatch.setattr(hosts, "_names", lambda: ["tflite-runtime"])
+    result = CliRunner().invoke(main, ["check", str(models / "m.tflite")])
+    assert result.exit_code == exits.UNUSABLE and "pip install 'numpy<2'" in result.stderr
+    found = CliRunner().invoke(main, ["info", "--json"])
+    assert any("numpy<2" in sentence for sentence in json.loads(found.stdout)["advice"])
