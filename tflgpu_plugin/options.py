@@ -85,7 +85,8 @@ class Options:
 @dataclass(frozen=True)
 class Option:
     """One row: `values` says in words what `parse` accepts (text in, value out, ValueError
-    otherwise).
+    otherwise). `stands_for` names the option that it is another name of, which counts where both
+    are given.
     """
 
     name: str
@@ -94,11 +95,12 @@ class Option:
     parse: Callable[[str], Any]
     documented: bool = False
     effective: bool = True
+    stands_for: str = ""
 
     @property
     def default(self) -> Any:
         """The value when the option is not given."""
-        return getattr(Options(), self.name)
+        return getattr(Options(), self.stands_for or self.name)
 
 
 def _boolean(text: str) -> bool:
@@ -141,6 +143,12 @@ def _text(text: str) -> str:
     if not text:
         raise ValueError(text)
     return text
+
+
+def _index(text: str) -> str:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError(text)
+    return str(int(text))
 
 
 def _folder(text: str) -> str:
@@ -234,6 +242,10 @@ TABLE: tuple[Option, ...] = (
     Option("adapter",
            "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
            "Which adapter to use.", _text),
+    Option("device_id", "an adapter's index in `tflgpu info`; use `adapter` to choose by name",
+           "What providers of ONNX Runtime call the number of a device. Programs that pass it to "
+           "every provider may pass it to this one; `adapter` goes before it.",
+           _index, stands_for="adapter"),
     Option("exclude",
            "op types or node names (a node has the name of its first output), as a list or with "
            "commas",
@@ -265,23 +277,34 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
     for key, value in (given or {}).items():
         row = rows.get(key)
         if row is None:
-            raise OptionError(
-                f"There is no option {shown(key)}. The options are: {', '.join(rows)}."
-            )
+            raise OptionError(_unknown(key, list(rows)))
         text = str(value).strip()
         if value is None or text == "None":
             continue
         try:
-            found[key] = row.parse(text)
+            parsed = row.parse(text)
         except ValueError as error:
             raise OptionError(
                 f"Option {key!r} cannot be {shown(text)}; it takes {row.values}."
             ) from error
+        if row.stands_for:
+            found.setdefault(row.stands_for, parsed)
+        else:
+            found[key] = parsed
     options = Options(**found)
     _check_priorities(options)
     if options.capabilities != "all" and options.max_delegated_partitions is None:
         options = replace(options, max_delegated_partitions=1)
     return options
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    """The sentence for an option that does not exist."""
+    import difflib  # takes longer than all else here
+
+    near = difflib.get_close_matches(key[:SHOWN].lower(), names, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"There is no option {shown(key)}.{hint} The options are: {', '.join(names)}."
 
 
 def _check_priorities(options: Options) -> None:

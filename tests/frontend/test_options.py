@@ -27,6 +27,8 @@ GOOD = [
     ("model_token", "mobilenet", "mobilenet"),
     ("adapter", "llvmpipe", "llvmpipe"),
     ("adapter", "0", "0"),
+    ("device_id", "0", "0"),
+    ("device_id", "01", "1"),
     ("exclude", "CONV_2D, scores/mul", ("CONV_2D", "scores/mul")),
     ("exclude", "['CONV_2D', 'a,b']", ("CONV_2D", "a,b")),
     ("exclude", "", ()),
@@ -45,6 +47,9 @@ BAD = [
     ("max_delegated_partitions", "many"),
     ("serialization_dir", ""),
     ("adapter", ""),
+    ("device_id", "-1"),
+    ("device_id", "nvidia"),
+    ("device_id", "\u0661"),
     ("exclude", "['a'"),
     ("exclude", "[1]"),
     ("exclude", "('a')"),
@@ -55,7 +60,8 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "text", "value"), GOOD)
 def test_a_valid_value(name: str, text: str, value: object) -> None:
-    assert getattr(parse({name: text}), name) == value
+    row = next(row for row in TABLE if row.name == name)
+    assert getattr(parse({name: text}), row.stands_for or name) == value
 
 
 @pytest.mark.parametrize(("name", "text"), BAD)
@@ -70,6 +76,25 @@ def test_an_unknown_key_lists_the_valid_ones() -> None:
     with pytest.raises(OptionError, match="no option 'adaptor'") as caught:
         parse({"adaptor": "x"})
     assert all(row.name in str(caught.value) for row in TABLE)
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [("adaptor", "adapter"), ("Device_ID", "device_id"), ("excludes", "exclude"),
+     ("gpu_mem_limit", ""), ("\0", ""), ("a" * 100_000, "")],
+)  # fmt: skip
+def test_an_unknown_key_names_what_may_be_meant(key: str, near: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse({key: "1"})
+    assert ("Did you mean" in str(caught.value)) == bool(near)
+    assert not near or f"Did you mean {near!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_adapter_goes_before_the_number_of_a_device(order: int) -> None:
+    """Programs that pass a device_id to every provider pass it beside the user's choice, too."""
+    given = dict([("adapter", "nvidia"), ("device_id", "0")][::order])
+    assert parse(given).adapter == "nvidia"
 
 
 def test_python_values_are_read_as_hosts_would_write_them() -> None:
@@ -123,7 +148,8 @@ def test_invalid_orders_of_priorities(ranked: str) -> None:
 
 
 def test_every_row_is_an_attribute_with_a_default() -> None:
-    assert [row.name for row in TABLE] == list(Options.__dataclass_fields__)
+    own = [row.name for row in TABLE if not row.stands_for]
+    assert own == list(Options.__dataclass_fields__)
     for row in TABLE:
-        assert row.default == getattr(Options(), row.name)
+        assert row.default == getattr(Options(), row.stands_for or row.name)
         assert row.meaning.endswith(".") and row.values
