@@ -86,6 +86,43 @@ def test_no_file_uses_what_is_not_below_it() -> None:
     assert circle(found) == []
 
 
+BODY = (
+    r"^[A-Za-z_][^\n;]*?\b(\w+)\([^;{]*\)\s*\{([^\n]*\}$|.*?^\})"  # name and text of each function
+)
+
+
+def bodies(pattern: str) -> dict[str, str]:
+    """The texts of all functions."""
+    found = (re.finditer(BODY, text, re.M | re.S) for text in sources(pattern).values())
+    return {one[1]: one[2] for each in found for one in each}
+
+
+def test_there_is_one_way_to_the_queue() -> None:
+    """It asks the device, with its lock held; wgpu ends the process that submits to one that is
+    gone."""
+    found = {name: text for name, text in bodies("*/*.c").items() if "QueueSubmitForIndex" in text}
+    assert set(found) == {"tgi_queue"} and found["tgi_queue"].count("QueueSubmitForIndex") == 1
+    asked, submitted = (found["tgi_queue"].index(t) for t in ("tgi_is_alive(", "QueueSubmit"))
+    assert asked < submitted
+
+
+@pytest.mark.parametrize(
+    ("call", "callers"),
+    {
+        "W(BufferUnmap)": {"tgi_unmap"},
+        "tgi_unmap(": {"tgi_unmap_inputs", "tgi_give_back", "tg_buffer_filled"},
+        "tgi_unmap_inputs(": {"submit", "end_replay"},
+        "W(BufferMapAsync)": {"start_mapping"},
+        "&device->lock": {"tgi_device_lock", "tgi_device_unlock", "end_all", "tg_device_create",
+                          "tg_device_release"},
+    }.items(),
+)  # fmt: skip
+def test_what_may_report_an_error_of_a_device_has_few_callers(call: str, callers: set[str]) -> None:
+    """They have the device's lock, which is taken and given back by its own functions alone: these
+    end what was released meanwhile."""
+    assert {name for name, text in bodies("core/*.c").items() if call in text} == callers
+
+
 @pytest.mark.parametrize("name", ["tg_replay_create", "tgi_wgpu"])
 def test_a_circle_is_seen(name: str) -> None:
     texts = sources("core/*.c")

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from tflgpu_plugin import native
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import shown
+from tflgpu_plugin.registry import Living, Turns
+from tflgpu_plugin.runtime.pipelines import Pipelines
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
@@ -89,13 +90,15 @@ class AdapterInfo:
 @dataclass
 class Device:
     """An open device: the native handle, and the target the compiler plans for. Programs share
-    `pipelines`, and equal plans share a program for as long as somebody uses it."""
+    `pipelines`, and equal plans share a program for as long as somebody uses it; threads that build
+    equal structures take `turns`, so that the second one finds the program of the first."""
 
     info: AdapterInfo
     handle: Any
     target: Target
-    pipelines: dict[Any, Any] = field(default_factory=dict)
-    programs: WeakValueDictionary[bytes, Any] = field(default_factory=WeakValueDictionary)
+    pipelines: Pipelines = field(default_factory=Pipelines)
+    programs: Living[bytes, Any] = field(default_factory=Living)
+    turns: Turns[bytes] = field(default_factory=Turns)
 
     def helper(self) -> Callable[[], Any] | None:
         """What opens a second device to compile on, where that helps: its driver generates code
@@ -107,19 +110,36 @@ class Device:
         return lambda: _create(self.info, sorted(self.target.features))
 
 
-_lock = threading.RLock()
-_adapters: list[AdapterInfo] | None = None
-_devices: dict[AdapterInfo, Device] = {}
+class _Process:
+    """The adapters of this process, and the device that is open on each. Threads that come while
+    one looks for them, or opens a device, wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._adapters: tuple[AdapterInfo, ...] | None = None
+        self._devices: dict[AdapterInfo, Device] = {}
+
+    def adapters(self) -> list[AdapterInfo]:
+        with self._lock:
+            if self._adapters is None:
+                self._adapters = tuple(_enumerate())
+            return list(self._adapters)
+
+    def device(self, info: AdapterInfo) -> Device:
+        with self._lock:
+            device = self._devices.get(info)
+            if device is None or native.lib.tg_device_is_lost(device.handle):
+                device = self._devices[info] = _open(info)
+            return device
+
+
+_process = _Process()
 
 
 def adapters() -> list[AdapterInfo]:
     """All usable adapters, best first (discrete, integrated, other, software; Vulkan before other
     backends of the same adapter)."""
-    global _adapters
-    with _lock:
-        if _adapters is None:
-            _adapters = _enumerate()
-        return list(_adapters)
+    return _process.adapters()
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
@@ -147,14 +167,9 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
 
 
 def open_device(info: AdapterInfo) -> Device:
-    """The process's device on this adapter. Raises NoAdapter when it cannot be opened."""
-    with _lock:
-        device = _devices.get(info)
-        if device is not None and not native.lib.tg_device_is_lost(device.handle):
-            return device
-        device = _open(info)
-        _devices[info] = device
-        return device
+    """The process's device on this adapter, asked whether it still takes work; a new one where it
+    does not. Raises NoAdapter when it cannot be opened."""
+    return _process.device(info)
 
 
 def _enumerate() -> list[AdapterInfo]:

@@ -17,10 +17,12 @@ from typing import Any
 
 from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.registry import Living, Turns
 
 UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
 GLANCE = 0.005  # seconds between looks at the clock
 SILENT_SECONDS = 1.0  # seconds until the user is told what is going on
+RECENT = 512  # pipelines that are kept for models to come, besides those that programs use
 
 
 class PipelineError(RuntimeError):
@@ -31,10 +33,31 @@ class PipelineError(RuntimeError):
         self.pipeline = pipeline
 
 
+class Pipelines:
+    """The native pipelines of one device: each is made once, by the thread that asks first."""
+
+    def __init__(self) -> None:
+        self._living: Living[Pipeline, Any] = Living(RECENT)
+        self._turns: Turns[Pipeline] = Turns()
+
+    def get(self, pipeline: Pipeline) -> Any:
+        """The native pipeline, None when there is none."""
+        return self._living.get(pipeline)
+
+    def made(self, pipeline: Pipeline, device: Any) -> Any:
+        """The native pipeline, made now when there is none. Raises PipelineError."""
+        with self._turns.of(pipeline):
+            handle = self._living.get(pipeline)
+            if handle is None:
+                handle = _create(pipeline, device)
+                self._living.put(pipeline, handle)
+            return handle
+
+
 def make(
     wanted: tuple[Pipeline, ...],
     device: Any,
-    cache: dict[Pipeline, Any],
+    cache: Pipelines,
     warm: bool,
     helper: Callable[[], Any] | None = None,
 ) -> list[Any]:
@@ -42,10 +65,12 @@ def make(
 
     `helper` opens a second device of the same adapter. Raises PipelineError.
     """
-    missing = sorted((p for p in wanted if p not in cache), key=lambda p: -len(p.wgsl))
+    found = {pipeline: cache.get(pipeline) for pipeline in wanted}
+    missing = [pipeline for pipeline, handle in found.items() if handle is None]
     if missing:
-        _Work(device, cache, warm, helper, missing).run()
-    return [cache[pipeline] for pipeline in wanted]
+        missing.sort(key=lambda p: -len(p.wgsl))
+        found |= _Work(device, cache, warm, helper, missing).run()
+    return [found[pipeline] for pipeline in wanted]
 
 
 Made = tuple[Pipeline, Any]
@@ -59,20 +84,21 @@ class _Work:
     def __init__(
         self,
         device: Any,
-        cache: dict[Pipeline, Any],
+        cache: Pipelines,
         warm: bool,
         helper: Callable[[], Any] | None,
         missing: list[Pipeline],
     ) -> None:
         self.device, self.cache, self.warm, self.missing = device, cache, warm, missing
         self.made, self.prepared = deque[Made](), deque[Made]()
+        self.done: dict[Pipeline, Any] = {}
         self.more, self.all_made = threading.Semaphore(0), False  # released for each, and at last
         self.helper = helper if warm and len(missing) > 1 else None
         self.start = time.monotonic()
         self.begun: float | None = None  # when the driver was given the kernel in hand
         self.ended, self.told = threading.Event(), False
 
-    def run(self) -> None:
+    def run(self) -> dict[Pipeline, Any]:
         making = threads.begin(self._make_all, "make")
         helping = threads.begin(self._help, "help") if self.helper else None
         try:
@@ -86,11 +112,12 @@ class _Work:
                 helping.wait()
         while self.prepared:
             self._warm(*self.prepared.popleft())
+        return self.done
 
     def _make_all(self) -> None:
         try:
             for pipeline in self.missing:
-                self.made.append((pipeline, _create(pipeline, self.device)))
+                self.made.append((pipeline, self.cache.made(pipeline, self.device)))
                 self.more.release()
         finally:
             self.all_made = True
@@ -112,7 +139,7 @@ class _Work:
             self.begun = time.monotonic()
             _warm_up(pipeline, handle)
             self.begun = None
-        self.cache[pipeline] = handle
+        self.done[pipeline] = handle
         if time.monotonic() - self.start > SILENT_SECONDS:
             self._tell()
 

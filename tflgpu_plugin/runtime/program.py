@@ -13,8 +13,9 @@ import numpy as np
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.ir.plan import Pipeline, Plan, Weight, forgotten
+from tflgpu_plugin.ir.plan import Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
+from tflgpu_plugin.runtime.pipelines import Pipelines
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
@@ -77,16 +78,17 @@ def shared(
         return compiling()
 
     try:
-        alike = any(living.structure == plan.structure for living in device.programs.values())
-        if sibling:
-            hashing.wait()
-        program = device.programs.get(hashing() or b"") if alike else None
-        if program is None:
-            program = Program(plan, device.handle, device.pipelines, sibling, made)
-            if key := hashing():
-                device.programs[key] = program
-        else:
-            made()
+        with device.turns.of(plan.structure):
+            alike = any(living.structure == plan.structure for living in device.programs.values())
+            if sibling:
+                hashing.wait()
+            program = device.programs.get(hashing() or b"") if alike else None
+            if program is None:
+                program = Program(plan, device.handle, device.pipelines, sibling, made)
+                if key := hashing():
+                    device.programs.put(key, program)
+            else:
+                made()
     finally:
         compiling.wait()  # nothing goes on after an error
         hashing.wait()
@@ -106,12 +108,12 @@ class Program:
         self,
         plan: Plan,
         device: Any,
-        shared_pipelines: dict[Pipeline, Any] | None = None,
+        shared_pipelines: Pipelines | None = None,
         sibling: Program | None = None,
         compiling: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.plan, self.device, self.structure = plan, device, plan.structure
-        cache = {} if shared_pipelines is None else shared_pipelines
+        cache = shared_pipelines or Pipelines()
         self.weights = self._adopt(sibling) or self._upload()
         made = compiling() if compiling else None
         self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)

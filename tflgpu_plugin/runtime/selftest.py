@@ -65,7 +65,7 @@ UNPACK = """
 def unpacks(device: Any) -> bool:
     """Whether kernels may call `unpack2x16float`: llvmpipe on a CPU without F16C refuses it."""
     try:
-        pipelines.make((Pipeline("unpack", UNPACK, "uw"),), device, {}, warm=False)
+        pipelines.Pipelines().made(Pipeline("unpack", UNPACK, "uw"), device)
     except pipelines.PipelineError:
         return False
     return True

@@ -18,14 +18,14 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
       .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
   char what[64];
   snprintf(what, sizeof what, "Making a buffer of %llu bytes", (unsigned long long)bytes);
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   buffer->wgpu = W(DeviceCreateBuffer)(device->wgpu, &descriptor);
   int failed = tgi_scope_end(device, mark, what, err);
   if (!failed && mapped && !(buffer->memory = W(BufferGetMappedRange)(buffer->wgpu, 0, descriptor.size)))
     failed = tgi_fail(err, "%s failed: it is not mapped.", what);
   buffer->mapped = mapped;
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   if (failed) {
     if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
     free(buffer);
@@ -54,12 +54,12 @@ tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, t
 int tg_buffer_filled(tg_buffer *buffer, tg_error *err) {
   if (tgi_enter(err)) return 1;
   tg_device *device = buffer->device;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   if (buffer->memory) tgi_unmap(buffer);
   buffer->memory = NULL;
   int failed = tgi_scope_end(device, mark, "Filling a buffer", err);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   tgi_leave();
   return failed;
 }
@@ -100,17 +100,16 @@ static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uin
   tg_device *device = buffer->device;
   WGPUSubmissionIndex index = 0;
   bool flush = false;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   W(QueueWriteBuffer)(device->queue, buffer->wgpu, offset, data, bytes);
   int failed = tgi_scope_end(device, mark, "Writing to a buffer", err);
   device->unflushed += bytes;
   if (!failed && device->unflushed >= flush_bytes) {
-    index = W(QueueSubmitForIndex)(device->queue, 0, NULL);
-    device->unflushed = 0;
-    flush = true;
+    failed = tgi_queue(device, NULL, &index, err);
+    flush = !failed;
   }
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   if (flush) tgi_wait(device, index);
   return failed;
 }
@@ -157,13 +156,13 @@ int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t 
   tg_device *device = buffer->device;
   tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
   tgi_ticket ticket;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   if (staging != buffer)
     W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, 0, staging->wgpu, 0, tgi_round_up(bytes, 4));
   WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
   int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   return failed || tgi_collect(device, &ticket, err) || tgi_take(staging, data, bytes, err);
 }

@@ -123,13 +123,53 @@ void tg_device_release(tg_device *device) {
   free(device);
 }
 
-int tg_device_is_lost(tg_device *device) { return atomic_load(&device->fate->lost); }
+static bool is_told_lost(const tg_device *device) { return atomic_load(&device->fate->lost); }
+
+int tg_device_is_lost(tg_device *device) {
+  if (!tgi_enter_release()) return is_told_lost(device);
+  tgi_device_lock(device);
+  bool alive = tgi_is_alive(device);
+  tgi_device_unlock(device);
+  tgi_leave_release();
+  return !alive;
+}
+
 void tg_device_mark_lost(tg_device *device) { atomic_store(&device->fate->lost, true); }
 
 void tg_device_destroy(tg_device *device) {
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   W(DeviceDestroy)(device->wgpu);
+  tgi_device_unlock(device);
+}
+
+/* ---- the lock, and what ends under it --------------------------------------------------------------------------------- */
+
+void tgi_device_lock(tg_device *device) { tgi_mutex_lock(&device->lock); }
+
+/* What comes after the last look at the list finds the lock free, and is ended by the thread that brings it. */
+static void end_all(tg_device *device) {
+  while (atomic_load(&device->endings) && tgi_mutex_try(&device->lock)) {
+    tgi_ending *ending = atomic_exchange(&device->endings, NULL);
+    for (tgi_ending *each = ending; each; each = each->next) each->end(each);
+    tgi_mutex_unlock(&device->lock);
+    for (tgi_ending *next; ending; ending = next) {
+      next = ending->next;
+      ending->bury(ending);
+    }
+  }
+}
+
+void tgi_device_unlock(tg_device *device) {
   tgi_mutex_unlock(&device->lock);
+  if (!atomic_load(&device->endings) || !tgi_enter_release()) return;
+  end_all(device);
+  tgi_leave_release();
+}
+
+void tgi_end(tg_device *device, tgi_ending *ending) {
+  ending->next = atomic_load(&device->endings);
+  while (!atomic_compare_exchange_weak(&device->endings, &ending->next, ending)) continue;
+  end_all(device);
 }
 
 /* ---- error scopes --------------------------------------------------------------------------------------------------- */
@@ -163,7 +203,8 @@ static popped pop(tg_device *device) {
 
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err) {
   popped memory = pop(device), validation = pop(device);
-  if (tg_device_is_lost(device))
+  bool said = memory.type != WGPUErrorType_NoError || validation.type != WGPUErrorType_NoError;
+  if (said ? !tgi_is_alive(device) : is_told_lost(device))
     return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
   if (memory.type != WGPUErrorType_NoError)
     return tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
@@ -178,20 +219,20 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
 /* The cheapest call that asks whether the device is valid. wgpu tells of a device that was destroyed only once its queue
  * is polled, but ends the process that submits to it, or looks into the memory of its buffers, at once. */
 bool tgi_is_alive(tg_device *device) {
-  if (tg_device_is_lost(device)) return false;
+  if (is_told_lost(device)) return false;
   W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
   WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
   if (layout) W(BindGroupLayoutRelease)(layout);
   if (pop(device).type != WGPUErrorType_NoError) tg_device_mark_lost(device);
-  return !tg_device_is_lost(device);
+  return !is_told_lost(device);
 }
 
 int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
 
 int tgi_check_alive(tg_device *device, tg_error *err) {
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   bool alive = tgi_is_alive(device);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   return alive ? 0 : tgi_lost(err);
 }
 
@@ -246,26 +287,27 @@ WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsi
   return NULL;
 }
 
+int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err) {
+  if (!tgi_is_alive(device)) return tgi_lost(err);
+  *index = W(QueueSubmitForIndex)(device->queue, commands ? 1 : 0, commands);
+  device->unflushed = 0;
+  return 0;
+}
+
 int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
                tg_error *err) {
   if (!commands) return 1;
   *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
-  int failed = count && !ticket->mapped ? tgi_fail(err, "Not enough memory for a GPU run.") : 0;
-  if (!failed && !tgi_is_alive(device)) {
-    failed = tgi_lost(err);
-    free(ticket->mapped);
-  }
-  if (!failed) {
-    ticket->index = W(QueueSubmitForIndex)(device->queue, 1, &commands);
-    device->unflushed = 0;
-    if (ticket->mapped) start_mapping(ticket->mapped, mappings);
-  }
+  int failed = count && !ticket->mapped ? tgi_fail(err, "Not enough memory for a GPU run.")
+                                        : tgi_queue(device, &commands, &ticket->index, err);
   W(CommandBufferRelease)(commands);
+  if (failed) free(ticket->mapped);
+  else if (ticket->mapped) start_mapping(ticket->mapped, mappings);
   return failed;
 }
 
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
-  if (!tg_device_is_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
+  if (!is_told_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
 }
 
 /* All or nothing: unmap what was mapped when one was not. */
@@ -275,7 +317,7 @@ static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
     if (atomic_load(&mapped->each[i].status) != (int)WGPUMapAsyncStatus_Success)
       atomic_store(&mapped->each[i].buffer->mapped, false);
     else if (failed)
-      tgi_unmap(mapped->each[i].buffer);
+      tgi_give_back(mapped->each[i].buffer);
   }
   return failed ? tgi_fail(err, "The results could not be read back: %s", mapped->text) : 0;
 }
@@ -296,27 +338,33 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
 
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
   void *data = NULL;
-  tgi_mutex_lock(&buffer->device->lock);
+  tgi_device_lock(buffer->device);
   if (tgi_is_alive(buffer->device))
     data = mode == WGPUMapMode_Read ? (void *)W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4))
                                     : W(BufferGetMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
-  tgi_mutex_unlock(&buffer->device->lock);
+  tgi_device_unlock(buffer->device);
   return data;
 }
 
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
   const void *data = tgi_mapped_range(buffer, WGPUMapMode_Read, bytes);
   if (data) memcpy(host, data, bytes);
-  tgi_unmap(buffer);
+  tgi_give_back(buffer);
   return data ? 0 : tgi_unreadable(buffer->device, err);
 }
 
 int tgi_unreadable(tg_device *device, tg_error *err) {
-  if (tg_device_is_lost(device)) return tgi_lost(err);
+  if (is_told_lost(device)) return tgi_lost(err);
   return tgi_fail(err, "The results could not be read back: they are not mapped.");
 }
 
 void tgi_unmap(tg_buffer *buffer) {
   W(BufferUnmap)(buffer->wgpu);
   atomic_store(&buffer->mapped, false);
+}
+
+void tgi_give_back(tg_buffer *buffer) {
+  tgi_device_lock(buffer->device);
+  tgi_unmap(buffer);
+  tgi_device_unlock(buffer->device);
 }

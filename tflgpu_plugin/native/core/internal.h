@@ -113,6 +113,14 @@ typedef struct tgi_fate {
   char text[512];                  /* of the newest uncaptured error; under tgi_lock */
 } tgi_fate;
 
+/* What somebody has released that may still have to be unmapped and submitted: that needs the device's lock, which a
+ * thread that may have the GIL does not wait for. Whoever has the lock, or can take it, ends it. */
+typedef struct tgi_ending {
+  struct tgi_ending *next;
+  void (*end)(struct tgi_ending *ending);          /* with the device's lock held */
+  void (*bury)(struct tgi_ending *ending);         /* then, without it: frees it */
+} tgi_ending;
+
 struct tg_device {
   atomic_size_t refs;
   WGPUDevice wgpu;
@@ -121,9 +129,11 @@ struct tg_device {
   uint32_t max_groups;             /* workgroups in each direction */
   bool timestamps;                 /* both timestamp features were required */
   bool mappable;                   /* buffers that kernels use may be mapped */
-  /* Held around every create call and from a run's first write to its submit: error scopes belong to the device, not to
-   * the thread, so nobody else may work in between. */
+  /* Held around every call that may report an error of the device: creating, writing, submitting, mapping and unmapping,
+   * in a run from the unmapping of its inputs to its submit. Error scopes belong to the device, not to the thread, so
+   * nobody else may work in between. Polling, releasing and copying to or from mapped memory go on without it. */
   tgi_mutex lock;
+  _Atomic(tgi_ending *) endings;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
   WGPUBindGroupLayout probe;       /* an empty one: wgpu gives it again, without the driver, to whoever asks for its like */
 };
@@ -153,12 +163,21 @@ void tgi_device_retain(tg_device *device);
 void tgi_buffer_retain(tg_buffer *buffer);
 void tgi_pipeline_retain(tg_pipeline *pipeline);
 
+void tgi_device_lock(tg_device *device);
+/* The caller has a reference of its own. What was released meanwhile is ended. */
+void tgi_device_unlock(tg_device *device);
+/* End this now or, while another thread has the lock, when that one gives it back. Waits for nothing. */
+void tgi_end(tg_device *device, tgi_ending *ending);
+
 /* With the device's lock held: catch errors between begin and end. */
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err);
 
-/* With the lock held: whether the device still takes work. It is told as lost from then on when it does not. */
+/* With the lock held: whether the device still takes work. It is asked, and told as lost from then on when it does not. */
 bool tgi_is_alive(tg_device *device);
+/* With the lock held: the only way to the queue, for commands or (NULL) for what was written. The device is asked before,
+ * because wgpu-native aborts the process that submits to one that is gone. */
+int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err);
 /* The same without the lock; 0, or 1 with the sentence of `tgi_lost`. */
 int tgi_check_alive(tg_device *device, tg_error *err);
 int tgi_lost(tg_error *err);
@@ -190,7 +209,8 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err);
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes);
 /* Copy from a mapped buffer and unmap it. */
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err);
-void tgi_unmap(tg_buffer *buffer);
+void tgi_unmap(tg_buffer *buffer);                 /* with the lock held */
+void tgi_give_back(tg_buffer *buffer);             /* the same without it */
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
@@ -232,6 +252,7 @@ typedef struct tgi_slot {
 enum { CHECK_BYTES = 16 };
 
 struct tg_replay {
+  tgi_ending ending;               /* first, so that its address is the replay's */
   atomic_size_t refs;
   tg_device *device;
   tgi_step *steps;
@@ -258,7 +279,8 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* With the run lock held: wgpu takes no buffer that is mapped, so neither those that the last run left mapped. */
+/* With the run lock and the device's held: wgpu takes no buffer that is mapped, so neither those that the last run left
+ * mapped. */
 void tgi_unmap_inputs(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, tg_error *err);

@@ -84,9 +84,9 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
   tgi_device_retain(device);
   int failed = tgi_enter(err);
   if (!failed) {
-    tgi_mutex_lock(&device->lock);
+    tgi_device_lock(device);
     failed = fill_pipeline(pipeline, wgsl, constants, constant_count, err);
-    tgi_mutex_unlock(&device->lock);
+    tgi_device_unlock(device);
     tgi_leave();
   }
   if (!failed) return pipeline;
@@ -154,12 +154,12 @@ int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, si
 static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_error *err) {
   tg_device *device = pipeline->device;
   tgi_ticket ticket;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   tgi_step step = {pipeline->wgpu, tgi_bind(pipeline, buffers, NULL, 0), 1, 1, 1};
   int failed = tgi_submit_steps(device, mark, &step, 1, &ticket, err);
   if (step.group) W(BindGroupRelease)(step.group);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   if (!failed) tgi_wait(device, ticket.index);
   return failed;
 }

@@ -110,11 +110,11 @@ static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
 static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   bind_steps(replay, spec);
   int failed = tgi_submit_steps(device, mark, replay->steps, replay->step_count, &ticket, err);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   set_sizes(replay, spec);
   return failed;
 }
@@ -166,17 +166,18 @@ void tg_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
 
 /* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */
-static void drop_prepared(tg_replay *replay) {
+static void end_replay(tgi_ending *ending) {
+  tg_replay *replay = (tg_replay *)ending;
+  WGPUSubmissionIndex index;
   tgi_unmap_inputs(replay);
-  if (!replay->prepared || tg_device_is_lost(replay->device)) return;
-  W(QueueSubmitForIndex)(replay->device->queue, 1, &replay->prepared);
+  if (!replay->prepared) return;
+  tgi_queue(replay->device, &replay->prepared, &index, NULL);
   W(CommandBufferRelease)(replay->prepared);
 }
 
-void tg_replay_release(tg_replay *replay) {
-  if (!replay || atomic_fetch_sub(&replay->refs, 1) != 1) return;
+static void free_replay(tgi_ending *ending) {
+  tg_replay *replay = (tg_replay *)ending;
   if (tgi_enter_release()) {
-    drop_prepared(replay);
     for (size_t i = 0; i < replay->step_count; i++)
       if (replay->steps[i].group) W(BindGroupRelease)(replay->steps[i].group);
     if (replay->queries) W(QuerySetRelease)(replay->queries);
@@ -200,6 +201,20 @@ void tg_replay_release(tg_replay *replay) {
   tgi_mutex_destroy(&replay->run_lock);
   tg_device_release(replay->device);
   free(replay);
+}
+
+void tg_replay_release(tg_replay *replay) {
+  if (!replay || atomic_fetch_sub(&replay->refs, 1) != 1) return;
+  tg_device *device = replay->device;
+  replay->ending = (tgi_ending){.end = end_replay, .bury = free_replay};
+  if (!tgi_enter_release()) {
+    free_replay(&replay->ending);
+    return;
+  }
+  tgi_device_retain(device);
+  tgi_end(device, &replay->ending);
+  tgi_leave_release();
+  tg_device_release(device);
 }
 
 void tg_replay_counters(tg_replay *replay, tg_counters *out) {

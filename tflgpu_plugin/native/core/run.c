@@ -43,7 +43,7 @@ void tgi_unmap_inputs(tg_replay *replay) {
   if (staged) tgi_unmap(replay->upload);
 }
 
-/* Into what the last run left mapped. */
+/* Into what the last run left mapped; it is unmapped with the device's lock held. */
 static void write_mapped_inputs(run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
@@ -51,7 +51,6 @@ static void write_mapped_inputs(run *r) {
     slot->written = slot->mapped && !r->inputs[i].device;
     if (slot->written) memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
   }
-  tgi_unmap_inputs(r->replay);
 }
 
 static void write_inputs(run *r) {
@@ -165,13 +164,13 @@ static int take_outputs(run *r, tg_error *err) {
     slot->shadow_valid = true;
   }
   if (replay->check && !failed) failed = check(r, staged, err);
-  if (r->readback_bytes) tgi_unmap(replay->readback);
+  if (r->readback_bytes) tgi_give_back(replay->readback);
   return failed;
 }
 
 static uint8_t *keep(tg_buffer *buffer, uint64_t bytes) {
   uint8_t *mapped = tgi_mapped_range(buffer, WGPUMapMode_Write, bytes);
-  if (!mapped) tgi_unmap(buffer);
+  if (!mapped) tgi_give_back(buffer);
   return mapped;
 }
 
@@ -244,12 +243,13 @@ static int check_unmapped(const run *r, tg_error *err) {
 
 static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
   tg_device *device = r->replay->device;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   if (check_unmapped(r, err)) {
-    tgi_mutex_unlock(&device->lock);
+    tgi_device_unlock(device);
     return 1;
   }
   unsigned mark = tgi_scope_begin(device);
+  tgi_unmap_inputs(r->replay);
   write_inputs(r);
   int failed = tgi_scope_end(device, mark, "Writing the inputs", err);
   if (!failed) {
@@ -258,7 +258,7 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
   }
   if (!failed && ticket->mapped) prepare_next(r);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   return failed;
 }
 

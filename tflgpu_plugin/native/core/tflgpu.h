@@ -74,7 +74,7 @@ const char *tg_feature(size_t position, uint32_t *number);
  * Limits requested are the adapter's. */
 tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, tg_error *err);
 void tg_device_release(tg_device *device);
-int tg_device_is_lost(tg_device *device);
+int tg_device_is_lost(tg_device *device);            /* asks the device; only a process that exits, or a forked child, does not */
 void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
 void tg_device_destroy(tg_device *device);           /* for tests: it is gone, and nobody has been told */
 

@@ -14,12 +14,12 @@ int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   if (replay->queries) return 0;
   replay->resolved = tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err);
   if (!replay->resolved) return 1;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   replay->queries = W(DeviceCreateQuerySet)(
       device->wgpu, &(WGPUQuerySetDescriptor){.type = WGPUQueryType_Timestamp, .count = (uint32_t)count});
   int failed = tgi_scope_end(device, mark, "Making a query set", err);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   if (!failed) return 0;
   if (replay->queries) W(QuerySetRelease)(replay->queries);
   replay->queries = NULL;
@@ -31,13 +31,13 @@ int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
 static int resolve(const tg_replay *replay, size_t count, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
-  tgi_mutex_lock(&device->lock);
+  tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   W(CommandEncoderResolveQuerySet)(encoder, replay->queries, 0, (uint32_t)count, replay->resolved->wgpu, 0);
   WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
   int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
-  tgi_mutex_unlock(&device->lock);
+  tgi_device_unlock(device);
   return failed;
 }
 

@@ -23,6 +23,7 @@ typedef pthread_mutex_t tgi_mutex;
 
 void tgi_mutex_init(tgi_mutex *mutex);
 void tgi_mutex_lock(tgi_mutex *mutex);
+bool tgi_mutex_try(tgi_mutex *mutex); /* true: it is locked now */
 void tgi_mutex_unlock(tgi_mutex *mutex);
 void tgi_mutex_destroy(tgi_mutex *mutex);
 

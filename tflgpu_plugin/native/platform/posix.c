@@ -1,4 +1,6 @@
 /* Linux and macOS. */
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,6 +11,10 @@
 
 void tgi_mutex_init(tgi_mutex *mutex) { pthread_mutex_init(mutex, NULL); }
 void tgi_mutex_lock(tgi_mutex *mutex) { pthread_mutex_lock(mutex); }
+#ifdef TGI_FIRST                   /* as in dl.h: glibc 2.34 moved it out of libpthread */
+__asm__(".symver pthread_mutex_trylock, pthread_mutex_trylock@" TGI_FIRST);
+#endif
+bool tgi_mutex_try(tgi_mutex *mutex) { return !pthread_mutex_trylock(mutex); }
 void tgi_mutex_unlock(tgi_mutex *mutex) { pthread_mutex_unlock(mutex); }
 void tgi_mutex_destroy(tgi_mutex *mutex) { pthread_mutex_destroy(mutex); }
 
@@ -28,21 +34,22 @@ uint64_t tgi_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static bool (*at_exit)(void);
+/* Set by whichever thread opens a device. */
+static bool (*_Atomic at_exit)(void);
 
 #ifdef __GLIBC__
 static void on_status(int status, void *unused) {
   (void)unused;
-  if (!at_exit()) return;
+  if (!atomic_load(&at_exit)()) return;
   fflush(NULL);
   _exit(status);
 }
 #else
-static void on_plain_exit(void) { at_exit(); }
+static void on_plain_exit(void) { atomic_load(&at_exit)(); }
 #endif
 
 void tgi_at_exit(bool (*handler)(void)) {
-  at_exit = handler;
+  atomic_store(&at_exit, handler);
 #ifdef __GLIBC__
   on_exit(on_status, NULL);
 #else
@@ -66,7 +73,15 @@ void *tgi_symbol(void *library, const char *name) { return dlsym(library, name);
 void *tgi_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
 /* The operating system is asked to copy memory into a pipe: where there is none it says so, and nobody crashes. */
-bool tgi_probe_open(tgi_probe *probe) { return !pipe(probe->ends); }
+bool tgi_probe_open(tgi_probe *probe) {
+#ifdef __linux__
+  return !pipe2(probe->ends, O_CLOEXEC);
+#else
+  if (pipe(probe->ends)) return false;
+  for (int i = 0; i < 2; i++) fcntl(probe->ends[i], F_SETFD, FD_CLOEXEC);
+  return true;
+#endif
+}
 
 size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), here = page - (uintptr_t)from % page;

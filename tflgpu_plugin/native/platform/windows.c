@@ -4,6 +4,7 @@
 #include <windows.h>
 
 #include <psapi.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +18,7 @@ _Static_assert(sizeof(tgi_mutex) == sizeof(SRWLOCK), "a tgi_mutex is an SRWLOCK"
 
 void tgi_mutex_init(tgi_mutex *mutex) { InitializeSRWLock((SRWLOCK *)mutex); }
 void tgi_mutex_lock(tgi_mutex *mutex) { AcquireSRWLockExclusive((SRWLOCK *)mutex); }
+bool tgi_mutex_try(tgi_mutex *mutex) { return TryAcquireSRWLockExclusive((SRWLOCK *)mutex); }
 void tgi_mutex_unlock(tgi_mutex *mutex) { ReleaseSRWLockExclusive((SRWLOCK *)mutex); }
 void tgi_mutex_destroy(tgi_mutex *mutex) { (void)mutex; }
 
@@ -37,13 +39,14 @@ uint64_t tgi_now(void) {
   return seconds * 1000000000u + rest * 1000000000u / (uint64_t)each.QuadPart;
 }
 
-static bool (*at_exit)(void);
+/* Set by whichever thread opens a device. */
+static bool (*_Atomic at_exit)(void);
 
-static void on_plain_exit(void) { at_exit(); }
+static void on_plain_exit(void) { atomic_load(&at_exit)(); }
 
 /* Of a library: they run while it is unloaded, after the process has ended its other threads. */
 void tgi_at_exit(bool (*handler)(void)) {
-  at_exit = handler;
+  atomic_store(&at_exit, handler);
   atexit(on_plain_exit);
 }
 

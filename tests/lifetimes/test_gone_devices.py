@@ -1,0 +1,90 @@
+"""A device that goes while nobody looks, as after a reset of its driver: each way to touch it next,
+in a fresh process whose exit status counts. wgpu ends the process that submits to such a device.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance import host as hosts
+from tests.lifetimes.test_lifetimes import PRELUDE
+from tests.support.subprocesses import run_python
+
+HOSTS = hosts.installed()
+pytestmark = pytest.mark.adapter
+
+GO = """
+def go():
+    from tflgpu_plugin import native
+    from tflgpu_plugin.runtime import adapter
+    native.lib.tg_device_destroy(adapter.open_device(adapter.select(None)).handle)
+def fails(work):
+    try: work()
+    except Exception as error: text = str(error)
+    else: raise SystemExit("it answered")
+    assert "the gpu device was lost; make a new" in text.lower(), text
+"""
+
+TFLITE = {
+    "released": "del i; gc.collect()",
+    "released while another thread has the device": """
+stop = []
+def busy():
+    while not stop: make(load_delegate("tflgpu"))
+thread = threading.Thread(target=busy); thread.start()
+del i; gc.collect(); stop.append(True); thread.join()
+""",
+    "run": "fails(lambda: run(i)); fails(lambda: run(i)); del i; gc.collect()",
+    "given another shape": """
+i.resize_tensor_input(0, (1, 7, 5, 3)); i.allocate_tensors()
+try: check(i, np.ones((1, 7, 5, 3), np.float32))   # a host that prepares anew gets a new device
+except AssertionError: raise
+except Exception as error: assert "device was lost; make a new" in str(error), error
+""",
+    "shared by its delegate": "j = make(d); check(j)",
+    "beside a new delegate": "j = make(load_delegate('tflgpu')); check(j); fails(lambda: run(i))",
+    "gone twice": "make(load_delegate('tflgpu')); go(); del i; gc.collect()",
+    "until the process exits": "sys.exit(0)",
+}
+ORT = {
+    "released": "del s; gc.collect()",
+    "run": "fails(lambda: run(s)); fails(lambda: run(s)); del s; gc.collect()",
+    "given another shape": "fails(lambda: run(s, np.ones((1, 3, 18, 16), np.float32)))",
+    "beside a new session": "check(m.session(model)); fails(lambda: run(s))",
+    "until the process exits": "sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("runs", [0, 1, 4])  # from the second on, commands are prepared
+@pytest.mark.parametrize("case", TFLITE)
+@pytest.mark.skipif(not HOSTS, reason="no TFLite host: pip install -e .[tflite]")
+def test_an_interpreter_whose_device_is_gone(case: str, runs: int) -> None:
+    host = HOSTS[runs % len(HOSTS)]
+    prelude = PRELUDE.format(host=host, resolver=hosts.KERNELS["default"]) + GO
+    first = f"d = load_delegate('tflgpu'); i = make(d)\nfor _ in range({runs}): run(i)\ngo()\n"
+    last = "\ncheck(make(load_delegate('tflgpu')))\n"
+    mapping = {"TFLGPU_NO_MAPPING": "1"} if runs == 4 and len(case) % 2 else {}
+    run_python(prelude + first + TFLITE[case] + last, **mapping)
+
+
+@pytest.mark.parametrize("runs", [0, 4])
+@pytest.mark.parametrize("case", ORT)
+def test_a_session_whose_device_is_gone(case: str, runs: int) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    prelude = """
+import gc, sys
+import numpy as np
+import onnxruntime as ort
+from tests.support import onnx_models as m
+import tflgpu_plugin
+tflgpu_plugin.register()
+model, X = m.convolutions(), np.ones((1, 3, 16, 16), np.float32)
+cpu = ort.InferenceSession(model)
+def run(s, x=X): return s.run(None, {"x": x})[0]
+def check(s, x=X):
+    np.testing.assert_allclose(run(s, x), run(cpu, x), atol=1e-4)
+    tflgpu_plugin.assert_used(s)
+"""
+    first = f"s = m.session(model); s.disable_fallback()\nfor _ in range({runs}): run(s)\ngo()\n"
+    run_python(prelude + GO + first + ORT[case] + "\ncheck(m.session(model))\n")

@@ -1,0 +1,125 @@
+"""State that all threads of a process share: each such table is one object with its lock.
+
+Nothing here gives out a container that another thread may change: `values` and the like return
+copies. Modules have no other mutable containers (tests/suite/test_shared_state.py). The locks can
+be taken again by the thread that has them, since handlers of signals and the collection of garbage
+come at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Registry(Generic[K, V]):
+    """A dictionary that threads share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._items: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            return self._items.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        with self._lock:
+            self._items[key] = value
+
+    def pop(self, key: K) -> V | None:
+        """The value that is taken out; None when there is none."""
+        with self._lock:
+            return self._items.pop(key, None)
+
+    def items(self) -> list[tuple[K, V]]:
+        """What is there now, the oldest first."""
+        with self._lock:
+            return list(self._items.copy().items())
+
+    def values(self) -> list[V]:
+        return [value for _, value in self.items()]
+
+
+class Once:
+    """What is said or done once per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._seen: set[Hashable] = set()
+
+    def first(self, key: Hashable) -> bool:
+        """True for the first call with this key, whichever thread makes it."""
+        with self._lock:
+            seen = key in self._seen
+            self._seen.add(key)
+            return not seen
+
+
+class Living(Generic[K, V]):
+    """A dictionary of objects that live for as long as somebody uses them; the `recent` ones that
+    were put or got last are kept alive."""
+
+    def __init__(self, recent: int = 0) -> None:
+        self._lock = threading.RLock()
+        self._refs: dict[K, weakref.ref[V]] = {}
+        self._recent: OrderedDict[K, V] = OrderedDict()
+        self._most = recent
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._refs.get(key)
+            value = found() if found else None
+            dropped = None if value is None else self._use(key, value)
+        del dropped  # without the lock, since its end may take long
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        with self._lock:
+            self._refs = {k: ref for k, ref in self._refs.items() if ref() is not None}
+            self._refs[key] = weakref.ref(value)
+            dropped = self._use(key, value)
+        del dropped
+
+    def values(self) -> list[V]:
+        """Those that live now."""
+        with self._lock:
+            found = [ref() for ref in self._refs.values()]
+        return [value for value in found if value is not None]
+
+    def _use(self, key: K, value: V) -> V | None:
+        """Keep this value; returns the one that is no longer kept. With the lock."""
+        if not self._most:
+            return None
+        self._recent[key] = value
+        self._recent.move_to_end(key)
+        return self._recent.popitem(last=False)[1] if len(self._recent) > self._most else None
+
+
+class Turns(Generic[K]):
+    """Threads that make something of the same key do it one after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._turns: dict[K, tuple[Any, int]] = {}  # a lock, and how many have asked for it
+
+    @contextmanager
+    def of(self, key: K) -> Iterator[None]:
+        with self._lock:
+            turn, users = self._turns.get(key) or (threading.RLock(), 0)
+            self._turns[key] = turn, users + 1
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                turn, users = self._turns.pop(key)
+                if users > 1:
+                    self._turns[key] = turn, users - 1
