@@ -114,6 +114,10 @@ BAD = {
     )),
     "32-bit scalars": GOOD.replace("vectors: u32", "vectors: u32, v: vec4f"),
     "load or store": GOOD.replace("v += load_x(k);", "v += load_x(k);" * 17),
+    "remainder of signed": GOOD.replace(
+        "v += load_x(k);", "let s = vec4i(load_x(k)); v += vec4f(vec4i(k) % s);"
+    ),
+    "main takes the remainder": GOOD.replace("v += load_x(k);", "v += f32(i32(k) % i32(wid.x));"),
     "neither a number": GOOD.replace("@workgroup_size(64)", "@workgroup_size(width)"),
 }  # fmt: skip
 

@@ -26,6 +26,7 @@ _INTEGER = re.compile(r"^\(?\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*\)?$")
 _SHUFFLE = re.compile(r"\bsubgroup(?:Shuffle|Broadcast|Add|Mul|Min|Max|And|Or|Xor|Elect|All|Any|"
                       r"Ballot|Inclusive|Exclusive)\w*|\bquad(?:Broadcast|Swap)\w*")  # fmt: skip
 _EXACT = re.compile(r"\b(?:tanh|exp2?|log2?|pow|sqrt|inverseSqrt|sin|cos)\s*\(")
+_REMAINDER = re.compile(r"%\s*(i32\(|vec[234]i\b|vec[234]<i32>|\d+i?\b(?!u)|(\w+))")
 _HALF = re.compile(r"\bf16\b|\bvec[234]h\b|\bvec[234]<f16>|\d(?:\.\d*)?h\b")
 
 
@@ -163,6 +164,23 @@ def uniform_block(kernel: Kernel) -> Iterator[str]:
             yield f"the uniform block has {4 * len(kinds)} bytes, more than {MAX_UNIFORM_BYTES}"
 
 
+def unsigned_remainders(kernel: Kernel) -> Iterator[str]:
+    """SPIR-V leaves the remainder of a negative integer undefined: NVIDIA's differs from C's."""
+    for name, body in kernel.functions.items():
+        header = re.search(rf"\bfn\s+{name}\s*\(([^)]*)\)", kernel.text)
+        text = (header[1] if header else "") + body
+        for found in _REMAINDER.finditer(body):
+            if found[2] is None or _signed(text, found[2]):
+                line = " ".join(body[: found.end()].split("\n")[-1].split())
+                yield f"{name} takes the remainder of signed integers: {line}"
+
+
+def _signed(text: str, name: str) -> bool:
+    """Whether the name is declared as a signed integer, or made by a cast to one."""
+    kind = r"(?:i32|vec[234]i|vec[234]<i32>)"
+    return bool(re.search(rf"\b{name}\s*(?::\s*{kind}\b|=\s*{kind}\s*\()", text))
+
+
 RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
     loops_with_literal_counts,
     workgroup_size,
@@ -171,4 +189,5 @@ RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
     shuffles_without_return,
     memory_through_accessors,
     uniform_block,
+    unsigned_remainders,
 )

@@ -208,9 +208,12 @@ fn doubling_high(a: vec4i, b_high: vec4u, b_low: vec4u) -> vec4i {
 }
 // 1.0 where true, as bool tensors are stored.
 fn bool_as_f32(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }
-// Whole quotients towards minus infinity.
+// The remainder of integers with the sign of v, as C's %. SPIR-V's own remainder is undefined where an operand is negative,
+// and NVIDIA gives another number.
+fn whole_remainder(v: vec4i, e: vec4i) -> vec4i { return v - v / e * e; }
+// Integer quotients rounded towards minus infinity.
 fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
-  let left = v % e;
+  let left = whole_remainder(v, e);
   return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
 }
 // Powers, modulo 2^32; those of negative exponents without the fraction.

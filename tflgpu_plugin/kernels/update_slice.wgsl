@@ -3,7 +3,8 @@
 // They begin where `starts` says, at a number of its own for each axis, or at that of the batch, of the first axis.
 fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% if circular %}
-  return u32(load_starts(k) % i32(extent));  // below 0 it is counted from the end
+  let first = load_starts(k);
+  return u32(first - first / i32(extent) * i32(extent));  // below 0 it is counted from the end
 {% else %}
   return u32(clamp(load_starts(k), 0, i32(extent - span)));
 {% endif %}

@@ -180,7 +180,7 @@ OPS = (
     ),
     row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)", whole="v - e * whole_floor_quotient(v, e)"),
-    row("fmod", "remainder_of(v, e)", whole="v % e"),
+    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)"),
     # Bool tensors are stored as 0.0 and 1.0.
     row("logical_and", "v * e", types=("bool",), accuracy="exact"),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
