@@ -30,6 +30,7 @@ from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import narrow, widen
+from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
@@ -47,7 +48,7 @@ PARTED = "Complex numbers stay on the GPU: what makes them and all that reads th
 ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
 
 _numbers = itertools.count(1)
-_watching: list[list[tuple[Partition, Instance]]] = []
+_watching: Registry[int, list[tuple[Partition, Instance]]] = Registry()
 ops.rows()  # imports the families now, not while the first model is prepared
 
 
@@ -109,7 +110,7 @@ class Partition:
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
         try:
             instance = self._planned(graph, sibling)
-            for found in _watching:
+            for found in _watching.values():
                 found.append((self, instance))
             return instance
         except BuildError:
@@ -235,11 +236,11 @@ def watch() -> Iterator[list[tuple[Partition, Instance]]]:
     """What is built meanwhile in this process, in order, whichever frontend asks for it: for those
     who look into partitions, and keep them alive so."""
     found: list[tuple[Partition, Instance]] = []
-    _watching.append(found)
+    _watching.put(id(found), found)
     try:
         yield found
     finally:
-        _watching[:] = [other for other in _watching if other is not found]
+        _watching.pop(id(found))
 
 
 @dataclass

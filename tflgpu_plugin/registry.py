@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +39,12 @@ class Registry(Generic[K, V]):
         with self._lock:
             return self._items.pop(key, None)
 
+    def drop(self, key: K, value: V) -> None:
+        """Take this value out, unless another one has taken its place."""
+        with self._lock:
+            if self._items.get(key) is value:
+                del self._items[key]
+
     def items(self) -> list[tuple[K, V]]:
         """What is there now, the oldest first."""
         with self._lock:
@@ -46,6 +52,25 @@ class Registry(Generic[K, V]):
 
     def values(self) -> list[V]:
         return [value for _, value in self.items()]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class Single(Generic[V]):
+    """What a process has one of: made by the thread that asks first; others wait meanwhile."""
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make, self._lock = make, threading.RLock()
+        self._made: list[V] = []
+
+    def __call__(self) -> V:
+        """Raises what the making has raised; then the next call tries again."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._made.append(self._make())
+        return self._made[0]
 
 
 class Once:

@@ -11,10 +11,11 @@ from tflgpu_plugin.providers import AdapterInfo, NoAdapter
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages
+from tflgpu_plugin.registry import Once
 
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
-_told: set[str] = set()  # lines already printed
+_told = Once()  # lines already printed
 
 
 def is_offered(info: AdapterInfo) -> bool:
@@ -31,8 +32,7 @@ def tell() -> None:
         infos = providers.adapters()
     except NoAdapter as error:
         infos = []
-        if str(error) not in _told:
-            _told.add(str(error))
+        if _told.first(str(error)):
             messages.line(f"WARNING: nothing will run on the GPU. {error}")
     ffi = native.ffi
     keep: list[Any] = []

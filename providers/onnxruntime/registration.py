@@ -10,6 +10,7 @@ from tflgpu_plugin.providers import NoAdapter
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
+from tflgpu_plugin.registry import Once
 
 from . import EP_NAME, LIBRARY_NAME, install, records
 
@@ -18,7 +19,7 @@ BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
 REASONS = 8
 
 _lock = threading.Lock()
-_told: set[str] = set()
+_told = Once()
 
 
 def register() -> None:
@@ -36,8 +37,7 @@ def register() -> None:
     with _lock:
         if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
             _register(onnxruntime)
-    if found < BY_NAME and "by name" not in _told:
-        _told.add("by name")
+    if found < BY_NAME and _told.first("by name"):
         messages.line(
             f"tflgpu: onnxruntime {onnxruntime.__version__} ignores providers=[{EP_NAME!r}]; use "
             "SessionOptions.add_provider_for_devices, or onnxruntime 1.25 and newer."

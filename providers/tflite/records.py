@@ -100,11 +100,12 @@ class Delegate(Client[Prepared]):
         """Record what a host graph was given; an earlier record of the same graph, and those of
         closed ones, go. A graph that still has its earlier kernels was given this delegate twice.
         """
-        earlier = self.earlier(prepared.context)
-        if earlier is not None and earlier.placed and not earlier.dead:
-            prepared = earlier.joined(prepared)
-        others = [p for p in self.graphs if p.context != prepared.context and not p.dead]
-        self.graphs = [*others[-GRAPHS:], prepared]
+        with self.lock:  # interpreters of several threads may have one delegate
+            earlier = self.earlier(prepared.context)
+            if earlier is not None and earlier.placed and not earlier.dead:
+                prepared = earlier.joined(prepared)
+            others = [p for p in self.graphs if p.context != prepared.context and not p.dead]
+            self.graphs = [*others[-GRAPHS:], prepared]
         kept.keep(prepared.placed)
 
 
@@ -113,7 +114,9 @@ kept: Records[Delegate, Placed] = Records()
 
 def delegate(number: int) -> Delegate:
     """The delegate of this number; marks it as this thread's newest."""
-    found = kept.clients[number]
+    found = kept.clients.get(number)
+    if found is None:
+        raise BuildError((), "This delegate is closed.")
     remember(found.report)
     return found
 

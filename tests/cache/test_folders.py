@@ -11,6 +11,7 @@ from tests.support.subprocesses import run_python
 from tflgpu_plugin import log
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.kernels import bodies, templates
+from tflgpu_plugin.registry import Once
 
 
 def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ assert folders.kept(place) == "text", folders.kept(place)
 
 def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[str]()
-    monkeypatch.setattr(folders, "_told", set())
+    monkeypatch.setattr(folders, "_told", Once())
     monkeypatch.setattr(log, "say", told.append)
     for text in ("one", "two", "one"):
         folders.tell(text)

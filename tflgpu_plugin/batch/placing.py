@@ -11,12 +11,13 @@ from itertools import count
 from typing import Any
 
 from tflgpu_plugin.cache import folders
+from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.adapter import adapters as present
 from tflgpu_plugin.runtime.adapter import select
 
 ALL = "all"
 LONGEST = 60.0  # seconds that a worker waits for another to be ready
-_claimed: list[Any] = []  # locks, held for the life of the process
+_claimed: Registry[str, Any] = Registry()  # locks, held for the life of the process
 
 
 def dealt(adapters: Sequence[str], worker: int) -> str | None:
@@ -64,7 +65,7 @@ def _number(adapters: Sequence[str]) -> int:
             lock.acquire()
         except Timeout:
             continue
-        _claimed.append(lock)
+        _claimed.put(lock.lock_file, lock)
         return number
     raise AssertionError("numbers do not end")
 

@@ -89,15 +89,15 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def _fields(kind: type) -> dict[str, Any]:
+def _fields(kind: type) -> Mapping[str, Any]:
     """Names of the fields that are stored, with their types."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.compare}
 
 
 @functools.cache
-def _readers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
-    return [(name, _decoder(part)) for name, part in _fields(kind).items()]
+def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    return tuple((name, _decoder(part)) for name, part in _fields(kind).items())
 
 
 def _record(kind: Any, value: Any) -> Any:

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tflgpu_plugin import log
+from tflgpu_plugin.registry import Once
 
 PACKAGE = "tflgpu-plugin"
 # The variable with the user's folder for caches, and that folder in the user's home, by platform.
@@ -25,7 +26,7 @@ _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 _OPEN = sum(getattr(os, name, 0) for name in _FLAGS)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
-_told: set[str] = set()
+_told = Once()
 
 
 class Unsafe(ValueError):
@@ -132,8 +133,7 @@ def unsafe(status: os.stat_result) -> str | None:
 
 def tell(text: str) -> None:
     """One line for the user, once per process."""
-    if text not in _told:
-        _told.add(text)
+    if _told.first(text):
         log.say(text)
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 import tflgpu_plugin
 from tflgpu_plugin import log
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report
+from tflgpu_plugin.registry import Once
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
-_told_software = False
+_told = Once()
 
 
 def line(text: str) -> None:
@@ -41,9 +42,7 @@ def placed(report: Callable[[], Report]) -> None:
 
 def software(adapter: AdapterInfo) -> None:
     """Say once per process that the adapter is no GPU."""
-    global _told_software
-    if adapter.software and not _told_software:
-        _told_software = True
+    if adapter.software and _told.first("software"):
         line(
             f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
             "the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."

@@ -8,6 +8,7 @@ lets go of a partition's device memory and keeps the plain numbers.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -26,12 +27,14 @@ from tflgpu_plugin.frontend.reports import (
 )
 from tflgpu_plugin.ir.graph import Graph, Shape, counts
 from tflgpu_plugin.options import Options
+from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Partition
 
 
+MAKING_SECONDS = 60.0  # seconds that a host takes to make what Python has a number for, at most
 COUNTED = ("runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
 
 
@@ -181,6 +184,7 @@ class Client(Generic[Record]):
     number: int = field(default_factory=lambda: int(native.lib.tg_next_number()), init=False)
     graphs: list[Record] = field(default_factory=list, init=False)
     told: set[str] = field(default_factory=set, init=False)
+    lock: Any = field(default_factory=threading.RLock, init=False, repr=False)  # of `graphs`
 
     def report(self) -> Report:
         """As of now."""
@@ -195,20 +199,21 @@ class Records(Generic[Owner, Placed]):
     """All of one frontend, by number."""
 
     def __init__(self) -> None:
-        self.clients: dict[int, Owner] = {}
-        self.partitions: dict[int, Placed] = {}
-        self._newest: dict[int, int] = {}  # by thread; the host knows them only when they are made
+        self.clients: Registry[int, Owner] = Registry()
+        self.partitions: Registry[int, Placed] = Registry()
+        self._newest: Registry[int, tuple[int, float]] = Registry()  # by thread, and since when
 
     def register(self, made: Owner) -> Owner:
         """Keep what this thread's host is about to make."""
         self.sweep()
-        self._newest[threading.get_ident()] = made.number
-        self.clients[made.number] = made
+        self._newest.put(threading.get_ident(), (made.number, time.monotonic()))
+        self.clients.put(made.number, made)
         return made
 
     def keep(self, placed: Iterable[Placed]) -> None:
         """From now on they may be asked to build for other shapes."""
-        self.partitions.update({one.number: one for one in placed})
+        for one in placed:
+            self.partitions.put(one.number, one)
 
     def claimed(self, number: int, gone: str) -> Placed:
         """The partition of this number. Raises BuildError with `gone` where nothing is built for
@@ -226,14 +231,24 @@ class Records(Generic[Owner, Placed]):
 
     def sweep(self) -> None:
         """Let go of what the host has freed and ended."""
-        for number, one in list(self.partitions.items()):
+        for number, one in self.partitions.items():
             if one.dead:
                 one.let_go()
-                self.partitions.pop(number, None)
-        newest = {*self._newest.values()}
-        for number in list(self.clients):
-            if number not in newest and not native.lib.tg_is_live(number):
-                self.clients.pop(number, None)
+                self.partitions.pop(number)
+        clients = self.clients.items()
+        made = self._just_made()  # after the line above, so that none of these is missed
+        for number, _ in clients:
+            if number not in made and not native.lib.tg_is_live(number):
+                self.clients.pop(number)
+
+    def _just_made(self) -> set[int]:
+        """The newest of each thread: hosts know them only when they are made."""
+        now, found = time.monotonic(), set[int]()
+        for thread, newest in self._newest.items():
+            found.add(newest[0])
+            if now - newest[1] > MAKING_SECONDS:
+                self._newest.drop(thread, newest)
+        return found
 
 
 def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str) -> Report:

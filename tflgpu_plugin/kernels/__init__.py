@@ -38,7 +38,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -263,7 +263,7 @@ def pairwise(step: str) -> bool:
 
 
 @cache
-def _library() -> dict[str, str]:
+def _library() -> Mapping[str, str]:
     """The functions of math.wgsl and numbers.wgsl by name, each without the comment before it."""
     text = body("math", ()) + body("numbers", ())
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
@@ -289,7 +289,7 @@ def _calls(text: str) -> set[str]:
     return _library().keys() & set(_CALL.findall(text))
 
 
-_calls_of_body = cache(_calls)  # many launches share a body
+_calls_of_body = lru_cache(1024)(_calls)  # many launches share a body
 
 
 @cache

@@ -5,7 +5,7 @@ needs there imports no Jinja2, which is half of the time to plan a network.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _OTHER = re.compile(r"{%-?\s*(?:import|include)\s+\"([\w.]+)\"")
 _FOLDER = Path(__file__).parent
 
 
-@cache
+@lru_cache(1024)
 def body(name: str, variant: Variant) -> str:
     """`kernels/<name>.wgsl` rendered with this variant."""
     folder = folders.cache("kernels")

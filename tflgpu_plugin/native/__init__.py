@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
+from tflgpu_plugin.registry import Single
+
 MAX_ADAPTERS = 32  # adapters
 _START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
     sys.platform, ("lib", ".so")
@@ -74,13 +76,7 @@ def interface(module: str) -> Any:
 
 def load() -> Any:
     """The library, loaded once for the life of the process."""
-    if not _loaded:
-        with _lock:
-            if not _loaded:
-                library: Any = declarations().dlopen(str(library_path()))
-                atexit.register(library.tg_close)
-                _loaded.append(library)
-    return _loaded[0]
+    return _library()
 
 
 def keep_for_ever(function: Any) -> None:
@@ -92,8 +88,13 @@ def keep_for_ever(function: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
 
 
-_loaded: list[Any] = []
-_lock = threading.Lock()
+def _load() -> Any:
+    library: Any = declarations().dlopen(str(library_path()))
+    atexit.register(library.tg_close)
+    return library
+
+
+_library = Single(_load)
 
 
 def __getattr__(name: str) -> Any:
@@ -129,25 +130,25 @@ def adapters() -> tuple[Any, int]:
     """wgpu's adapters (tg_adapter[]) and their number, looked up once: who comes while that goes on
     waits. Raises NativeError.
     """
-    with _looking:
-        if not _adapters:
-            quiet: AbstractContextManager[None] = nullcontext()
-            if sys.platform == "linux":
-                from tflgpu_plugin.native import drivers
-
-                drivers.open_ahead()
-                quiet = drivers.quiet()
-            open_wgpu()
-            listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
-            count = declarations().new("size_t *")
-            with quiet:
-                call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
-            _adapters.append((listed, int(count[0])))
-    return _adapters[0]
+    return _adapters()
 
 
-_adapters: list[tuple[Any, int]] = []
-_looking = threading.Lock()
+def _look() -> tuple[Any, int]:
+    quiet: AbstractContextManager[None] = nullcontext()
+    if sys.platform == "linux":
+        from tflgpu_plugin.native import drivers
+
+        drivers.open_ahead()
+        quiet = drivers.quiet()
+    open_wgpu()
+    listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
+    count = declarations().new("size_t *")
+    with quiet:
+        call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
+    return listed, int(count[0])
+
+
+_adapters = Single(_look)
 
 
 @contextmanager

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -88,7 +89,7 @@ def bias(node: Node) -> int | None:
 
 
 @cache
-def rows() -> dict[str, Op]:
+def rows() -> Mapping[str, Op]:
     """All ops by name; each family module has a tuple `OPS`."""
     found: dict[str, Op] = {}
     for family in FAMILIES:

@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -212,7 +212,7 @@ def _describe(raw: Any) -> AdapterInfo:
 
 
 @functools.cache
-def feature_numbers() -> dict[str, int]:
+def feature_numbers() -> Mapping[str, int]:
     """The features that a device asks for when the adapter has them, all of them optional, with
     their numbers in wgpu."""
     found, number, position = dict[str, int](), native.ffi.new("uint32_t *"), 0
