@@ -12,8 +12,8 @@ import pytest
 from tests.passes.test_passes import HW, MAP, Build, after, listing, pad_and_conv
 from tests.passes.test_recompose import OFFSET, SCALE, folded
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph
-from tflgpu_plugin.passes.fuse import scales
-from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, fuse_epilogue
+from tflgpu_plugin.passes.fuse import epilogue, scales
+from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, MAX_STEPS, fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.trim import trim
@@ -29,8 +29,9 @@ def steps(graph: Graph) -> list[str]:
 
 
 @pytest.mark.parametrize(("last", "nodes"), [("elu", 1), ("selu", 2)])
-def test_no_more_numbers_than_fit(last: str, nodes: int) -> None:
+def test_no_more_numbers_than_fit(last: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clip has two, an ELU one, a SELU two."""
+    monkeypatch.setattr(epilogue, "MAX_STEPS", MAX_PARAMETERS)
     b = Build()
     y = b.conv(b.input())
     for _ in range((MAX_PARAMETERS - 1) // 2):
@@ -42,6 +43,19 @@ def test_no_more_numbers_than_fit(last: str, nodes: int) -> None:
         assert sum(len(each.parameters) for each in made.nodes[0].epilogue) == MAX_PARAMETERS - 1
     graph = after(fuse_epilogue, b.graph(b.op(last, y)))
     assert len(graph.nodes) == nodes
+
+
+@pytest.mark.parametrize("count", [1, MAX_STEPS, MAX_STEPS + 1, 80, 400])
+def test_a_chain_is_cut_into_kernels_of_some_steps(count: int) -> None:
+    """Each of its first node, and so many after it: a compiler takes the same time for each."""
+    b = Build()
+    y = b.input()
+    for _ in range(count):
+        y = b.op("sin", y)
+    made = after(fuse_epilogue, b.graph(y))
+    lengths = [len(node.epilogue) for node in made.nodes]
+    assert max(lengths) <= MAX_STEPS
+    assert len(lengths) == -(-count // (MAX_STEPS + 1))
 
 
 def test_whole_numbers_take_no_steps() -> None:

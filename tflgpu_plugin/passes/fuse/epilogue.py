@@ -11,6 +11,7 @@ from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.passes.sources import merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
+MAX_STEPS = 8  # compilers inline every step, and take time by the square of what a kernel holds
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 
 
@@ -93,4 +94,5 @@ def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
     epilogue = (*producer.epilogue, each, *node.epilogue)
     operands = [p.tensor for p in epilogue if p.tensor is not None]
     fits = sum(len(p.parameters) for p in epilogue) <= MAX_PARAMETERS
-    return each if fits and len(operands) <= MAX_OPERANDS else None
+    fits = fits and len(epilogue) <= MAX_STEPS and len(operands) <= MAX_OPERANDS
+    return each if fits else None
