@@ -18,6 +18,7 @@ import numpy as np
 from tflgpu_plugin.batch import columns
 from tflgpu_plugin.batch.sources import PYARROW, Item
 from tflgpu_plugin.batch.spec import Array
+from tflgpu_plugin.harness import inputs
 from tflgpu_plugin.harness.inputs import BadInput
 
 NPZ, PARQUET = "npz", "parquet"
@@ -25,6 +26,8 @@ MANIFEST = "_run.json"  # readers of Parquet folders pass over such names
 INDEX, INPUT, ADAPTER = "index", "input", "adapter"
 ITEMS, FAILED = "items", "failed"  # of a file of failures
 _UNFINISHED = ".unfinished"
+DAMAGED = "{} is damaged: choose another folder."
+MOST_TOLD = 1 << 28  # bytes of a file of failures
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,7 @@ class Folder:
             raise BadInput(
                 f"{self.path} holds a run: add --resume to go on with it, or choose another folder."
             )
-        try:
-            before = json.loads(known.read_bytes())
-        except ValueError as error:
-            raise BadInput(f"{known} is damaged: choose another folder.") from error
+        before = _told(known)
         other = [key for key, value in manifest.items() if before.get(key) != value]
         if other:
             raise BadInput(
@@ -125,8 +125,8 @@ class Folder:
         found = {_number(path) for path in self.path.glob(f"part-*.{self.kind}")}
         for path in self.path.glob("_failed-*.json"):
             if _number(path) not in found:
-                told = json.loads(path.read_bytes())
-                found |= {_number(path)} if len(told[FAILED]) == told[ITEMS] else set()
+                failures, count = _told_failures(path)
+                found |= {_number(path)} if len(failures) == count else set()
         return found
 
     def keep(self, packed: Packed) -> None:
@@ -141,13 +141,37 @@ class Folder:
     def failures(self, parts: Iterable[int]) -> Iterator[Failure]:
         """Those of these parts, in order."""
         for part in parts:
-            with suppress(FileNotFoundError):
-                for index, name, reason in json.loads(self._failed(part).read_bytes())[FAILED]:
-                    yield Failure(index, name, reason)
+            path = self._failed(part)
+            yield from _told_failures(path)[0] if path.exists() else ()
 
 
 def _number(path: Path) -> int:
-    return int(path.name.partition("-")[2].partition(".")[0])
+    """The part that a file is of, by its name. Raises BadInput."""
+    try:
+        return int(path.name.partition("-")[2].partition(".")[0])
+    except ValueError as error:
+        raise BadInput(f"{path} is none of this run: choose another folder.") from error
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """What a file of a run says. Raises BadInput for any other."""
+    try:
+        told = json.loads(inputs.content(path, "file", MOST_TOLD))
+    except (ValueError, RecursionError) as error:  # BadInput among them
+        raise BadInput(DAMAGED.format(path)) from error
+    if not isinstance(told, dict):
+        raise BadInput(DAMAGED.format(path))
+    return told
+
+
+def _told_failures(path: Path) -> tuple[list[Failure], int]:
+    """The failures of a part, and how many inputs it has. Raises BadInput."""
+    told = _told(path)
+    try:
+        failures = [Failure(int(index), str(name), str(why)) for index, name, why in told[FAILED]]
+        return failures, int(told[ITEMS])
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadInput(DAMAGED.format(path)) from error
 
 
 def table(results: Results) -> dict[str, Array]:
@@ -194,7 +218,8 @@ def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) ->
 def _write(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
-        with unfinished.open("wb") as stream:
+        unfinished.unlink(missing_ok=True)
+        with unfinished.open("xb") as stream:  # a new file, which no link leads to
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from tflgpu_plugin.batch import sources
 from tflgpu_plugin.batch.sources import Item
 from tflgpu_plugin.batch.spec import Array, Input, Signature, Spec, shown
+from tflgpu_plugin.cache import folders
 from tflgpu_plugin.harness import inputs, onnx
 from tflgpu_plugin.harness.inputs import BadInput
 
@@ -36,11 +38,13 @@ class Reader:
             raise BadInput(f"it cannot be read ({text})") from error
 
     def _read(self, item: Item) -> Sample:
-        kind = Path(item.path).suffix.lower()
+        path = Path(item.path)
+        kind = path.suffix.lower()
         if kind not in sources.TABLES:
-            with Path(item.path).open("rb") as stream:
+            with os.fdopen(folders.opened(path, None, private=False), "rb") as stream:
                 return self._picture(stream)
         if item.path != self._path:
+            os.close(folders.opened(path, None, private=False))  # it is a regular file
             self._path, self._group = "", (0, None)
             self._file = self._opened(item.path, kind)
             self._path = item.path

@@ -72,8 +72,8 @@ def _ran(
     engine: Engine, folder: Folder, listing: Listing, size: int, progress: Progress
 ) -> Outcome:
     """All parts that have no results yet."""
-    outcome, kept = Outcome(len(listing)), folder.done()
     numbers = range(-(-len(listing) // size))
+    outcome, kept = Outcome(len(listing)), folder.done() & {*numbers}
     outcome.before = sum(min(size, len(listing) - part * size) for part in kept)
     outcome.failures = list(folder.failures(sorted(kept)))
     parts = (

@@ -101,8 +101,11 @@ def _files(given: Path) -> Iterator[Path]:
 
 
 def source_of(path: Path, signature: Signature) -> Source:
-    """How many samples there are in a file, from its head alone."""
+    """How many samples there are in a file, from its head alone. Those of what cannot be read, such
+    as a pipe, are for its reader to refuse."""
     kind = path.suffix.lower()
+    if not path.is_file():
+        return Source(str(path))
     try:
         size = path.stat().st_size
         if kind == ".npy":

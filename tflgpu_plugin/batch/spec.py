@@ -159,7 +159,7 @@ def digest(path: Path) -> str:
 
 @cache
 def _digest(path: Path, *_: int) -> str:
-    return sha256(path.read_bytes()).hexdigest()
+    return sha256(inputs.content(path)).hexdigest()
 
 
 def shown(shape: Sequence[int | None]) -> str:

@@ -152,10 +152,11 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
     Raises ValueError for bytes that are not a TFLite model.
     """
-    offset = _outputs_offset(model)
+    file = _File(model)
+    offset = file.outputs_offset()
     out = bytearray(model)
     out += bytes(-len(out) % 4)
-    outputs = [*_ints(model, offset), *extra]
+    outputs = [*file.ints(offset), *extra]
     struct.pack_into("<I", out, offset, len(out) - offset)
     out += struct.pack(f"<{1 + len(outputs)}I", len(outputs), *outputs)
     return bytes(out)
@@ -165,83 +166,100 @@ def require_model(model: bytes) -> None:
     """Raise ValueError with a sentence for bytes that are not a whole TFLite model: tflite-runtime
     crashes on a file that was cut short.
     """
-    _outputs_offset(model)
+    file = _File(model)
+    file.outputs_offset()
     try:
-        _visit(model)
+        file.visit()
     except (struct.error, IndexError) as error:
         raise ValueError(DAMAGED) from error
-
-
-def _visit(model: bytes) -> None:
-    """Touch every tensor, operator and constant; raises struct.error or IndexError when one lies
-    outside.
-    """
-    root = _follow(model, 0)
-    for buffer in _tables(model, _field(model, root, 4)):
-        offset = _field(model, buffer, 0)
-        start = _follow(model, offset) if offset else 0
-        if offset and start + 4 + int(struct.unpack_from("<I", model, start)[0]) > len(model):
-            raise IndexError(start)
-    for graph in _tables(model, _field(model, root, 2)):
-        for tensor in _tables(model, _field(model, graph, 0)):
-            _ints(model, _field(model, tensor, 0))
-        for operator in _tables(model, _field(model, graph, 3)):
-            for slot in (1, 2):
-                _ints(model, _field(model, operator, slot))
 
 
 def activations(model: bytes) -> list[int]:
-    """Tensor numbers of the float32 results in the first subgraph, in execution order."""
-    _outputs_offset(model)
-    graph = _tables(model, _field(model, _follow(model, 0), 2))[0]
-    kinds = [_byte(model, tensor, 1) for tensor in _tables(model, _field(model, graph, 0))]
-    operators = _tables(model, _field(model, graph, 3))
-    results = [t for operator in operators for t in _ints(model, _field(model, operator, 2))]
-    return [t for t in dict.fromkeys(results) if t >= 0 and kinds[t] == _FLOAT32]
-
-
-def _outputs_offset(model: bytes) -> int:
-    """Where the reference to the first subgraph's outputs stands."""
-    if model[4:8] != b"TFL3":
-        raise ValueError(
-            "This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite file."
-        )
+    """Tensor numbers of the float32 results in the first subgraph, in execution order. Raises
+    ValueError for bytes that are not a whole TFLite model."""
+    file = _File(model)
+    file.outputs_offset()
     try:
-        graphs = _tables(model, _field(model, _follow(model, 0), 2))
-        return _field(model, graphs[0], 2)
+        graph = file.tables(file.field(file.follow(0), 2))[0]
+        kinds = [file.byte(tensor, 1) for tensor in file.tables(file.field(graph, 0))]
+        operators = file.tables(file.field(graph, 3))
+        results = [t for operator in operators for t in file.ints(file.field(operator, 2))]
+        return [t for t in dict.fromkeys(results) if t >= 0 and kinds[t] == _FLOAT32]
     except (struct.error, IndexError) as error:
         raise ValueError(DAMAGED) from error
 
 
-def _follow(model: bytes, offset: int) -> int:
-    return offset + int(struct.unpack_from("<I", model, offset)[0])
+@dataclass
+class _File:
+    """A model that is being read. Its lists may overlap, so that a small file could have any number
+    of items: no more are read than there are bytes, four times what lists without overlaps hold.
+    Methods raise struct.error or IndexError for what lies outside, or is more than that.
+    """
 
+    model: bytes
+    read: int = 0  # items of lists
 
-def _field(model: bytes, table: int, slot: int) -> int:
-    """Where a field of a table lies, 0 when it is absent."""
-    vtable = table - int(struct.unpack_from("<i", model, table)[0])
-    if 4 + 2 * slot >= struct.unpack_from("<H", model, vtable)[0]:
-        return 0
-    offset = int(struct.unpack_from("<H", model, vtable + 4 + 2 * slot)[0])
-    return table + offset if offset else 0
+    def outputs_offset(self) -> int:
+        """Where the reference to the first subgraph's outputs stands."""
+        if self.model[4:8] != b"TFL3":
+            raise ValueError(
+                "This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite "
+                "file."
+            )
+        try:
+            graphs = self.tables(self.field(self.follow(0), 2))
+            return self.field(graphs[0], 2)
+        except (struct.error, IndexError) as error:
+            raise ValueError(DAMAGED) from error
 
+    def visit(self) -> None:
+        """Touch every tensor, operator and constant."""
+        root = self.follow(0)
+        for buffer in self.tables(self.field(root, 4)):
+            offset = self.field(buffer, 0)
+            start = self.follow(offset) if offset else 0
+            if offset and start + 4 + self._uint(start) > len(self.model):
+                raise IndexError(start)
+        for graph in self.tables(self.field(root, 2)):
+            for tensor in self.tables(self.field(graph, 0)):
+                self.ints(self.field(tensor, 0))
+            for operator in self.tables(self.field(graph, 3)):
+                for slot in (1, 2):
+                    self.ints(self.field(operator, slot))
 
-def _byte(model: bytes, table: int, slot: int) -> int:
-    offset = _field(model, table, slot)
-    return model[offset] if offset else 0
+    def follow(self, offset: int) -> int:
+        return offset + self._uint(offset)
 
+    def field(self, table: int, slot: int) -> int:
+        """Where a field of a table lies, 0 when it is absent."""
+        vtable = table - int(struct.unpack_from("<i", self.model, table)[0])
+        if 4 + 2 * slot >= struct.unpack_from("<H", self.model, vtable)[0]:
+            return 0
+        offset = int(struct.unpack_from("<H", self.model, vtable + 4 + 2 * slot)[0])
+        return table + offset if offset else 0
 
-def _tables(model: bytes, offset: int) -> list[int]:
-    if not offset:
-        return []
-    start = _follow(model, offset)
-    count = struct.unpack_from("<I", model, start)[0]
-    return [_follow(model, start + 4 + 4 * i) for i in range(count)]
+    def byte(self, table: int, slot: int) -> int:
+        offset = self.field(table, slot)
+        return self.model[offset] if offset else 0
 
+    def tables(self, offset: int) -> list[int]:
+        start, count = self._list(offset)
+        return [self.follow(start + 4 * i) for i in range(count)]
 
-def _ints(model: bytes, offset: int) -> list[int]:
-    if not offset:
-        return []
-    start = _follow(model, offset)
-    count = struct.unpack_from("<I", model, start)[0]
-    return list(struct.unpack_from(f"<{count}i", model, start + 4))
+    def ints(self, offset: int) -> list[int]:
+        start, count = self._list(offset)
+        return list(struct.unpack_from(f"<{count}i", self.model, start))
+
+    def _list(self, offset: int) -> tuple[int, int]:
+        """Where the items of a list begin, and how many there are."""
+        if not offset:
+            return 0, 0
+        start = self.follow(offset)
+        count = self._uint(start)
+        self.read += count + 1
+        if self.read > len(self.model):
+            raise IndexError(start)
+        return start + 4, count
+
+    def _uint(self, offset: int) -> int:
+        return int(struct.unpack_from("<I", self.model, offset)[0])

@@ -4,15 +4,21 @@ and label files.
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin.cache import folders
 from tflgpu_plugin.harness import flatbuffer
 
 Array = npt.NDArray[Any]
+
+MOST_MODEL = 1 << 31  # bytes: neither format has larger files
+MOST_LABELS = 1 << 24
 
 
 class BadInput(ValueError):
@@ -66,7 +72,7 @@ def picture(
     except ImportError as error:
         raise BadInput("Reading pictures needs pillow. Run: pip install pillow") from error
     try:
-        with Image.open(source) as opened:
+        with _stream(source) as stream, Image.open(stream) as opened:
             mode = "L" if channels == 1 else "RGB"
             scaled = opened.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
     except Exception as error:  # what pillow raises for damaged files is of many kinds
@@ -74,6 +80,13 @@ def picture(
         raise BadInput(f"{name} cannot be read as a picture ({error}).") from error
     pixels = np.asarray(scaled).reshape(1, height, width, channels)
     return values_of(pixels if last else pixels.transpose(0, 3, 1, 2), dtype, mean, std)
+
+
+def _stream(source: Path | IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    """A regular file, or what is open already."""
+    if isinstance(source, Path):
+        return os.fdopen(folders.opened(source, None, private=False), "rb")
+    return nullcontext(source)
 
 
 def values_of(pixels: Array, dtype: np.dtype[Any], mean: float, std: float) -> Array:
@@ -99,23 +112,33 @@ def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 def labels(path: Path) -> list[str]:
     """One label per line. Raises BadInput."""
     try:
-        return [
-            line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
-        ]
-    except (OSError, UnicodeDecodeError) as error:
+        lines = content(path, "labels", MOST_LABELS).decode().splitlines()
+    except UnicodeDecodeError as error:
         raise BadInput(f"The labels {path} cannot be read ({error}).") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def model(path: Path) -> bytes:
-    """The bytes of a model file. Raises BadInput."""
+    """The bytes of a TFLite model file. Raises BadInput."""
+    found = content(path)
     try:
-        content = path.read_bytes()
-        flatbuffer.require_model(content)
-    except OSError as error:
-        raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+        flatbuffer.require_model(found)
     except ValueError as error:
         raise BadInput(f"{path}: {error}") from error
-    return content
+    return found
+
+
+def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
+    """The bytes of a regular file. Raises BadInput for anything else, which may never end, and for
+    a file of more bytes."""
+    try:
+        with os.fdopen(folders.opened(path, most, private=False), "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise BadInput(f"The {what} {path} cannot be read ({error.strerror}).") from error
+    except (folders.Unsafe, MemoryError) as error:
+        reason = str(error) or "there is not enough memory for it"
+        raise BadInput(f"The {what} {path} cannot be read: {reason}.") from error
 
 
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
-from tflgpu_plugin.harness import protobuf
+from tflgpu_plugin.harness import inputs, protobuf
 from tflgpu_plugin.harness.compare import FASTEST, REFERENCE, Array, Running, thinned
 from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
@@ -57,10 +57,7 @@ class File:
 
 def read(path: Path) -> File:
     """A model file. Raises BadInput."""
-    try:
-        return File(path.read_bytes(), str(path.resolve().parent))
-    except OSError as error:
-        raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+    return File(inputs.content(path), str(path.resolve().parent))
 
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:

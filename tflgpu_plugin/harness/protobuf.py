@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT32, _INT64 = 1, 7  # TensorProto.DataType
+MOST_BITS = 64  # of a number
 _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
 
 
@@ -97,12 +98,12 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     """The number at an offset, and the offset after it."""
     value = shift = 0
-    while at < len(message):
+    while at < len(message) and shift < MOST_BITS:
         value |= (message[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1
         if message[at - 1] < 0x80:
             return value, at
-    raise ValueError("This ONNX model is cut short.")
+    raise ValueError("This ONNX model is damaged or cut short.")
 
 
 def _attribute(name: str, value: int | Sequence[int]) -> bytes:

@@ -1,0 +1,210 @@
+"""What is no model, or was made to keep its reader busy, gets a sentence soon: devices and pipes,
+files of any size, lists that overlap, numbers without an end, folders of other runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tflgpu_plugin.batch import parts
+from tflgpu_plugin.batch.sources import Item
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.demo import network
+from tflgpu_plugin.harness import flatbuffer, inputs, protobuf
+from tflgpu_plugin.harness.inputs import BadInput
+
+SOON = 5.0  # seconds of this process
+RESULT = ((0, "a.npy", "it is damaged"),)
+COMMANDS = [
+    name for name, command in main.commands.items()
+    if any(parameter.name == "model" for parameter in command.params)
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < SOON
+
+
+def _endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(inputs.MOST_MODEL + 1)
+
+
+MADE: tuple[Callable[[Path], None], ...] = (_endless, os.mkfifo, Path.mkdir, _huge)  # type: ignore[assignment]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such files on this system")
+@pytest.mark.parametrize("suffix", [".tflite", ".onnx"])
+@pytest.mark.parametrize("make", MADE, ids=["device", "pipe", "folder", "huge"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_model_file(
+    command: str, make: Callable[[Path], None], suffix: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"m{suffix}"
+    make(path)
+    given = {
+        "run": [str(path), str(tmp_path / "x.npy"), "--out", str(tmp_path / "out")],
+        "demo": ["--model", str(path)],
+    }
+    np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
+    result = CliRunner().invoke(main, [command, *given.get(command, [str(path)])])
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert str(path) in result.output.replace("\n", "") or "does not read" in result.output
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such files on this system")
+@pytest.mark.parametrize("make", [_endless, os.mkfifo], ids=["device", "pipe"])
+def test_what_is_no_picture_and_no_list_of_labels(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.png"
+    make(path)
+    with pytest.raises(BadInput, match="no regular file"):
+        inputs.picture(path, (1, 4, 4, 3), np.dtype(np.float32), 0.0, 1.0)
+    with pytest.raises(BadInput, match="no regular file"):
+        inputs.labels(path)
+
+
+# ---- lists without an end ------------------------------------------------------------------------
+
+
+def _table(*fields: int) -> bytes:
+    """A vtable and its table, whose fields are offsets from its begin on; 0 is an absent field."""
+    slots = [4 + 4 * k if offset else 0 for k, offset in enumerate(fields)]
+    head = struct.pack(f"<{2 + len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *slots)
+    head += bytes(-len(head) % 4)
+    body = [offset - 4 - 4 * k if offset else 0 for k, offset in enumerate(fields)]
+    return head + struct.pack(f"<i{len(fields)}I", len(head), *body)
+
+
+def overlapping(count: int) -> bytes:
+    """A model of so many graphs, which are one, of so many operators, which are one, too, with
+    so many results, which are one list of tensors, all of which are one."""
+    # Everything has its place: header, root, list of graphs, graph, list of operators, operator,
+    # list of numbers.
+    each = 4 + 4 * count
+    root, graph, operator = (len(_table(*[99] * n)) for n in (3, 4, 3))
+    graphs = 8 + root
+    operators = graphs + each + graph
+    numbers = operators + each + operator
+    at_root = 8 + root - 16
+    at_graph = graphs + each + graph - 20
+    at_operator = operators + each + operator - 16
+    out = struct.pack("<I4s", at_root, b"TFL3") + _table(0, 0, graphs - at_root)
+    out += struct.pack(f"<{1 + count}I", count, *(at_graph - graphs - 4 - 4 * k
+                                                  for k in range(count)))  # fmt: skip
+    out += _table(*(target - at_graph for target in (operators, operators, operators, operators)))
+    out += struct.pack(f"<{1 + count}I", count, *(at_operator - operators - 4 - 4 * k
+                                                  for k in range(count)))  # fmt: skip
+    out += _table(0, numbers - at_operator, numbers - at_operator)
+    return out + struct.pack(f"<{1 + count}i", count, *[0] * count)
+
+
+@pytest.mark.parametrize("read", [flatbuffer.require_model, flatbuffer.activations])
+def test_lists_that_overlap(read: Callable[[bytes], object]) -> None:
+    read(overlapping(1))
+    with pytest.raises(ValueError, match="damaged"):
+        read(overlapping(2600))
+
+
+def test_models_are_read_as_before() -> None:
+    content = network.to_tflite(network.build())
+    flatbuffer.require_model(content)
+    assert flatbuffer.activations(flatbuffer.with_outputs(content, [3])) == flatbuffer.activations(
+        content
+    )
+
+
+def test_numbers_without_an_end() -> None:
+    for content in (b"\x80" * (1 << 22), b"\x3a" + b"\xff" * (1 << 22)):
+        with pytest.raises(ValueError, match="damaged"):
+            protobuf.node_outputs(content)
+
+
+# ---- folders of other runs -----------------------------------------------------------------------
+
+
+FOREIGN = ["", "null", "[]", "7",
+           '"text"', '{"failed": 1}', "[" * 100_000, "\udc80", '{"items": 1}',
+           '{"failed": [[1]], "items": 1}', '{"failed": [["x", 1, 2]], "items": 1}']  # fmt: skip
+
+
+def begun(path: Path) -> parts.Folder:
+    folder = parts.Folder(path, parts.NPZ)
+    folder.begin({"a": 1}, resume=False)
+    return folder
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
+def test_files_of_other_runs(text: str, tmp_path: Path) -> None:
+    folder, content = begun(tmp_path / "out"), text.encode(errors="surrogateescape")
+    (folder.path / "_failed-00000000.json").write_bytes(content)
+    with pytest.raises(BadInput, match="choose another folder"):
+        folder.done()
+    with pytest.raises(BadInput, match="choose another folder"):
+        list(folder.failures([0]))
+    (folder.path / parts.MANIFEST).write_bytes(content)
+    with pytest.raises(BadInput, match="choose another folder"):
+        folder.begin({"a": 1}, resume=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pipes on this system")
+@pytest.mark.parametrize("make", [_endless, os.mkfifo], ids=["device", "pipe"])
+def test_pipes_in_a_folder(make: Callable[[Path], None], tmp_path: Path) -> None:
+    folder = begun(tmp_path / "out")
+    make(folder.path / "_failed-00000000.json")
+    with pytest.raises(BadInput, match="choose another folder"):
+        folder.done()
+    (folder.path / parts.MANIFEST).unlink()
+    make(folder.path / parts.MANIFEST)
+    with pytest.raises(BadInput, match="choose another folder"):
+        folder.begin({"a": 1}, resume=True)
+
+
+def test_parts_of_other_names(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "out")
+    (folder.path / "part-first.npz").write_bytes(b"")
+    with pytest.raises(BadInput, match="part-first"):
+        folder.done()
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="no links on this system")
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    folder, victim = begun(tmp_path / "out"), tmp_path / "victim"
+    victim.write_text("mine")
+    result = folder.file(0)
+    planted = result.with_name(f".{result.name}.{os.getpid()}.unfinished")
+    planted.symlink_to(victim)
+    rows = [[np.zeros(2, np.float32)]]
+    made = parts.Results(0, [Item(0, "a", None)], rows, ["y"], "gpu")
+    folder.keep(parts.packed(made, parts.NPZ))
+    assert victim.read_text() == "mine"
+    assert result.is_file() and not planted.exists()
+
+
+def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "out")
+    failures = [parts.Failure(*one) for one in RESULT]
+    folder.keep(parts.Packed(0, 1, b"", failures, "gpu"))
+    assert folder.done() == {0}
+    assert list(folder.failures([0, 1])) == failures
+    told = json.loads((folder.path / "_failed-00000000.json").read_text())
+    assert told[parts.ITEMS] == 1
