@@ -18,6 +18,7 @@ from contextlib import contextmanager as _contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import native as _native
+from tflgpu_plugin import threads as _threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,11 +170,14 @@ def _create(keys: int, values: int, count: int, err: int) -> int:
             return int(_provider("tflite").create(keys, values, count, err))
 
     try:
-        try:
-            return create()
-        except KeyboardInterrupt:  # the user hears of it when the host returns
-            _library.tg_interrupted()
-            return create()
+        with _threads.working_for(_library.tg_caller_thread()):
+            try:
+                return create()
+            except Exception:
+                raise
+            except BaseException as error:  # the user hears of it when the host returns
+                _threads.surface(error)
+                return create()
     except BaseException as error:  # what leaves this function would be an answer of any value
         text = str(error).encode(errors="replace")[: _ERROR_BYTES - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
@@ -205,6 +209,7 @@ def _load() -> Any:
             )
     stubs = (_ctypes.c_void_p * 3)(_ctypes.cast(_stub, _ctypes.c_void_p).value, None, None)
     library.tg_tflite_set_callbacks.restype = None
+    library.tg_caller_thread.restype = _ctypes.c_uint64
     library.tg_tflite_set_callbacks(stubs)
     _atexit.register(library.tg_tflite_set_callbacks, None)
     return library

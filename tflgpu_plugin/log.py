@@ -11,6 +11,8 @@ import os
 import sys
 from typing import Any
 
+from tflgpu_plugin.threads import foreign
+
 NAME, VARIABLE = "tflgpu_plugin", "TFLGPU_LOG"
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 60}  # as `logging` counts
 DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
@@ -25,7 +27,9 @@ def say(text: str, level: int = WARNING) -> None:
     if not enabled(level):
         return None
     prefix = next((p for p in PREFIXES if text.startswith(p)), "")
-    return _logger().log(level, "%s", text[len(prefix) :], extra={"prefix": prefix})  # type: ignore[no-any-return]
+    with foreign():  # handlers of the program
+        _logger().log(level, "%s", text[len(prefix) :], extra={"prefix": prefix})
+    return None
 
 
 def enabled(level: int) -> bool:

@@ -8,12 +8,13 @@ come at any time.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
+
+from tflgpu_plugin import threads
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -23,7 +24,7 @@ class Registry(Generic[K, V]):
     """A dictionary that threads share."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self._items: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
@@ -61,7 +62,7 @@ class Single(Generic[V]):
     """What a process has one of: made by the thread that asks first; others wait meanwhile."""
 
     def __init__(self, make: Callable[[], V]) -> None:
-        self._make, self._lock = make, threading.RLock()
+        self._make, self._lock = make, threads.RLock()
         self._made: list[V] = []
 
     def __call__(self) -> V:
@@ -77,7 +78,7 @@ class Once:
     """What is said or done once per process."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self._seen: set[Hashable] = set()
 
     def first(self, key: Hashable) -> bool:
@@ -93,7 +94,7 @@ class Living(Generic[K, V]):
     were put or got last are kept alive."""
 
     def __init__(self, recent: int = 0) -> None:
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self._refs: dict[K, weakref.ref[V]] = {}
         self._recent: OrderedDict[K, V] = OrderedDict()
         self._most = recent
@@ -132,13 +133,13 @@ class Turns(Generic[K]):
     """Threads that make something of the same key do it one after the other."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self._turns: dict[K, tuple[Any, int]] = {}  # a lock, and how many have asked for it
 
     @contextmanager
     def of(self, key: K) -> Iterator[None]:
         with self._lock:
-            turn, users = self._turns.get(key) or (threading.RLock(), 0)
+            turn, users = self._turns.get(key) or (threads.RLock(), 0)
             self._turns[key] = turn, users + 1
         try:
             with turn:

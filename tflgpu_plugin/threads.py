@@ -1,17 +1,49 @@
-"""Work on threads of its own, without concurrent.futures, whose import takes longer than what is
-done here at a start."""
+"""Threads and locks of the operating system, whatever a program has made of Python's own, and work
+on such threads.
+
+gevent and eventlet replace the functions of `threading` by ones that switch greenlets where they
+would wait. Inside a host's call that ends the process, and a lock that is held across a switch is
+never given back to a thread that waits for it. So nothing that a host's call may lead to uses
+`threading`. (`concurrent.futures` takes longer to import than what is done here at a start.)
+"""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import os
-import threading
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+import sys
+from _queue import SimpleQueue
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import BuiltinImporter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
 WORTH = 4 << 20  # bytes to work on from which they pay
+
+if TYPE_CHECKING:
+    from threading import Lock, RLock, local
+
+
+def _as_built() -> Any:
+    """The module `_thread` as it is in a Python that has just started."""
+    spec = BuiltinImporter.find_spec("_thread")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_thread = _as_built()
+Queue = SimpleQueue  # never replaced; threads that wait for an item let others run
+if not TYPE_CHECKING:
+    Lock, RLock, local = _thread.allocate_lock, _thread.RLock, _thread._local
+
+
+# ---- work on threads -----------------------------------------------------------------------------
 
 
 class Begun(Generic[T]):
@@ -23,19 +55,26 @@ class Begun(Generic[T]):
         self._work = work
         self._results: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"tflgpu-{name}", daemon=True)
-        self._thread.start()
+        self._ended = Lock()
+        self._ended.acquire()
+        _thread.start_new_thread(self._run, (f"tflgpu-{name}", _here.caller))
 
-    def _run(self) -> None:
+    def _run(self, name: str, caller: int | None) -> None:
         try:
+            _here.caller = caller
+            if hasattr(_thread, "set_name"):  # Python 3.14
+                _thread.set_name(name)
             self._results.append(self._work())
         except BaseException as error:
             self._error = error
-        del self._work  # and what it holds
+        finally:
+            del self._work  # and what it holds
+            self._ended.release()
 
     def wait(self) -> None:
         """Wait for the end, whatever it is."""
-        self._thread.join()
+        with self._ended:
+            pass
 
     def __call__(self) -> T:
         self.wait()
@@ -72,3 +111,56 @@ def share(
             other.wait()
     for other in others:
         other()
+
+
+# ---- the thread that has called a host -----------------------------------------------------------
+
+
+class _Here(local):
+    caller: int | None = None  # the thread for whose call into a host this one works
+
+
+_here = _Here()
+
+
+@contextmanager
+def working_for(caller: int) -> Iterator[None]:
+    """This thread, and those that it begins, work for a call of the host by that thread."""
+    before, _here.caller = _here.caller, caller
+    try:
+        yield
+    finally:
+        _here.caller = before
+
+
+def surface(error: BaseException) -> None:
+    """Have `error` raised in the thread that has called the host, when the host returns to its
+    Python code; at once where this thread works for no such call.
+    """
+    if _here.caller is None:
+        raise error
+    raised = _raising(error)
+    thread = ctypes.c_ulong(_here.caller)
+    if not ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(raised)):
+        sys.excepthook(type(error), error, error.__traceback__)  # no thread of Python
+
+
+def _raising(error: BaseException) -> type[BaseException]:
+    """A class whose only instance is `error`: Python takes a class where it raises in a thread."""
+    kind = type(error)
+    again: Callable[..., BaseException] = lambda cls: error  # noqa: E731
+    try:
+        return type(kind.__name__, (kind,), {"__new__": again})
+    except TypeError:  # a class that nobody can derive from
+        return kind
+
+
+@contextmanager
+def foreign() -> Iterator[None]:
+    """Around a call of the program's own code in the middle of our work, which goes on: the program
+    gets what its code raises when the host returns.
+    """
+    try:
+        yield
+    except BaseException as error:
+        surface(error)

@@ -36,7 +36,7 @@ SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
 def connect() -> None:
     """Register the callbacks with the shared library."""
-    callbacks.connect("ort", globals(), dispensable="plan")
+    callbacks.connect("ort", globals())
 
 
 # ---- create --------------------------------------------------------------------------------------

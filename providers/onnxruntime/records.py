@@ -4,12 +4,12 @@ that are in use.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
@@ -99,24 +99,18 @@ class Session(Client[Level]):
     export: Export | None = None
 
 
-class _Thread(threading.local):
-    """What a thread asked for last."""
-
-    failure = ""  # why it was given no provider
-
-
 kept: Records[Session, Placed] = Records()
-_thread = _Thread()
+_failure: PerCaller[str] = PerCaller()  # why it was given no provider
 
 
 def failed(text: str) -> None:
     """Remember why the session that this thread is making gets no provider; "" when it does."""
-    _thread.failure = text
+    _failure.set(text)
 
 
 def failure() -> str:
     """Why the last session of this thread that named this provider did not get it, or ""."""
-    return _thread.failure
+    return _failure.get() or ""
 
 
 def identify(target: Any) -> Session | None:

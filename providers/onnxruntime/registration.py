@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from tflgpu_plugin.providers import NoAdapter
 
-from tflgpu_plugin import native, providers
+from tflgpu_plugin import native, providers, threads
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.registry import Once
@@ -18,7 +17,7 @@ OLDEST = (1, 24, 4)
 BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
 REASONS = 8
 
-_lock = threading.Lock()
+_lock = threads.Lock()
 _told = Once()
 
 

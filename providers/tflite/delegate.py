@@ -26,7 +26,7 @@ GONE = "This part of the model was taken out of the delegate; make a new interpr
 
 def connect() -> None:
     """Register the callbacks with the shared library."""
-    callbacks.connect("tflite", globals(), dispensable="prepare")
+    callbacks.connect("tflite", globals())
 
 
 # ---- create --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tflgpu_plugin import log
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report
 from tflgpu_plugin.registry import Once
 from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.threads import foreign
 
 _told = Once()
 
@@ -68,7 +69,7 @@ def exclusions(
 
 def notify(nodes: Sequence[NodeReport]) -> None:
     """Call the user's `tflgpu_plugin.on_refusal`, if set, for each refused node; what it raises is
-    a warning.
+    a warning; what is no Exception is raised when the host returns.
     """
     callback = tflgpu_plugin.on_refusal
     if callback is None:
@@ -76,9 +77,10 @@ def notify(nodes: Sequence[NodeReport]) -> None:
     for node in nodes:
         if node.where != CPU:
             continue
-        try:
-            callback(node)
-        except Exception as error:
-            warnings.warn(
-                f"tflgpu_plugin.on_refusal raised {error!r}", RuntimeWarning, stacklevel=2
-            )
+        with foreign():
+            try:
+                callback(node)
+            except Exception as error:
+                warnings.warn(
+                    f"tflgpu_plugin.on_refusal raised {error!r}", RuntimeWarning, stacklevel=2
+                )

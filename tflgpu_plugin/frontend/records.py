@@ -7,13 +7,12 @@ lets go of a partition's device memory and keeps the plain numbers.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, threads
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import (
@@ -184,7 +183,7 @@ class Client(Generic[Record]):
     number: int = field(default_factory=lambda: int(native.lib.tg_next_number()), init=False)
     graphs: list[Record] = field(default_factory=list, init=False)
     told: set[str] = field(default_factory=set, init=False)
-    lock: Any = field(default_factory=threading.RLock, init=False, repr=False)  # of `graphs`
+    lock: Any = field(default_factory=threads.RLock, init=False, repr=False)  # of `graphs`
 
     def report(self) -> Report:
         """As of now."""
@@ -206,7 +205,7 @@ class Records(Generic[Owner, Placed]):
     def register(self, made: Owner) -> Owner:
         """Keep what this thread's host is about to make."""
         self.sweep()
-        self._newest.put(threading.get_ident(), (made.number, time.monotonic()))
+        self._newest.put(native.lib.tg_caller_number(), (made.number, time.monotonic()))
         self.clients.put(made.number, made)
         return made
 

@@ -7,10 +7,11 @@ Counters come from native code, so that "ran on the GPU" means that it did.
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+
+from tflgpu_plugin.frontend.callers import PerCaller
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 
@@ -145,15 +146,15 @@ def _partition_line(one: PartitionReport) -> str:
     )
 
 
-_thread = threading.local()
+_newest: PerCaller[Callable[[], Report]] = PerCaller()
 
 
 def remember(source: Callable[[], Report]) -> None:
     """`source` makes the report of what this thread handed over last, to whichever frontend."""
-    _thread.newest = source
+    _newest.set(source)
 
 
 def newest() -> Report | None:
     """The report of what this thread handed over last, as of now; None when there is nothing."""
-    source: Callable[[], Report] | None = getattr(_thread, "newest", None)
+    source = _newest.get()
     return source() if source else None

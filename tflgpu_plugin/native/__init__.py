@@ -12,12 +12,12 @@ import importlib
 import importlib.util
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from tflgpu_plugin import threads
 from tflgpu_plugin.registry import Single
 
 MAX_ADAPTERS = 32  # adapters
@@ -161,12 +161,11 @@ def looking() -> Iterator[None]:
         with suppress(NativeError):  # who asks is told
             adapters()
 
-    thread = threading.Thread(target=look, daemon=True, name="tflgpu-adapters")
-    thread.start()
+    begun = threads.begin(look, "adapters")
     try:
         yield
     finally:
-        thread.join()
+        begun.wait()
 
 
 def _wgpu_path() -> Path:

@@ -7,12 +7,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import shown
 from tflgpu_plugin.registry import Living, Turns
@@ -115,7 +114,7 @@ class _Process:
     one looks for them, or opens a device, wait for it."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self._adapters: tuple[AdapterInfo, ...] | None = None
         self._devices: dict[AdapterInfo, Device] = {}
 

@@ -8,11 +8,11 @@ device then finds them in the cache.
 
 from __future__ import annotations
 
-import threading
 import time
+from _queue import Empty
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tflgpu_plugin import log, native, threads
@@ -92,11 +92,11 @@ class _Work:
         self.device, self.cache, self.warm, self.missing = device, cache, warm, missing
         self.made, self.prepared = deque[Made](), deque[Made]()
         self.done: dict[Pipeline, Any] = {}
-        self.more, self.all_made = threading.Semaphore(0), False  # released for each, and at last
+        self.more, self.all_made = threads.Queue[None](), False  # an item for each, and at last
         self.helper = helper if warm and len(missing) > 1 else None
         self.start = time.monotonic()
         self.begun: float | None = None  # when the driver was given the kernel in hand
-        self.ended, self.told = threading.Event(), False
+        self.ended, self.told = threads.Queue[None](), False  # an item at the end
 
     def run(self) -> dict[Pipeline, Any]:
         making = threads.begin(self._make_all, "make")
@@ -105,7 +105,7 @@ class _Work:
             self._warm_all()
             making()
         finally:
-            self.ended.set()
+            self.ended.put(None)
             making.wait()
             self.made.clear()
             if helping:
@@ -118,14 +118,14 @@ class _Work:
         try:
             for pipeline in self.missing:
                 self.made.append((pipeline, self.cache.made(pipeline, self.device)))
-                self.more.release()
+                self.more.put(None)
         finally:
             self.all_made = True
-            self.more.release()
+            self.more.put(None)
 
     def _warm_all(self) -> None:
         while True:
-            self.more.acquire()
+            self.more.get()
             try:
                 pipeline, handle = self.made.popleft()
             except IndexError:  # the helper has taken some
@@ -147,8 +147,8 @@ class _Work:
         """Begins when one kernel takes long. Whatever goes wrong here, the error is told by `run`,
         for which the pipeline in hand is left."""
         while (begun := self.begun) is None or time.monotonic() - begun < UNCACHED_SECONDS:
-            if self.ended.wait(GLANCE):
-                return
+            with suppress(Empty):
+                return self.ended.get(timeout=GLANCE)
         assert self.helper
         try:
             device = self.helper()

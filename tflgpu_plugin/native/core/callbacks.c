@@ -1,17 +1,7 @@
 /* The way from a host's thread into Python: open while the interpreter lives; and what hosts have made of ours. */
 #include "core/internal.h"
 
-static atomic_bool interrupted;
-
-void tg_interrupted(void) { atomic_store(&interrupted, true); }
-
-/* Nothing of Python is linked. This function sets a flag: the main thread raises KeyboardInterrupt when it is back in Python. */
-static void interrupt_again(void) {
-  void (*interrupt)(void) = (void (*)(void))tgi_process_symbol("PyErr_SetInterrupt");
-  if (interrupt) interrupt();
-}
-
-bool tgi_python_enter(tgi_python *python, void *functions, tg_error *err) {
+static bool enter(tgi_python *python, void *functions, tg_error *err) {
   if (tg_is_forked(err)) return false;
   tg_busy(1);
   tgi_lock();
@@ -28,13 +18,34 @@ bool tgi_python_enter(tgi_python *python, void *functions, tg_error *err) {
   return set;
 }
 
-void tgi_python_leave(tgi_python *python) {
+static void leave(tgi_python *python) {
   tgi_lock();
   python->in_flight--;
   tgi_unlock();
   tg_busy(-1);
-  if (atomic_exchange(&interrupted, false)) interrupt_again();
 }
+
+bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err) {
+  if (!enter(python, functions, err)) return false;
+  tgi_run_apart(work, call);
+  leave(python);
+  return true;
+}
+
+/* A .pth file may have loaded only this library. */
+static void import_package(void *unused) {
+  (void)unused;
+  int (*initialized)(void) = (int (*)(void))tgi_process_symbol("Py_IsInitialized");
+  int (*ensure)(void) = (int (*)(void))tgi_process_symbol("PyGILState_Ensure");
+  void (*release)(int) = (void (*)(int))tgi_process_symbol("PyGILState_Release");
+  int (*run)(const char *) = (int (*)(const char *))tgi_process_symbol("PyRun_SimpleString");
+  if (!initialized || !ensure || !release || !run || !initialized()) return;
+  int state = ensure();
+  run("__import__('tflgpu_plugin')");
+  release(state);
+}
+
+void tgi_python_import(void) { tgi_run_apart(import_package, NULL); }
 
 static bool is_busy(const tgi_python *python) {
   tgi_lock();

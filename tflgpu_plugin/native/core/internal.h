@@ -75,6 +75,14 @@ void tgi_log(const char *text, size_t length);
 /* wgpu logs to us: said again with each device, since a wgpu-py that is imported later makes it call Python. */
 void tgi_take_over_log(void);
 
+/* ---- apart.c: work on a thread of its own --------------------------------------------------------------------------- */
+
+/* Run `work(call)` on a thread of its own, while this one waits without Python's lock (the GIL). So a handler of a signal
+ * cannot raise in the middle of our work, but does so when the host has returned; and no greenlet takes this thread over
+ * inside a host's call. Within such work, and where no thread can be made, it runs on this thread. A thread that Python has
+ * ended before its work was done means that the process exits: then this does not return. */
+void tgi_run_apart(void (*work)(void *), void *call);
+
 /* ---- callbacks.c: from a host's thread into Python ------------------------------------------------------------------ */
 
 /* What Python has given a frontend: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
@@ -86,9 +94,10 @@ typedef struct tgi_python {
   int in_flight;
 } tgi_python;
 
-/* Copy the table out and count a call as in flight until leave; false with a sentence when it is not there. */
-bool tgi_python_enter(tgi_python *python, void *functions, tg_error *err);
-void tgi_python_leave(tgi_python *python);
+/* Copy the table to `functions` and tgi_run_apart `work`, which calls one of them; false with a sentence when the table is not
+ * there. */
+bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err);
+void tgi_python_import(void);      /* the package, in the same way */
 /* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
 void tgi_python_set(tgi_python *python, const void *functions);
 

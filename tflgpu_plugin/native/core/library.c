@@ -109,14 +109,14 @@ static atomic_int gate = OPEN;
 static atomic_int in_flight;
 static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; both in this order */
 static atomic_int busy;            /* calls of our Python code: they may hold locks, which a forked child would wait for */
-static atomic_uintptr_t closer;    /* the thread that exits the process; written before CLOSING */
+static atomic_ullong closer;       /* the thread that exits the process; written before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
 int tg_is_forked(tg_error *err) { return tgi_is_forked() ? tgi_fail(err, "%s", FORKED) : 0; }
 void tg_busy(int change) { atomic_fetch_add(&busy, change); }
 bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&child); }
 
-static bool is_closer(void) { return tgi_thread() == atomic_load(&closer); }
+static bool is_closer(void) { return tg_caller_thread() == atomic_load(&closer); }
 
 /* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
  * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It stays here; exit does not wait for it. */
@@ -152,7 +152,7 @@ void tgi_leave_release(void) { atomic_fetch_sub(&in_flight, 1); }
 
 void tg_close(void) {
   if (atomic_load(&forked)) return;
-  atomic_store(&closer, tgi_thread());
+  atomic_store(&closer, tg_caller_thread());
   int expected = OPEN;
   atomic_compare_exchange_strong(&gate, &expected, CLOSING);
   for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) tgi_sleep(1000);

@@ -28,8 +28,10 @@ int tg_is_live(int64_t number);    /* the host still has the delegate or the ses
 int tg_is_forked(tg_error *err);
 void tg_busy(int change);
 
-/* A callback was interrupted by Ctrl-C: the main thread hears of it again when the callback is over. */
-void tg_interrupted(void);
+/* Callbacks run on threads of their own. The thread whose call into the host has led to the present one, or the present
+ * thread itself: as Python's threading.get_ident() has it, and as a number that no other thread is ever given. */
+uint64_t tg_caller_thread(void);
+int64_t tg_caller_number(void);
 
 /* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
  * ring buffer. Idempotent. */

@@ -177,6 +177,20 @@ void tg_ort_log(void *host, int level, const char *text) {
   if (status) api->release_status(status);
 }
 
+typedef struct planning {
+  tgi_ep *ep;
+  const tgo_graph *graph;
+  tgo_support *support;
+  int done;
+  tg_error *err;
+} planning;
+
+static void call_plan(void *given) {
+  planning *p = given;
+  tgi_ep *ep = p->ep;
+  p->done = ep->functions.plan(ep->client.number, ep, ep->factory->api, p->graph, p->support, p->err);
+}
+
 static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_support *support) {
   tgi_ep *ep = (tgi_ep *)host;
   tg_error err = {0};
@@ -186,11 +200,8 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
     tg_ort_log(ep, TGO_WARNING, err.text);
     return NULL;                   /* nothing is claimed */
   }
-  if (tgi_ort_enter(&newest, &err)) {
-    int done = ep->functions.plan(ep->client.number, ep, ep->factory->api, graph, support, &err);
-    tgi_ort_leave();
-    if (done) return NULL;
-  }
+  planning p = {.ep = ep, .graph = graph, .support = support, .err = &err};
+  if (tgi_ort_call(&newest, call_plan, &p, &err) && p.done) return NULL;
   return tgi_status(ep->factory->api, err.text[0] ? err.text : "the model could not be planned.");
 }
 

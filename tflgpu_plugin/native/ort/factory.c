@@ -31,6 +31,21 @@ static const char *key_for_us(const char *key) {
   return strncmp(key, context_prefix, sizeof context_prefix - 1) ? NULL : key;
 }
 
+typedef struct creation {
+  tg_ort_callbacks *functions;
+  const char *const *keys, *const *values;
+  size_t count;
+  const uint32_t *adapters;
+  size_t adapter_count;
+  int64_t number;
+  tg_error *err;
+} creation;
+
+static void create(void *given) {
+  creation *c = given;
+  c->number = c->functions->create(c->keys, c->values, c->count, c->adapters, c->adapter_count, c->err);
+}
+
 /* Call Python's create with those of the session's settings that are for us; `functions` are then the session's. */
 static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
                            tg_ort_callbacks *functions, tg_error *err) {
@@ -45,13 +60,11 @@ static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const ui
     ours[used] = key;
     ours[count + used++] = values[i];
   }
-  int64_t number = 0;
-  if (tgi_ort_enter(functions, err)) {
-    number = functions->create(ours, ours + count, used, adapters, adapter_count, err);
-    tgi_ort_leave();
-  }
+  creation c = {.functions = functions, .keys = ours, .values = ours + count, .count = used, .adapters = adapters,
+                .adapter_count = adapter_count, .err = err};
+  tgi_ort_call(functions, create, &c, err);
   free(ours);
-  return number;
+  return c.number;
 }
 
 static const char *ep_name(const tgo_ep *ep) {

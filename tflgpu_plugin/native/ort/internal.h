@@ -61,9 +61,8 @@ int tgi_take_status(const tgo_api *api, tgo_status *status, tg_error *err);
 
 /* ---- callbacks.c --------------------------------------------------------------------------------------------------- */
 
-/* Python's callbacks, between enter and leave; false with a sentence when they are gone. */
-bool tgi_ort_enter(tg_ort_callbacks *functions, tg_error *err);
-void tgi_ort_leave(void);
+/* tgi_python_call with this host's callbacks. */
+bool tgi_ort_call(tg_ort_callbacks *newest, void (*work)(void *), void *call, tg_error *err);
 
 /* ---- devices.c ------------------------------------------------------------------------------------------------------- */
 

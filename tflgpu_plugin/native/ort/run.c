@@ -184,13 +184,24 @@ static int give_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   return 0;
 }
 
+typedef struct building {
+  call *call;
+  int built;
+  tg_error *err;
+} building;
+
+static void call_build(void *given) {
+  building *b = given;
+  tg_ort_partition *partition = b->call->partition;
+  b->built = partition->functions.build(partition->base.number, partition, b->call->shapes, b->call->shape_count, b->err);
+}
+
 static int build(call *c, tg_error *err) {
   tg_ort_callbacks newest;
-  if (!tgi_ort_enter(&newest, err)) return 1;
-  int built = c->partition->functions.build(c->partition->base.number, c->partition, c->shapes, c->shape_count, err);
-  tgi_ort_leave();
-  if (built < 0) c->code = TGO_INVALID_ARGUMENT;
-  return built <= 0;
+  building b = {.call = c, .err = err};
+  if (!tgi_ort_call(&newest, call_build, &b, err)) return 1;
+  if (b.built < 0) c->code = TGO_INVALID_ARGUMENT;
+  return b.built <= 0;
 }
 
 static tgi_entry *find_entry(call *c, tg_error *err) {

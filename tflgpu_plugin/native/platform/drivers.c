@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "platform/dl.h"
+#include "platform/glibc.h"
 
 #pragma GCC visibility push(default)
 #include "core/tflgpu.h"

@@ -30,6 +30,8 @@ void tgi_mutex_destroy(tgi_mutex *mutex);
 uintptr_t tgi_thread(void);        /* of the thread that calls, among those that run */
 void tgi_sleep(uint32_t microseconds);
 void tgi_park(void);               /* this thread stays here for good */
+/* Run `work` on a new thread and wait for its end; false when no thread could be made. */
+bool tgi_on_new_thread(void (*work)(void *), void *given);
 uint64_t tgi_now(void);            /* nanoseconds of a clock that never goes back */
 
 /* ---- the process ---------------------------------------------------------------------------------------------------- */

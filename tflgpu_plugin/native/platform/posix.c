@@ -6,14 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "platform/dl.h"
+#include "platform/glibc.h"
 #include "platform/platform.h"
 
 void tgi_mutex_init(tgi_mutex *mutex) { pthread_mutex_init(mutex, NULL); }
 void tgi_mutex_lock(tgi_mutex *mutex) { pthread_mutex_lock(mutex); }
-#ifdef TGI_FIRST                   /* as in dl.h: glibc 2.34 moved it out of libpthread */
-__asm__(".symver pthread_mutex_trylock, pthread_mutex_trylock@" TGI_FIRST);
-#endif
 bool tgi_mutex_try(tgi_mutex *mutex) { return !pthread_mutex_trylock(mutex); }
 void tgi_mutex_unlock(tgi_mutex *mutex) { pthread_mutex_unlock(mutex); }
 void tgi_mutex_destroy(tgi_mutex *mutex) { pthread_mutex_destroy(mutex); }
@@ -26,6 +23,31 @@ void tgi_sleep(uint32_t microseconds) {
 
 void tgi_park(void) {
   for (;;) pause();
+}
+
+typedef struct task {
+  void (*work)(void *);
+  void *given;
+} task;
+
+static void *run_task(void *given) {
+  const task *one = given;
+  one->work(one->given);
+  return NULL;
+}
+
+/* Some systems give new threads too little stack for a compiler of shaders. */
+enum { STACK_BYTES = 16 << 20 };
+
+bool tgi_on_new_thread(void (*work)(void *), void *given) {
+  task one = {work, given};
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes)) return false;
+  bool made = !pthread_attr_setstacksize(&attributes, STACK_BYTES) && !pthread_create(&thread, &attributes, run_task, &one);
+  pthread_attr_destroy(&attributes);
+  if (made) pthread_join(thread, NULL);
+  return made;
 }
 
 uint64_t tgi_now(void) {

@@ -6,50 +6,60 @@ static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plu
 
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
+/* Arguments and result of a call. `functions` are those of the package that has made the delegate, not the newest. */
+typedef struct call {
+  const tg_tflite_callbacks *functions;
+  const tgi_delegate *delegate;
+  tg_kernel *kernel;
+  tgl_context *context;
+  const char *const *keys, *const *values;
+  size_t count;
+  int64_t result;
+  tg_error *err;
+} call;
+
+static void build(void *given) {
+  call *c = given;
+  c->result = c->functions->build && c->functions->build(c->kernel->base.number, c->kernel, c->context, c->err);
+}
+
 int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
-  const tg_tflite_callbacks *functions = &kernel->delegate->functions;
-  if (!tgi_python_enter(&python, &newest, err)) return 1;
-  int built = functions->build && functions->build(kernel->base.number, kernel, context, err);
-  tgi_python_leave(&python);
-  return !built;
+  call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .context = context, .err = err};
+  return !tgi_python_call(&python, &newest, build, &c, err) || !c.result;
+}
+
+static void prepare(void *given) {
+  call *c = given;
+  const tgi_delegate *delegate = c->delegate;
+  c->result = c->functions->prepare &&
+              c->functions->prepare(delegate->client.number, (void *)&delegate->host, c->context, c->err);
 }
 
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
-  const tg_tflite_callbacks *functions = &delegate->functions;
-  if (!tgi_python_enter(&python, &newest, err)) return 1;
-  int done = functions->prepare && functions->prepare(delegate->client.number, (void *)&delegate->host, context, err);
-  tgi_python_leave(&python);
-  if (!done && !err->text[0]) tgi_fail(err, "tflgpu: preparing the graph failed.");
-  return !done;
+  call c = {.functions = &delegate->functions, .delegate = delegate, .context = context, .err = err};
+  if (tgi_python_call(&python, &newest, prepare, &c, err) && c.result) return 0;
+  return err->text[0] ? 1 : tgi_fail(err, "tflgpu: preparing the graph failed.");
 }
 
-/* A .pth file may have loaded only this library. Nothing of Python is linked: its functions are looked up. */
-static void import_package(void) {
-  int (*initialized)(void) = (int (*)(void))tgi_process_symbol("Py_IsInitialized");
-  int (*ensure)(void) = (int (*)(void))tgi_process_symbol("PyGILState_Ensure");
-  void (*release)(int) = (void (*)(int))tgi_process_symbol("PyGILState_Release");
-  int (*run)(const char *) = (int (*)(const char *))tgi_process_symbol("PyRun_SimpleString");
-  if (!initialized || !ensure || !release || !run || !initialized()) return;
-  int state = ensure();
-  run("__import__('tflgpu_plugin')");
-  release(state);
+static void create(void *given) {
+  call *c = given;
+  c->result = c->functions->create(c->keys, c->values, c->count, c->err);
 }
 
 /* The first one's `create` has set the others. */
 int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions,
                    tg_error *err) {
-  if (!tgi_python_enter(&python, functions, err)) {
-    import_package();
-    if (!tgi_python_enter(&python, functions, err)) return 0;
+  call c = {.functions = functions, .keys = keys, .values = values, .count = count, .err = err};
+  if (!tgi_python_call(&python, functions, create, &c, err)) {
+    tgi_python_import();
     err->text[0] = 0;
+    if (!tgi_python_call(&python, functions, create, &c, err)) return 0;
   }
-  int64_t number = functions->create(keys, values, count, err);
   tgi_lock();
   if (python.set) *functions = table;
   tgi_unlock();
-  tgi_python_leave(&python);
-  if (number <= 0 && !err->text[0]) tgi_fail(err, "tflgpu: the delegate could not be made.");
-  return number;
+  if (c.result <= 0 && !err->text[0]) tgi_fail(err, "tflgpu: the delegate could not be made.");
+  return c.result;
 }

@@ -1,0 +1,65 @@
+/* Work for a host's thread that is done on another one, and the thread that such work is for. */
+#include "core/internal.h"
+
+/* The thread whose call into a host has led to the present one. */
+typedef struct caller {
+  uintptr_t thread;
+  int64_t number;
+} caller;
+
+static _Thread_local caller own;   /* this thread as a caller; number 0 until somebody asks */
+static _Thread_local const caller *working_for;   /* NULL on threads of hosts */
+
+static const caller *present_caller(void) {
+  static atomic_llong last;
+  if (working_for) return working_for;
+  if (!own.number) own = (caller){tgi_thread(), (int64_t)atomic_fetch_add(&last, 1) + 1};
+  return &own;
+}
+
+uint64_t tg_caller_thread(void) { return present_caller()->thread; }
+int64_t tg_caller_number(void) { return present_caller()->number; }
+
+/* Python's functions around a wait without its lock (the GIL). Nothing of Python is linked: they are looked up. */
+typedef struct python_lock {
+  void *(*current)(void), *(*of_this_thread)(void), *(*release)(void);
+  void (*acquire)(void *);
+} python_lock;
+
+static bool find_lock(python_lock *lock) {
+  *(void **)(void *)&lock->current = tgi_process_symbol("_PyThreadState_UncheckedGet");
+  if (!lock->current) *(void **)(void *)&lock->current = tgi_process_symbol("PyThreadState_GetUnchecked");
+  *(void **)(void *)&lock->of_this_thread = tgi_process_symbol("PyGILState_GetThisThreadState");
+  *(void **)(void *)&lock->release = tgi_process_symbol("PyEval_SaveThread");
+  *(void **)(void *)&lock->acquire = tgi_process_symbol("PyEval_RestoreThread");
+  return lock->current && lock->of_this_thread && lock->release && lock->acquire;
+}
+
+typedef struct task {
+  void (*work)(void *);
+  void *call;
+  const caller *caller;
+  bool done;
+} task;
+
+static void run_task(void *given) {
+  task *one = given;
+  working_for = one->caller;
+  one->work(one->call);
+  one->done = true;
+}
+
+void tgi_run_apart(void (*work)(void *), void *call) {
+  python_lock lock;
+  task one = {work, call, present_caller(), false};
+  if (working_for || !find_lock(&lock)) {
+    work(call);
+    return;
+  }
+  void *held = lock.current();
+  held = held && held == lock.of_this_thread() ? lock.release() : NULL;
+  bool ran = tgi_on_new_thread(run_task, &one);
+  if (ran && !one.done) tgi_park();
+  if (held) lock.acquire(held);
+  if (!ran) work(call);
+}
