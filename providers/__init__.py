@@ -164,13 +164,15 @@ def claim(
     `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
     the groups in which the host would replace them; without it convex partitions are formed, and
     `extraction` makes a graph of its own of such a group. `repeated`: a loop runs the graph once
-    per step. Raises OptionError or NoAdapter with a sentence.
+    per step. Raises OptionError, NoAdapter or (in a child of a fork) NativeError with a
+    sentence.
     """
-    from tflgpu_plugin import engine
+    from tflgpu_plugin import engine, native
     from tflgpu_plugin.options import Options, parse
 
     parsed = options if isinstance(options, Options) else parse(options)
-    return engine.claim(graph, parsed, grouping, extraction, repeated)
+    with native.busy():
+        return engine.claim(graph, parsed, grouping, extraction, repeated)
 
 
 def __getattr__(name: str) -> Any:

@@ -81,6 +81,8 @@ def assert_used(session: Any) -> None:
     """Raise AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
     runs on the GPU: onnxruntime falls back to the CPU without an error.
     """
+    if reason := _forked():
+        raise AssertionError(reason)
     _provider("onnxruntime").assert_used(session)
 
 
@@ -122,8 +124,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _forked() -> str:
+    """Why this process cannot use the GPU, if it is the child of one that has; else ""."""
+    text = _ctypes.create_string_buffer(_ERROR_BYTES)
+    return text.value.decode() if _library.tg_is_forked(text) else ""
+
+
 def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
     """This function of every provider that has it."""
+    if "tflgpu_plugin.providers" not in _sys.modules and (reason := _forked()):
+        raise RuntimeError(reason)  # an import that another thread had begun never ends
     from tflgpu_plugin.providers import discover
 
     return [getattr(p, function) for p in discover().values() if hasattr(p, function)]
@@ -145,9 +155,8 @@ def _busy() -> Iterator[None]:
     locks of modules that are being imported, which nobody there gives back. Raises RuntimeError
     with that sentence in such a child.
     """
-    text = _ctypes.create_string_buffer(_ERROR_BYTES)
-    if _library.tg_is_forked(text):
-        raise RuntimeError(text.value.decode())
+    if reason := _forked():
+        raise RuntimeError(reason)
     _library.tg_busy(1)
     try:
         yield

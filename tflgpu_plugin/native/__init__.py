@@ -119,6 +119,20 @@ def call(function: Any, *args: Any) -> Any:
     return result
 
 
+@contextmanager
+def busy() -> Iterator[None]:
+    """Around what holds locks: a child that is forked meanwhile may not wait for them. Raises
+    NativeError with a sentence in such a child.
+    """
+    lib = load()
+    call(lib.tg_is_forked)
+    lib.tg_busy(1)
+    try:
+        yield
+    finally:
+        lib.tg_busy(-1)
+
+
 def open_wgpu() -> None:
     """Load wgpu's native library and bind ours to it. The wgpu package is not imported: that takes
     as long as all else at a start. Raises NativeError.
@@ -130,7 +144,8 @@ def adapters() -> tuple[Any, int]:
     """wgpu's adapters (tg_adapter[]) and their number, looked up once: who comes while that goes on
     waits. Raises NativeError.
     """
-    return _adapters()
+    with busy():
+        return _adapters()
 
 
 def _look() -> tuple[Any, int]:

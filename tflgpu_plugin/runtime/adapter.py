@@ -119,13 +119,13 @@ class _Process:
         self._devices: dict[AdapterInfo, Device] = {}
 
     def adapters(self) -> list[AdapterInfo]:
-        with self._lock:
+        with native.busy(), self._lock:
             if self._adapters is None:
                 self._adapters = tuple(_enumerate())
             return list(self._adapters)
 
     def device(self, info: AdapterInfo) -> Device:
-        with self._lock:
+        with native.busy(), self._lock:
             device = self._devices.get(info)
             if device is None or native.lib.tg_device_is_lost(device.handle):
                 device = self._devices[info] = _open(info)

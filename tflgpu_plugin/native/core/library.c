@@ -101,7 +101,8 @@ size_t tg_take_log(char *text, size_t size) {
 /* ---- the gate ----------------------------------------------------------------------------------------------------- */
 
 static const char FORKED[] = "This process was forked after the GPU was opened, or while it was; a GPU cannot be shared across a "
-                             "fork. Start the process with the spawn method, or load the delegate after the fork.";
+                             "fork. Start the process with the spawn method, or load delegates and make sessions only after "
+                             "the fork.";
 
 enum { OPEN, CLOSING, GONE };      /* GONE: exit handlers of the driver may have run, so wgpu must not be called */
 

@@ -196,10 +196,6 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
   tg_error err = {0};
   tg_ort_callbacks newest;
   drop_claimed(ep);
-  if (tg_is_forked(&err)) {
-    tg_ort_log(ep, TGO_WARNING, err.text);
-    return NULL;                   /* nothing is claimed */
-  }
   planning p = {.ep = ep, .graph = graph, .support = support, .err = &err};
   if (tgi_ort_call(&newest, call_plan, &p, &err) && p.done) return NULL;
   return tgi_status(ep->factory->api, err.text[0] ? err.text : "the model could not be planned.");

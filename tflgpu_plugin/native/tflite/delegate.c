@@ -3,10 +3,6 @@
 
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
   tg_error err = {0};
-  if (tg_is_forked(&err)) {
-    tgi_report(context, "", err.text);
-    return TGL_OK;                 /* nothing is claimed */
-  }
   return tgi_prepare((tgi_delegate *)host, context, &err) ? tgi_report(context, "", err.text) : TGL_OK;
 }
 
