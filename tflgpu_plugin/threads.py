@@ -150,7 +150,8 @@ def _raising(error: BaseException) -> type[BaseException]:
     kind = type(error)
     again: Callable[..., BaseException] = lambda cls: error  # noqa: E731
     try:
-        return type(kind.__name__, (kind,), {"__new__": again})
+        names = {"__new__": again, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        return type(kind.__name__, (kind,), names)
     except TypeError:  # a class that nobody can derive from
         return kind
 
