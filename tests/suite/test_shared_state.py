@@ -22,7 +22,6 @@ CHANGES = {
 DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 # What is safe as it is, and why.
 EXCEPTED = {
-    "tflgpu_plugin/frontend/callbacks.py:_running": "one step each, and nobody goes through it",
     "tflgpu_plugin/frontend/callbacks.py:_tables": "with the lock _connecting",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Generic, TypeVar
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, threads
 
 T = TypeVar("T")
 
@@ -16,24 +16,26 @@ class PerCaller(Generic[T]):
     """A value for each thread that calls a host; it goes some time after the thread."""
 
     def __init__(self) -> None:
+        self._lock = threads.RLock()
         self._values: dict[int, tuple[int, T]] = {}  # by thread: its number, its value
 
     def set(self, value: T) -> None:
         """The value of the thread whose call has led here."""
         thread = native.lib.tg_caller_thread()
-        self._values.pop(thread, None)
-        self._values[thread] = native.lib.tg_caller_number(), value
-        if len(self._values) > KEPT:
-            living = sys._current_frames()
-            ended = [known for known in list(self._values) if known not in living]
-            for known in ended[: len(self._values) - KEPT]:
-                self._values.pop(known, None)
+        with self._lock:
+            self._values.pop(thread, None)
+            self._values[thread] = native.lib.tg_caller_number(), value
+            if len(self._values) > KEPT:
+                self._forget()
 
     def get(self) -> T | None:
         """The value of that thread; None where it has none."""
-        number, value = self._values.get(native.lib.tg_caller_thread(), (0, None))
+        with self._lock:
+            number, value = self._values.get(native.lib.tg_caller_thread(), (0, None))
         return value if number == native.lib.tg_caller_number() else None
 
-    def values(self) -> list[T]:
-        """Of all threads."""
-        return [value for _, value in list(self._values.values())]
+    def _forget(self) -> None:
+        living = sys._current_frames()
+        ended = [thread for thread in self._values if thread not in living]
+        for thread in ended[: len(self._values) - KEPT]:
+            del self._values[thread]
