@@ -22,12 +22,14 @@ from tflgpu_plugin import threads as _threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from tflgpu_plugin.frontend.reports import NodeReport, Report
+    from tflgpu_plugin.preference import Preference
 
 __all__ = [
     "assert_used", "get_ep_name", "get_ep_names", "get_library_path", "last_report",
-    "load_delegate", "on_refusal", "register", "report", "set_log_level",
+    "load_delegate", "on_refusal", "preferred", "register", "report", "set_log_level",
 ]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
@@ -84,6 +86,16 @@ def assert_used(session: Any) -> None:
     if reason := _forked():
         raise AssertionError(reason)
     _provider("onnxruntime").assert_used(session)
+
+
+def preferred(**options: object) -> AbstractContextManager[Preference]:
+    """A context in which sessions and interpreters of this process that name no other provider or
+    delegate get this plugin, with these options: `with tflgpu_plugin.preferred():`. It gives what
+    counts them. Raises OptionError.
+    """
+    from tflgpu_plugin import preference
+
+    return preference.preferred(**options)
 
 
 def set_log_level(level: str) -> None:

@@ -42,6 +42,13 @@ def assert_used(session: Any) -> None:
     registration.assert_used(session)
 
 
+def preferring(module: str) -> Any:
+    """What is wrapped in onnxruntime so that sessions of the CPU provider get ours."""
+    from . import preferred
+
+    return preferred.wrapped()
+
+
 def report(target: Any) -> Any:
     """The Report of an InferenceSession, None when it is not one of ours."""
     if "onnxruntime" not in sys.modules:

@@ -54,6 +54,13 @@ def host_module() -> Any:
     return importlib.import_module(f"{package}.interpreter")
 
 
+def preferring(module: str) -> Any:
+    """What is wrapped in this host so that interpreters without delegates get ours."""
+    from . import preferred
+
+    return preferred.wrapped(module)
+
+
 def report(target: Any) -> Any:
     """The Report of a host's Delegate object, None when it is not one of ours."""
     from . import records

@@ -16,6 +16,7 @@ from tflgpu_plugin.cli.shared import (
     as_json,
     console,
     existing,
+    option_pairs,
     pairs,
     prepared,
     print_json,
@@ -270,13 +271,36 @@ def _show_agreements(agreements: Iterable[Any]) -> None:
     table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
 
 
-@main.command()
+@main.command("exec", context_settings={"allow_interspersed_args": False})
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM ...")
+@adapter_option
+@option_pairs
 @as_json
-def enable(as_json: bool) -> None:
-    """Make load_delegate("tflgpu") work in every program of this environment without the import."""
+def execute(words: Sequence[str], adapter: str | None, given: Sequence[str], as_json: bool) -> None:
+    """Run PROGRAM with the GPU: its ONNX Runtime sessions and TFLite interpreters that name no
+    other provider or delegate get this plugin. One line on stderr at the end says how many nodes
+    ran on the GPU. The exit status is the program's.
+
+    PROGRAM is a command, a Python file, or -m MODULE: tflgpu exec -- rembg i in.png out.png
+    """
+    from tflgpu_plugin.cli import launch
+
+    options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
+    raise SystemExit(launch.launch(words, options, "json" if as_json else "text"))
+
+
+@main.command()
+@click.option("--no-onnxruntime", is_flag=True, help="Leave ONNX Runtime as it is.")
+@as_json
+def enable(no_onnxruntime: bool, as_json: bool) -> None:
+    """Make hosts know this plugin in every program of this environment, without an import.
+
+    load_delegate("tflgpu") works in TFLite hosts, and "TflGpuExecutionProvider" is known to ONNX
+    Runtime. Programs still have to ask for it; `tflgpu exec` does that for them.
+    """
     from tflgpu_plugin.cli import enable as switch
 
-    path = switch.enable()
+    path = switch.enable(not no_onnxruntime)
     if as_json:
         return print_json({"enabled": [str(path)]})
     console.print(f"Wrote {path}; `tflgpu disable` removes it.")

@@ -1,35 +1,33 @@
-"""`tflgpu enable` and `disable`: make `load_delegate("tflgpu")` work in every program without
-importing the plugin.
+"""`tflgpu enable` and `disable`: make hosts know the plugin in every program.
 
-A .pth file in site-packages runs one line at each Python start. That line only registers an import
-hook (a few microseconds); the plugin itself is imported when a TFLite host is, so other programs do
-not pay for it.
+A .pth file in site-packages runs one line at each Python start, which registers an import hook of
+tflgpu_startup.py (a few microseconds); the plugin itself is imported after a host, so other
+programs do not pay for it. The file is listed as one of the package's, so that uninstalling the
+package removes it.
 """
 
 from __future__ import annotations
 
+import csv
+import importlib.metadata
+import io
+import os
 import site
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 
 FILE = "tflgpu-plugin.pth"
-HOSTS = ("tflite_runtime", "ai_edge_litert", "tensorflow")
+PROVIDERS = ("tflite", "onnxruntime")
 
-_HOOK = f"""
-class TflgpuHook:
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name in {HOSTS!r}:
-            if cls in sys.meta_path:
-                sys.meta_path.remove(cls)
-            try:
-                import tflgpu_plugin
-            except ImportError as error:
-                if error.name != "tflgpu_plugin":
-                    print(f"WARNING: tflgpu-plugin cannot be imported: {{error}}", file=sys.stderr)
-sys.meta_path.insert(0, TflgpuHook)
-"""
-LINE = f"import sys; exec({_HOOK!r}, {{'sys': sys}})\n"
+
+def line(providers: tuple[str, ...]) -> str:
+    """What stands in the file: one line, which does nothing once the package is gone."""
+    code = (
+        "try:\n import tflgpu_startup\nexcept ImportError: pass\n"
+        f"else: tflgpu_startup.enable{providers!r}"
+    )
+    return f"import sys; exec({code!r})\n"
 
 
 class EnableError(RuntimeError):
@@ -51,16 +49,19 @@ def enabled() -> list[Path]:
     return [folder / FILE for folder in folders() if (folder / FILE).is_file()]
 
 
-def enable() -> Path:
+def enable(onnxruntime: bool = True) -> Path:
     """Write the file; returns where. Writing it again is harmless. Raises EnableError."""
     problem: OSError | None = None
+    text = line(PROVIDERS if onnxruntime else PROVIDERS[:1])
     for folder in folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / FILE).write_text(LINE, encoding="utf-8")
-            return folder / FILE
+            (folder / FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             problem = problem or error
+            continue
+        _record(folder / FILE, True)
+        return folder / FILE
     raise EnableError(f"{folders()[0]} cannot be written ({problem}). Run this as its owner.")
 
 
@@ -74,4 +75,36 @@ def disable() -> list[Path]:
             raise EnableError(
                 f"{path} cannot be removed ({error}). Run this as its owner."
             ) from error
+        _record(path, False)
     return removed
+
+
+def _record(path: Path, present: bool) -> None:
+    """List the file among those of the installed package, or no longer. Where that list cannot be
+    written, the file would outlive the package, and do nothing.
+    """
+    with suppress(OSError, importlib.metadata.PackageNotFoundError):
+        files = importlib.metadata.files("tflgpu-plugin") or []
+        own = next((file for file in files if file.match("*.dist-info/RECORD")), None)
+        if own is None:
+            return
+        record = Path(str(own.locate()))
+        root = record.parents[1]
+        name = path.name if path.parent.resolve() == root.resolve() else str(path)
+        rows = list(csv.reader(io.StringIO(record.read_text(encoding="utf-8"))))
+        kept = [row for row in rows if row and row[0] != name]
+        if present:
+            kept.append([name, "", ""])
+        if kept != rows:
+            _replace(record, kept)
+
+
+def _replace(record: Path, rows: list[list[str]]) -> None:
+    made = record.with_name(f"RECORD.{os.getpid()}")
+    try:
+        with made.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+        os.replace(made, record)
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise

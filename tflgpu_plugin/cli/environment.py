@@ -41,6 +41,15 @@ _READ_BY = {
             "Drivers finish compiling kernels at the first inference, not while a model is "
             "prepared.",
         ),
+        "TFLGPU_PREFER": (
+            "1, or options as a JSON object; 0",
+            "Sessions and interpreters that name no other provider or delegate get this plugin, "
+            "in every Python of the environment. `tflgpu exec` sets it.",
+        ),
+        "TFLGPU_PREFER_SUMMARY": (
+            "text (the default), json, off",
+            "What is written to stderr at the end of a process with TFLGPU_PREFER.",
+        ),
     },
     "plugin, to search for a defect": {
         "TFLGPU_DEBUG": (

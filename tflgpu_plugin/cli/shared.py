@@ -24,13 +24,15 @@ LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
 
 
+option_pairs = click.option(
+    "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
+)
+
+
 def prepared(command: F) -> F:
     """Options of the commands that make a model ready to run."""
     host = "tflite-runtime or ai-edge-litert; the preferred one by default."
-    option = click.option(
-        "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
-    )
-    return option(click.option("--host", help=host)(command))
+    return option_pairs(click.option("--host", help=host)(command))
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:

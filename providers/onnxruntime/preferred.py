@@ -1,0 +1,106 @@
+"""Sessions of the CPU provider alone get ours before it, where the user prefers us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from inspect import BoundArguments
+from typing import Any
+
+from tflgpu_plugin import providers
+
+from . import EP_NAME, records
+
+CPU_NAME = "CPUExecutionProvider"
+Plain = Callable[[BoundArguments], None]
+
+
+def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
+    """(class, method, what is called in its place)."""
+    from onnxruntime.capi import onnxruntime_inference_collection as home
+
+    yield home.InferenceSession, "__init__", _made
+    yield home.Session, "set_providers", _changed
+
+
+def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
+    """`InferenceSession(...)`. The host itself falls back with lines on standard output, so it is
+    told to raise instead."""
+    more = arguments.arguments.get("kwargs", {})
+    attempt = _with_ours(preference, arguments)
+    if attempt is None:
+        return plain(arguments)
+    attempt.arguments["kwargs"] = {**more, "enable_fallback": 0}
+    session = arguments.arguments["self"]
+    if _attempted(preference, plain, attempt, arguments) and more.get("enable_fallback", 1):
+        session.enable_fallback()
+    return None
+
+
+def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
+    """`session.set_providers(...)`, which the host itself calls when it falls back."""
+    session = arguments.arguments["self"]
+    own = arguments.arguments.get("providers") is getattr(session, "_fallback_providers", ())
+    attempt = None if own else _with_ours(preference, arguments)
+    if attempt is None:
+        return plain(arguments)
+    _attempted(preference, plain, attempt, arguments)
+    return None
+
+
+def _attempted(
+    preference: Any, plain: Plain, attempt: BoundArguments, arguments: BoundArguments
+) -> bool:
+    """The call with our provider; where that fails, the call as it was given, which raises what is
+    wrong with it by itself."""
+    try:
+        plain(attempt)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        plain(arguments)
+        preference.fail("session", error)
+        return False
+    preference.made("session", arguments.arguments["self"], records.report)
+    return True
+
+
+def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | None:
+    """The arguments with our provider first; None where the session is to be left alone."""
+    given = arguments.arguments
+    if given.get("providers") is not None:
+        given["providers"] = list(given["providers"])  # it may be an iterator
+    listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
+    if not _plain(listed, given.get("sess_options")):
+        preference.not_ours()
+        return None
+    try:
+        _register(preference)
+    except Exception as error:
+        preference.fail("session", error)
+        return None
+    attempt = BoundArguments(arguments.signature, arguments.arguments.copy())
+    if options:
+        attempt.arguments["providers"] = [EP_NAME, *listed]
+        attempt.arguments["provider_options"] = [dict(preference.options), *options]
+    else:
+        attempt.arguments["providers"] = [(EP_NAME, dict(preference.options)), *listed]
+    return attempt
+
+
+def _plain(listed: Sequence[Any], settings: Any) -> bool:
+    """These are none but the CPU's, and the session options name no devices or policy either."""
+    chosen = getattr(settings, "has_providers", None)
+    if chosen is not None and chosen():
+        return False
+    return {one[0] if isinstance(one, tuple) else one for one in listed} == {CPU_NAME}
+
+
+def _register(preference: Any) -> None:
+    """See that onnxruntime takes our provider by its name. Raises RuntimeError or ImportError."""
+    import onnxruntime
+
+    from . import registration
+
+    preference.register()
+    if registration.version(onnxruntime) < registration.BY_NAME:
+        raise RuntimeError(f"onnxruntime {onnxruntime.__version__} is older than 1.25.")
+    if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
+        providers.select()  # which says what to install

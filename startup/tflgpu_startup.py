@@ -1,0 +1,87 @@
+"""Runs at the start of Python where a .pth file beside it says so: calls the plugin when a host has
+been imported, and costs other programs nothing.
+
+`tflgpu_startup.pth` comes with the package and acts where TFLGPU_PREFER is set; `tflgpu enable`
+writes another one. Nothing here may take a program down, so every failure is a warning.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+# The modules with which hosts begin, and the provider that serves each.
+HOSTS = {
+    "onnxruntime": "onnxruntime",
+    "ai_edge_litert.interpreter": "tflite",
+    "tflite_runtime.interpreter": "tflite",
+    "tensorflow.lite.python.interpreter": "tflite",
+}
+enabled: set[str] = set()  # providers that `tflgpu enable` has switched on in this environment
+
+
+def enable(*providers: str) -> None:
+    """The bare name `load_delegate("tflgpu")` works from now on ("tflite"), and the execution
+    provider is known to onnxruntime as soon as that is imported ("onnxruntime").
+    """
+    enabled.update(providers)
+    watch()
+
+
+def watch() -> None:
+    """Call the plugin after each import of a host. Harmless when repeated."""
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+class _Finder:
+    """Finds what the other finders find, and has the plugin called afterwards."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in HOSTS:
+            return None
+        for finder in sys.meta_path[:]:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+class _Loader:
+    """A loader that steps aside before the module can see it."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _imported(module.__name__)
+
+
+_finder: Any = _Finder()
+
+
+def _imported(name: str) -> None:
+    try:
+        from tflgpu_plugin import preference
+
+        preference.imported(name)
+    except ModuleNotFoundError as error:
+        if error.name != "tflgpu_plugin":  # which has been uninstalled
+            _warn(error)
+    except Exception as error:
+        _warn(error)
+
+
+def _warn(error: Exception) -> None:
+    if sys.stderr is not None:
+        print(f"WARNING: tflgpu-plugin cannot be used here: {error}", file=sys.stderr)

@@ -1,0 +1,269 @@
+"""Puts this plugin first in models that name no other: `tflgpu exec`, TFLGPU_PREFER and
+`tflgpu_plugin.preferred()`.
+
+Hosts' classes are wrapped when the host has been imported (startup/tflgpu_startup.py); the wrappers
+ask `current()` for each model, so that they change nothing when nothing is preferred.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import json
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tflgpu_startup as startup
+
+from tflgpu_plugin import log
+from tflgpu_plugin.options import OptionError, parse
+
+VARIABLE = "TFLGPU_PREFER"
+OFF = ("", "0")
+SUMMARY = "TFLGPU_PREFER_SUMMARY"  # text, json or off
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of models of one kind: how many there were, and their nodes."""
+
+    models: int = 0
+    nodes: int = 0
+    on_gpu: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.models + other.models, self.nodes + other.nodes, self.on_gpu + other.on_gpu
+        )
+
+
+@dataclass
+class _Model:
+    """A model of the host's that got our provider or delegate: `target` (weak) is what reports are
+    asked for, `last` what was found when it was made."""
+
+    kind: str
+    target: Callable[[], Any]
+    report: Callable[[Any], Any]
+    last: Counts
+
+    def counts(self) -> Counts:
+        target = self.target()
+        try:
+            return self.last if target is None else _counts(self.report(target)) or self.last
+        except Exception:  # hosts may be half gone when a process ends
+            return self.last
+
+
+@dataclass
+class Preference:
+    """Options for the models that get this plugin, and what became of all of them. `left` counts
+    the models that name something else, `failed` those that could not be made with it."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    left: int = 0
+    failed: int = 0
+    _models: list[_Model] = field(default_factory=list, repr=False)
+    _ended: dict[str, Counts] = field(default_factory=dict, repr=False)
+    _told: set[str] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def made(self, kind: str, target: Any, report: Callable[[Any], Any]) -> None:
+        """Count a model: "session" or "interpreter"."""
+        counts = _counts(report(target)) or Counts(1)
+        with self._lock:
+            for model in [m for m in self._models if m.target() is None]:
+                self._models.remove(model)
+                self._ended[model.kind] = self._ended.get(model.kind, Counts()) + model.last
+            self._models.append(_Model(kind, weakref.ref(target), report, counts))
+
+    def register(self) -> None:
+        """As `tflgpu_plugin.register()`."""
+        import tflgpu_plugin
+
+        tflgpu_plugin.register()
+
+    def not_ours(self) -> None:
+        with self._lock:
+            self.left += 1
+
+    def fail(self, kind: str, error: Exception) -> None:
+        """The host makes the model without us. Each reason is one warning."""
+        reason = str(error).partition("tflgpu: ")[2] or str(error) or type(error).__name__
+        text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
+        with self._lock:
+            self.failed += 1
+            told = text in self._told
+            self._told.add(text)
+        if not told:
+            log.say(text)
+
+    def counts(self) -> dict[str, Counts]:
+        """By kind, as of now."""
+        with self._lock:
+            found, models = dict(self._ended), list(self._models)
+        for model in models:
+            found[model.kind] = found.get(model.kind, Counts()) + model.counts()
+        return found
+
+    def __str__(self) -> str:
+        found = self.counts()
+        total = sum(found.values(), Counts())
+        if total.models:
+            kinds = " and ".join(_many(counts.models, kind) for kind, counts in found.items())
+            text = f"{kinds}, {total.on_gpu} of {total.nodes} nodes on the GPU"
+        else:
+            text = "no session or interpreter was put on the GPU"
+        more = [f"{self.left} with other providers or delegates left alone"] if self.left else []
+        more += [f"{self.failed} made without the GPU"] if self.failed else []
+        return "; ".join([text, *more])
+
+    def as_json(self) -> dict[str, Any]:
+        total = sum((found := self.counts()).values(), Counts())
+        return {
+            "models": {kind: counts.models for kind, counts in found.items()},
+            "nodes": total.nodes,
+            "nodes_on_gpu": total.on_gpu,
+            "left_alone": self.left,
+            "failed": self.failed,
+        }
+
+
+def current() -> Preference | None:
+    """What is preferred now: by the innermost `preferred()`, or by TFLGPU_PREFER."""
+    with _lock:
+        if _active:
+            return _active[-1]
+        return None if os.environ.get(VARIABLE, "") in OFF else _of_environment()
+
+
+@contextmanager
+def preferred(**options: object) -> Iterator[Preference]:
+    """Meanwhile sessions and interpreters of this process that name no other provider or delegate
+    get this plugin, with these options; in all threads. Gives what counts them. Raises OptionError.
+    """
+    parse(options)
+    made = Preference({key: str(value) for key, value in options.items() if value is not None})
+    startup.watch()
+    for name in startup.HOSTS:
+        if name in sys.modules:
+            _wrap(name)
+    with _lock:
+        _active.append(made)
+    try:
+        yield made
+    finally:
+        with _lock:
+            _active[:] = [one for one in _active if one is not made]
+
+
+def imported(name: str) -> None:
+    """A host has been imported: make us known to it where that is enabled, and its models ask for
+    us. Raises what cannot be mended.
+    """
+    import tflgpu_plugin
+
+    if startup.HOSTS[name] in startup.enabled and startup.HOSTS[name] == "onnxruntime":
+        tflgpu_plugin.register()
+    if _active or os.environ.get(VARIABLE, "") not in OFF:
+        _wrap(name)
+
+
+def _wrap(name: str) -> None:
+    from tflgpu_plugin.providers import find
+
+    provider: Any = find(startup.HOSTS[name])
+    for owner, method, around in provider.preferring(name):
+        with _lock:
+            _wrap_method(owner, method, around)
+
+
+def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
+    """Have `around(preference, plain, arguments)` called in place of a method, where something is
+    preferred and the caller is not of ours: `plain(arguments)` is the method itself."""
+    original = getattr(owner, method)
+    if getattr(original, "tflgpu_wraps", None):
+        return
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def wrapper(*given: Any, **named: Any) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
+        preference = None if caller.partition(".")[0] == "tflgpu_plugin" else current()
+        if preference is None:
+            return original(*given, **named)
+        try:
+            arguments = signature.bind(*given, **named)
+        except TypeError:  # the method itself says what is wrong
+            return original(*given, **named)
+        return around(preference, lambda a: original(*a.args, **a.kwargs), arguments)
+
+    wrapper.tflgpu_wraps = True  # type: ignore[attr-defined]
+    setattr(owner, method, wrapper)
+
+
+def _counts(report: Any) -> Counts | None:
+    return report and Counts(1, len(report.nodes), report.count("gpu"))
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+_lock = threading.RLock()
+_active: list[Preference] = []
+
+
+@functools.cache
+def _of_environment() -> Preference | None:
+    """That of TFLGPU_PREFER, which says at the end of the process what became of its models."""
+    text = os.environ[VARIABLE]
+    try:
+        given = json.loads(text)
+        options = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
+        parse(options)
+    except (ValueError, OptionError, RecursionError) as error:
+        log.say(f"WARNING: tflgpu: {VARIABLE} is 1, or a JSON object of options. {error}")
+        return None
+    made = Preference(options)
+    _at_end(functools.partial(_tell, made, os.getpid()))
+    return made
+
+
+def _at_end(function: Callable[[], None]) -> None:
+    """Call it when the process ends; processes of multiprocessing end without atexit's calls."""
+    util = sys.modules.get("multiprocessing.util")
+    parent = sys.modules.get("multiprocessing.process")
+    if util and parent and parent.parent_process() is not None:
+        util.Finalize(None, function, exitpriority=0)
+    else:
+        atexit.register(function)
+
+
+def _forget() -> None:
+    """A child of a fork counts its own models, and its parent's threads hold no lock in it."""
+    global _lock
+    _lock = threading.RLock()
+    _of_environment.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _tell(made: Preference, process: int) -> None:
+    form = os.environ.get(SUMMARY, "text")
+    if form == "off" or os.getpid() != process or sys.stderr is None:
+        return
+    print(json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}", file=sys.stderr)
