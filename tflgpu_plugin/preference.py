@@ -79,6 +79,8 @@ class Preference:
         """Count a model: "session" or "interpreter"."""
         counts = _counts(report(target)) or Counts(1)
         with self._lock:
+            # A session that is made anew (`set_providers`) is still one model.
+            self._models = [model for model in self._models if model.target() is not target]
             for model in [m for m in self._models if m.target() is None]:
                 self._models.remove(model)
                 self._ended[model.kind] = self._ended.get(model.kind, Counts()) + model.last

@@ -65,8 +65,6 @@ def _attempted(
 def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | None:
     """The arguments with our provider first; None where the session is to be left alone."""
     given = arguments.arguments
-    if given.get("providers") is not None:
-        given["providers"] = list(given["providers"])  # it may be an iterator
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
     if not _plain(listed, given.get("sess_options")):
         preference.not_ours()
@@ -87,6 +85,8 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
 
 def _plain(listed: Sequence[Any], settings: Any) -> bool:
     """These are none but the CPU's, and the session options name no devices or policy either."""
+    if not isinstance(listed, Sequence):  # which the host refuses
+        return False
     chosen = getattr(settings, "has_providers", None)
     if chosen is not None and chosen():
         return False

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from tflgpu_plugin import demo, options
-from tflgpu_plugin.cli import doctor, enable, exits, tables
+from tflgpu_plugin.cli import doctor, exits, tables
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
@@ -188,58 +188,3 @@ def test_demo_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "proves answers, not speed" in found.output.splitlines()[0]
     monkeypatch.setattr(demo.Result, "ok", False)
     assert invoke("demo", "--runs", "1").exit_code == 1
-
-
-@pytest.fixture
-def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(enable, "folders", lambda: [tmp_path])
-    return tmp_path
-
-
-def python(folder: Path, code: str) -> str:
-    """Run code in a fresh interpreter that treats the folder as site-packages."""
-    begin = f"import site; site.addsitedir({str(folder)!r})\n"
-    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_enable_costs_other_programs_nothing(site_folder: Path) -> None:
-    assert answer("enable")["enabled"] == [str(site_folder / enable.FILE)]
-    code = (
-        "import json, sys; print(sorted({'ctypes', 'tflgpu_plugin', 'numpy'} & set(sys.modules)))"
-    )
-    assert python(site_folder, code).strip() == "[]"
-    assert answer("disable")["removed"] == [str(site_folder / enable.FILE)]
-    assert answer("disable")["removed"] == []
-
-
-def test_enable_outlives_the_package(site_folder: Path) -> None:
-    enable.enable()
-    code = "import sys; sys.modules['tflgpu_plugin'] = None\nimport tflite_runtime; print('fine')"
-    if "tflite-runtime" not in hosts.installed():
-        code = code.replace("tflite_runtime", "ai_edge_litert")
-    assert python(site_folder, code).strip() == "fine"
-
-
-def test_enable_says_when_it_cannot_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    monkeypatch.setattr(enable, "folders", lambda: [blocked / "site-packages"])
-    assert "cannot be written" in refused("enable")
-
-
-@pytest.mark.adapter
-@pytest.mark.parametrize("name", hosts.installed())
-def test_bare_name_works_after_enable(site_folder: Path, name: str) -> None:
-    enable.enable()
-    module = hosts.PACKAGES[name]
-    code = (
-        f"from {module}.interpreter import load_delegate\nload_delegate('tflgpu'); print('loaded')"
-    )
-    assert python(site_folder, code).strip() == "loaded"
-    enable.disable()
-    code = code.replace(
-        "load_delegate('tflgpu')", "\ntry: load_delegate('tflgpu')\nexcept OSError: pass"
-    )
-    assert python(site_folder, code).strip() == "loaded"

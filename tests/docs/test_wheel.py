@@ -56,7 +56,9 @@ def test_wheel_holds_what_runs_and_no_more(wheel: Path) -> None:
     assert packages <= set(names)
     assert sum(name.endswith(".so") for name in names) == 1
     folders = {name.partition("/")[0] for name in names}
-    assert folders == {"tflgpu_plugin", next(f for f in folders if f.endswith(".dist-info"))}
+    startup = {"tflgpu_startup.py", "tflgpu_startup.pth"}
+    own = {"tflgpu_plugin", next(f for f in folders if f.endswith(".dist-info"))}
+    assert folders == own | startup
     assert not [
         name for name in names if name.endswith((".c", ".txt")) and ".dist-info" not in name
     ]

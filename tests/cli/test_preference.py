@@ -1,0 +1,385 @@
+"""`tflgpu exec`, TFLGPU_PREFER and `preferred()`: models that name no other provider or delegate
+run on the GPU, in programs that know nothing of it; others are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tflgpu_plugin
+from tests.support import onnx_models, small_models
+from tflgpu_plugin import preference
+from tflgpu_plugin.cli import launch
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.options import OptionError
+
+OURS, CPU = "TflGpuExecutionProvider", "CPUExecutionProvider"
+NODES = 2  # of the models here
+needs_onnxruntime = pytest.mark.skipif(
+    not find_spec("onnxruntime"), reason="onnxruntime is not installed"
+)
+
+SESSION = """
+import sys, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[-1])
+print(session.get_providers()[0])
+"""
+INTERPRETER = """
+import sys
+from {module}.interpreter import Interpreter
+interpreter = Interpreter(sys.argv[-1])
+interpreter.allocate_tensors(); interpreter.invoke()
+"""
+WORKERS = """
+import multiprocessing, sys
+
+def work(path):
+    import onnxruntime
+    return onnxruntime.InferenceSession(path).get_providers()[0]
+
+if __name__ == "__main__":
+    with multiprocessing.get_context({method!r}).Pool(2) as pool:
+        print(*pool.map(work, sys.argv[-1:] * 2))
+        pool.close(); pool.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "m.onnx"
+    path.write_bytes(onnx_models.add_relu())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tflite_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "m.tflite"
+    path.write_bytes(small_models.one_partition())
+    return str(path)
+
+
+def run(*words: str | Path, status: int = 0, **environment: str) -> tuple[str, str]:
+    """stdout, and what we say at the end on stderr."""
+    done = subprocess.run(
+        [*map(str, words)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == status, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr, done.stderr
+    ours = [line for line in done.stderr.splitlines() if "nodes on the GPU" in line]
+    return done.stdout.strip(), "\n".join(ours)
+
+
+EXEC = [sys.executable, "-m", "tflgpu_plugin.cli", "exec"]
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+@pytest.mark.parametrize("way", ["file", "module", "script", "-c", "python -m"])
+def test_a_program_of_every_kind(way: str, onnx_file: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SESSION)
+    script = tmp_path / "console-script"
+    script.write_text(f"#!{sys.executable}\n{SESSION}")
+    script.chmod(0o755)
+    words: dict[str, list[str | Path]] = {
+        "file": ["--", tmp_path / "program.py"], "module": ["--", "-m", "program"],
+        "script": [script], "-c": ["--", "-c", SESSION], "python -m": ["python", "-m", "program"],
+    }  # fmt: skip
+    said, line = run(*EXEC, *words[way], onnx_file, PYTHONPATH=str(tmp_path))
+    assert said == OURS
+    assert line == f"tflgpu: 1 session, {NODES} of {NODES} nodes on the GPU"
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_the_variable_alone(onnx_file: str) -> None:
+    command = sys.executable, "-c", SESSION, onnx_file
+    assert run(*command, TFLGPU_PREFER="1")[0] == OURS
+    for off in ("", "0"):
+        assert run(*command, TFLGPU_PREFER=off) == (CPU, "")
+    assert run(*command, TFLGPU_PREFER="1", TFLGPU_PREFER_SUMMARY="off") == (OURS, "")
+    assert run(*command, TFLGPU_PREFER='{"exclude": "Add,Relu"}')[1].startswith(
+        "tflgpu: 1 session, 0 of"
+    )
+    assert run(*command, TFLGPU_PREFER='{"adapter": "voodoo"}')[0] == CPU
+    for wrong in ("{", '{"x": 1}', "[" * 9999):
+        assert run(*command, TFLGPU_PREFER=wrong) == (CPU, "")
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_worker_processes(method: str, onnx_file: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(WORKERS.format(method=method))
+    said, lines = run(*EXEC, "--", tmp_path / "program.py", onnx_file)
+    assert said == f"{OURS} {OURS}"
+    assert "session" in lines
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", hosts.installed())
+def test_interpreters(name: str, tflite_file: str) -> None:
+    code = INTERPRETER.format(module=hosts.PACKAGES[name])
+    _, line = run(*EXEC, "--adapter", "0", "--", "-c", code, tflite_file)
+    assert line == f"tflgpu: 1 interpreter, {NODES} of {NODES} nodes on the GPU"
+
+
+def test_what_cannot_be_started() -> None:
+    def refused(*words: str) -> str:
+        result = CliRunner().invoke(main, ["exec", *words])
+        assert result.exit_code == 2, result.output
+        return result.stderr
+
+    assert "There is no program 'no such'" in refused("no such")
+    assert "Did you mean 'adapter'" in refused("-o", "adaptor=x", "--", "python")
+    assert "KEY=VALUE" in refused("-o", "x", "python")
+    assert "Missing argument" in refused()
+
+
+def test_its_status_and_arguments_are_the_programs() -> None:
+    assert run(*EXEC, "--", "-c", "raise SystemExit(5)", status=5) == ("", "")
+    print_arguments = "import sys; print(sys.argv[1:])"
+    assert run(*EXEC, "python", "-c", print_arguments, "--json", "-o")[0] == "['--json', '-o']"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_program_of_another_environment_is_told(known: bool, tmp_path: Path) -> None:
+    script = tmp_path / "program"
+    python = sys.executable if known else "/somewhere/else/python3.12"
+    script.write_text(f"#!{python}\n")
+    script.chmod(0o755)
+    assert bool(launch._elsewhere(script)) == (not known)
+    assert launch._elsewhere(Path("/bin/sh")) == ""
+
+
+def test_programs_without_hosts_pay_nothing() -> None:
+    code = "import sys; print({'tflgpu_plugin', 'ctypes', 'numpy', 'json'} & {*sys.modules})"
+    assert run(sys.executable, "-c", code, TFLGPU_PREFER="1") == ("set()", "")
+
+
+def session_of(given: Any = (), **named: Any) -> Any:
+    """A session as programs make it: from a module that is not ours."""
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(onnx_models.add_relu(), *given, **named)
+
+
+def settings(chosen: bool = False) -> Any:
+    import onnxruntime
+
+    made = onnxruntime.SessionOptions()
+    if chosen:
+        cpu = [d for d in onnxruntime.get_ep_devices() if d.ep_name == CPU]
+        made.add_provider_for_devices(cpu, {})
+    return made
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: session_of(),
+        lambda: session_of(providers=None),
+        lambda: session_of(providers=[]),
+        lambda: session_of(providers=[CPU]),
+        lambda: session_of(providers=(CPU,)),
+        lambda: session_of(providers=[(CPU, {})]),
+        lambda: session_of(providers=[CPU], provider_options=[{}]),
+        lambda: session_of([None, [CPU], [{}]]),
+        lambda: session_of([settings()]),
+        lambda: session_of(sess_options=settings(), providers=[CPU]),
+        lambda: session_of(enable_fallback=0),
+    ],
+)
+def test_sessions_that_get_ours(call: Any) -> None:
+    plain = call()
+    with tflgpu_plugin.preferred() as preferred:
+        session = call()
+    assert session.get_providers() == [OURS, CPU] and plain.get_providers() == [CPU]
+    tflgpu_plugin.assert_used(session)
+    assert session._enable_fallback == plain._enable_fallback
+    assert str(preferred) == f"1 session, {NODES} of {NODES} nodes on the GPU"
+    feeds = {i.name: onnx_models.values(*i.shape) for i in session.get_inputs()}
+    for ours, theirs in zip(session.run(None, feeds), plain.run(None, feeds), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: session_of(providers=["AzureExecutionProvider"]),
+        lambda: session_of(providers=iter([CPU])),
+        lambda: session_of(providers=["AzureExecutionProvider", CPU]),
+        lambda: session_of(providers=[(OURS, {"exclude": "Add,Relu"}), CPU]),
+        lambda: session_of([settings(chosen=True)]),
+    ],
+)
+def test_sessions_that_name_others(call: Any) -> None:
+    tflgpu_plugin.register()
+    plain = call()
+    with tflgpu_plugin.preferred() as preferred:
+        session = call()
+    assert session.get_providers() == plain.get_providers()
+    assert (preferred.left, preferred.counts()) == (1, {})
+    assert "1 with other providers or delegates left alone" in str(preferred)
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_subclasses_and_set_providers() -> None:
+    import onnxruntime
+
+    class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
+        def __init__(self, content: bytes, threads: int) -> None:
+            chosen = settings()
+            chosen.intra_op_num_threads = threads
+            super().__init__(content, sess_options=chosen, providers=[CPU])
+
+    with tflgpu_plugin.preferred() as preferred:
+        session = Session(onnx_models.add_relu(), threads=1)
+        assert session.get_providers()[0] == OURS
+        session.set_providers([CPU])
+        assert session.get_providers()[0] == OURS
+        session.set_providers(session._fallback_providers)  # as the host falls back
+        assert session.get_providers() == [CPU]
+    assert preferred.counts()["session"].models == 1
+    assert isinstance(session, onnxruntime.InferenceSession)
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_what_the_host_refuses_is_the_hosts_error(capfd: pytest.CaptureFixture[str]) -> None:
+    import onnxruntime
+
+    def errors() -> list[str]:
+        found = []
+        for given in ([], [5], ["/no/such/file"], [b"no model"]):
+            with pytest.raises(Exception) as caught:
+                onnxruntime.InferenceSession(*given, providers=[CPU])
+            found.append(f"{type(caught.value).__name__}: {caught.value}")
+        return found
+
+    plain = errors()
+    capfd.readouterr()
+    with tflgpu_plugin.preferred() as preferred:
+        assert errors() == plain
+    assert preferred.failed == 0
+    assert "EP Error" not in capfd.readouterr().out  # nothing in the program's output
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_a_session_that_cannot_be_ours_is_the_hosts(capfd: pytest.CaptureFixture[str]) -> None:
+    with tflgpu_plugin.preferred(adapter="voodoo") as preferred:
+        for _ in range(2):
+            assert session_of().get_providers() == [CPU]
+    assert (preferred.failed, preferred.counts()) == (2, {})
+    out, err = capfd.readouterr()
+    assert "EP Error" not in out and err.count("No adapter matches 'voodoo'") == 1
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_our_own_references_stay_on_the_cpu() -> None:
+    """What this package compares with, and falls back to, is the host."""
+    from tflgpu_plugin.harness import onnx
+
+    with tflgpu_plugin.preferred() as preferred:
+        assert onnx.session(onnx.File(onnx_models.add_relu())).get_providers() == [CPU]
+        assert not preferred.counts() and not preferred.left
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", hosts.installed())
+def test_interpreters_that_get_ours(name: str) -> None:
+    host, content = hosts.host(name).module, small_models.one_partition()
+    with tflgpu_plugin.preferred() as preferred:
+        kept = [host.Interpreter(model_content=content), host.Interpreter(None, content, None)]
+        kept += [host.Interpreter(model_content=content, experimental_delegates=[])]
+        assert preferred.counts()["interpreter"].models == 3
+        own = [host.load_delegate("tflgpu", {"exclude": "CONV_2D"})]
+        kept += [host.Interpreter(model_content=content, experimental_delegates=own)]
+        kept += [host.Interpreter(model_content=content, experimental_preserve_all_tensors=True)]
+        with pytest.raises(ValueError):
+            host.Interpreter(model_content=b"no model")
+    assert (preferred.left, preferred.failed) == (2, 0)
+    for interpreter in kept[:3]:
+        interpreter.allocate_tensors()
+        interpreter.invoke()
+    assert str(preferred).startswith(f"3 interpreters, {3 * NODES} of {3 * NODES} nodes")
+    del kept, interpreter
+    host.Interpreter(model_content=content)  # outside: as ever
+    assert preferred.counts()["interpreter"].models == 3  # also of those that are gone
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_the_innermost_counts_and_threads_see_it() -> None:
+    with tflgpu_plugin.preferred() as outer:
+        with tflgpu_plugin.preferred(exclude="Add,Relu") as inner:
+            thread = threading.Thread(target=session_of)
+            thread.start()
+            thread.join()
+        session_of()
+    assert preference.current() is None
+    assert inner.counts()["session"].on_gpu == 0 < outer.counts()["session"].on_gpu
+    assert session_of().get_providers() == [CPU]
+    with pytest.raises(OptionError), tflgpu_plugin.preferred(speed=11):
+        pass
+
+
+def test_a_module_keeps_its_own_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever asks it, during the import and afterwards; and a failing import is the module's."""
+    import tflgpu_startup as startup
+
+    told: list[str] = []
+    monkeypatch.setattr(startup, "_imported", told.append)
+    monkeypatch.setattr(startup, "HOSTS", {"fine_host": "", "broken_host": "", "absent_host": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "fine_host.py").write_text("seen = type(__loader__), type(__spec__.loader)\n")
+    (tmp_path / "broken_host.py").write_text("raise KeyError('mine')\n")
+    startup.watch()
+    startup.watch()
+    assert sys.meta_path.count(startup._finder) == 1
+    found = find_spec("fine_host")
+    assert found and found.loader and "seen" in found.loader.get_source("fine_host")  # type: ignore[attr-defined]
+    import fine_host  # type: ignore[import-not-found]
+
+    assert isinstance(fine_host, ModuleType) and told == ["fine_host"]
+    assert [kind.__name__ for kind in fine_host.seen] == ["SourceFileLoader"] * 2
+    for name, error in (("broken_host", KeyError), ("absent_host", ModuleNotFoundError)):
+        with pytest.raises(error):
+            __import__(name)
+    assert told == ["fine_host"]
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_the_summary_as_json(onnx_file: str) -> None:
+    done = subprocess.run(
+        [*EXEC, "--json", "--", "-c", SESSION, onnx_file], capture_output=True, text=True
+    )
+    assert json.loads(done.stderr.splitlines()[-1]) == {
+        "models": {"session": 1}, "nodes": NODES, "nodes_on_gpu": NODES, "left_alone": 0,
+        "failed": 0,
+    }  # fmt: skip
