@@ -159,20 +159,31 @@ def _dilate(x: Array, steps: Array, value: Array) -> Array:
     return made
 
 
+def _pad(x: Array, amounts: Array | None, value: Array | None = None, mode: str = "constant",
+         paddings: Any = ()) -> Array:  # fmt: skip
+    given = np.asarray(paddings[: x.ndim]) if amounts is None else amounts
+    value = None if value is None else np.reshape(value, ())
+    more = {"constant_values": value} if value is not None and mode == "constant" else {}
+    return np.asarray(np.pad(x, given.reshape(-1, 2), mode=mode, **more))
+
+
+def _gather(x: Array, indices: Array, axis: int, wraps: bool = False, batch_dims: int = 0) -> Array:
+    if not batch_dims:
+        return np.take(x, indices, axis=axis)
+    batch, axis = batch_dims % indices.ndim, axis % x.ndim
+    rows = [_gather(a, b, axis - 1, wraps, batch - 1) for a, b in zip(x, indices, strict=True)]
+    return np.stack(rows)
+
+
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
     "view": lambda x, view, zeros=False: view.of(x),
-    "pad": lambda x, amounts, value=None, mode="constant": np.pad(
-        x,
-        amounts.reshape(-1, 2),
-        **({"constant_values": value} if value is not None else {}),
-        mode=mode,
-    ),
+    "pad": _pad,
     "dilate": _dilate,
     "tile": lambda x, repeats: np.tile(x, repeats),
     "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
     "reverse": lambda x, axes: np.flip(x, tuple(int(a) for a in axes)),
-    "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
+    "gather": _gather,
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,
 }

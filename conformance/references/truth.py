@@ -130,7 +130,7 @@ def _run(graph: Graph, node: Node, known: Mapping[int, Array],
     inside = bool(ops.rows()[node.op].states)  # what is kept from run to run is not activated
     activation = "none" if inside else settings.pop("activation", "none")
     if isinstance(settings.get("padding"), str):
-        settings |= _padding(graph, node)
+        settings |= padding(graph, node)
     if node.op == "transpose_conv" and len(given) == 3:
         given.append(np.array(graph.shape(node.outputs[0])))
     found = REFERENCES[node.op](*given, **settings)
@@ -140,7 +140,7 @@ def _run(graph: Graph, node: Node, known: Mapping[int, Array],
     return [REFERENCES[activation](result) for result in results]
 
 
-def _padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
+def padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
     """Padding by name as (top, bottom, left, right), and dilations as far as they go."""
     if node.op == "transpose_conv_3d":
         return {}  # its meaning is said by the shape of the result

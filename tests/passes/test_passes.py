@@ -17,6 +17,7 @@ from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 
 MAP = (1, 4, 4, 8)
+ONES = {"strides": (1, 1), "dilations": (1, 1)}
 
 
 class Build:
@@ -47,7 +48,7 @@ class Build:
     def conv(self, x: int, shape: Shape = MAP, **attributes: Any) -> int:
         weights = self.constant(np.zeros((shape[-1], 3, 3, 8), np.float32))
         return self.op(
-            "conv_2d", x, weights, None, shape=shape, **{"padding": "same", **attributes}
+            "conv_2d", x, weights, None, shape=shape, **{"padding": "same", **ONES, **attributes}
         )
 
     def graph(self, *outputs: int) -> Graph:

@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, half_products, memory, precision
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.ir.graph import Graph, Node, geometry
+from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
@@ -220,7 +220,7 @@ class _Assembly:
         ports += [Raw("state", before) for before, _ in self.whole.states]
         for raw in ports:
             if raw not in self.raw:
-                size = self.whole.tensors[raw.tensor].bytes
+                size = paired(self.whole.tensors[raw.tensor]).bytes
                 self.raw[raw] = self._buffer(raw.role, size)
         if any(CHECK in launch.writes for launch in self.low.launches):
             self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
@@ -328,7 +328,7 @@ class _Assembly:
         return ALL_LANES
 
     def _port(self, role: str, tensor: int) -> Port:
-        value = self.whole.tensors[tensor]
+        value = paired(self.whole.tensors[tensor])
         return Port(
             tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
         )

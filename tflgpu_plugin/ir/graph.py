@@ -76,6 +76,13 @@ class Tensor:
         return prod(self.shape) * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
 
 
+def paired(tensor: Tensor) -> Tensor:
+    """A tensor as the device has it: complex numbers are float32 pairs on a further axis."""
+    if tensor.dtype != COMPLEX:
+        return tensor
+    return replace(tensor, dtype="f32", shape=(*tensor.shape, 2))
+
+
 @dataclass(frozen=True)
 class EpilogueOp:
     """An elementwise step applied to a node's result where it is stored: `result = op(result,

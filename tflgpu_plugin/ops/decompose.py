@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape, paired
 from tflgpu_plugin.ir.quantization import quantized
 from tflgpu_plugin.ops.lowering import Lowering
 
@@ -112,8 +112,7 @@ class Decomposition:
         """The tensor, whose complex numbers are float32 pairs on a further axis from now on."""
         held = self.editor.tensors[tensor]
         if held.dtype == COMPLEX:
-            held = replace(held, dtype="f32", shape=(*held.shape, 2), wide=True)
-            self.editor.tensors[tensor] = held
+            self.editor.tensors[tensor] = replace(paired(held), wide=True)
         return tensor
 
     def reshape(self, tensor: int, shape: Iterable[int]) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tflgpu_plugin import log
 from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir.graph import Graph, verify
+from tflgpu_plugin.passes import verifier
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
@@ -79,14 +80,22 @@ OPTIONAL = (
 )  # fmt: skip
 
 
+# Each is called after each pass, with its name and the graph before and after it, and raises an
+# error when something is wrong.
+watchers: list[Callable[[str, Graph, Graph], None]] = []
+
+
 def run(graph: Graph) -> Graph:
     """Apply all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
 
     A defect in an optional pass leaves the graph as it was, with a warning; with
-    TFLGPU_DEBUG it is raised.
+    TFLGPU_DEBUG it is raised, and graphs are verified between passes.
     """
+    watching = [*([verifier.check] if debugging() else []), *watchers]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph)
+        for watch in watching:
+            watch(rewrite.__name__, before, graph)
         if debugging() == "2":
             log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
     return graph

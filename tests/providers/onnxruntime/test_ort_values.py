@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.evaluate import run_node
+from conformance.evaluation import nodes
 from tests.support.onnx_nodes import MS, F, Node, rows
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph
 from tflgpu_plugin.ir.graph import Node as Made
@@ -54,7 +54,7 @@ def _computed(graph: Graph, made: Made, known: dict[int, Array]) -> Array:
         return x.astype(NUMPY_DTYPES[result.dtype])
     if made.op == "reshape":
         return x.reshape(result.shape)
-    return run_node(made, given)
+    return nodes.run(graph, made, given)[0]
 
 
 @pytest.mark.parametrize(

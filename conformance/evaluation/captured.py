@@ -1,0 +1,59 @@
+"""The graphs that partitions of a model are planned from, without a plan: nothing is built, and the
+host runs the model on its CPU kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from conformance import host, onnx_host
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Graph
+
+ONLY_READ = "Only its graph is wanted."
+
+
+@contextmanager
+def captured() -> Iterator[list[Graph]]:
+    """Graphs that are to be planned meanwhile, in order."""
+    found: list[Graph] = []
+
+    def compile(graph: Graph, target: Any) -> None:
+        found.append(_owned(graph))
+        raise Unsupported(ONLY_READ, *(node.id for node in graph.nodes))
+
+    with mock.patch.object(compiler, "compile", compile):
+        yield found
+
+
+def _owned(graph: Graph) -> Graph:
+    """The graph with constants of its own: the host's go with its model."""
+    tensors = {
+        t: held if held.data is None else replace(held, data=np.array(held.data))
+        for t, held in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> list[Graph]:
+    """Those of a TFLite model. Raises ValueError and RuntimeError where the host refuses it."""
+    with captured() as found:
+        delegate = host.load_delegate(host_name, {"force": True, **options})
+        made = host.interpreter(
+            content, *host.oracle(content, host_name), experimental_delegates=[delegate]
+        )
+        made.allocate_tensors()
+    return found
+
+
+def of_onnx(content: bytes, exclude: str = "") -> list[Graph]:
+    """Those of an ONNX model, with the graph as it is. Raises what onnxruntime raises."""
+    with captured() as found:
+        onnx_host.session(content, exclude=exclude)
+    return found

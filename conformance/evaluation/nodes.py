@@ -1,0 +1,198 @@
+"""What a node makes of its inputs, in numpy: the meaning of its op, its activation, its fused
+steps, and the levels of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from conformance.evaluation import steps
+from conformance.evaluation.numbers import (
+    is_real,
+    levels,
+    on_levels,
+)
+from conformance.references.truth import REFERENCES, padding
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import bfloat16, quantization
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ops import quantization as quantize
+
+
+class NoMeaning(Exception):
+    """The op has no meaning here, and none that other ops make up; the text names it."""
+
+
+def _space_to_batch(x: Array, blocks: Array, paddings: Array) -> Array:
+    pads = np.asarray(paddings).reshape(-1, 2)
+    count = len(pads)
+    x = np.pad(x, [(0, 0), *map(tuple, pads), *[(0, 0)] * (x.ndim - 1 - count)])
+    sides = [n // int(b) for n, b in zip(x.shape[1:], blocks, strict=False)]
+    inner = [k for n, b in zip(sides, blocks, strict=True) for k in (n, int(b))]
+    x = x.reshape(x.shape[0], *inner, *x.shape[1 + count :])
+    places = [2 * k + 2 for k in range(count)], [2 * k + 1 for k in range(count)]
+    rest = range(1 + 2 * count, x.ndim)
+    batch = prod(int(b) for b in blocks) * x.shape[0]
+    x = x.transpose(*places[0], 0, *places[1], *rest)
+    return np.asarray(x.reshape(batch, *sides, *x.shape[1 + 2 * count :]))
+
+
+def _batch_to_space(x: Array, blocks: Array, crops: Array) -> Array:
+    cuts, sizes = np.asarray(crops).reshape(-1, 2), [int(b) for b in blocks]
+    count = len(sizes)
+    batch = x.shape[0] // prod(sizes)
+    y = x.reshape(*sizes, batch, *x.shape[1:])
+    order = [k for n in range(count) for k in (count + 1 + n, n)]
+    y = y.transpose(count, *order, *range(2 * count + 1, y.ndim))
+    y = y.reshape(batch, *(n * b for n, b in zip(x.shape[1:], sizes, strict=False)), *y.shape[1 + 2 * count:])  # fmt: skip  # noqa: E501
+    index = [slice(None), *(slice(a, n - b) for (a, b), n in zip(cuts, y.shape[1:], strict=False))]
+    return np.asarray(y[tuple(index)])
+
+
+def _squeeze_excite(
+    x: Array, w: Array, bias: Array | None, v: Array, inner: Sequence[tuple[str, Sequence[float]]]
+) -> tuple[Array, Array]:
+    hidden = x.mean(tuple(range(1, x.ndim - 1)), keepdims=True) @ w[:, 0, 0].T
+    hidden = hidden if bias is None else hidden + bias
+    for name, numbers in inner:
+        hidden = (steps.STEPS.get(name) or REFERENCES[name])(hidden, *numbers)
+    return hidden @ v[:, 0, 0].T, hidden
+
+
+MORE: dict[str, Callable[..., Any]] = {
+    **steps.QUANTIZED, "times_factor": steps.times_factor,
+    "concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
+    "stack": lambda *parts, axis: np.stack(parts, axis=axis),
+    "logical_and": np.logical_and,
+    "right_shift": lambda x, by: np.right_shift(x, np.clip(by, 0, 31)),
+    "space_to_batch": _space_to_batch, "batch_to_space": _batch_to_space,
+    "dequantize": np.asarray, "squeeze_excite": _squeeze_excite,
+}  # fmt: skip
+# Ops whose meaning is that of the ops that they are made of, and why.
+BY_DECOMPOSITION = {
+    "lstm_full": "its gates, peepholes, projections and layer norms are an op for each",
+}
+# Of these the numbers are what there is to compute with, or parameters that are no arguments.
+NUMBERED = {*steps.QUANTIZED, "times_factor"}
+IDLE = {"unchecked", "split", "zeros"}  # attributes that say nothing about values
+
+
+def known_ops() -> dict[str, str]:
+    """How the meaning of each op is known: "reference", "views", "decomposition" or ""."""
+    found = {}
+    for name, row in ops.rows().items():
+        if name in MORE or name in REFERENCES or name in ("quantize", "cast"):
+            found[name] = "reference"
+        elif row.views:
+            found[name] = "views"
+        else:
+            found[name] = "decomposition" if name in BY_DECOMPOSITION else ""
+    return found
+
+
+def run(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
+    """The results of a node for the values of its inputs. Raises NoMeaning."""
+    results = _made(graph, node, given)
+    state = bool(ops.rows()[node.op].states)
+    activation = "none" if state else str(node.attributes.get("activation", "none"))
+    found = []
+    for k, (value, tensor) in enumerate(zip(results, node.outputs, strict=False)):
+        held = graph.tensors[tensor]
+        if activation != "none":
+            value = _limited(activation, value, held) if k == 0 else value
+        found.append(value)
+    return found
+
+
+def finished(graph: Graph, node: Node, value: Array, operands: Mapping[int, Array]) -> Array:
+    """A first result after its fused steps, in the type of its tensor."""
+    held = graph.tensors[node.outputs[0]]
+    for place, each in enumerate(node.epilogue):
+        last = place == len(node.epilogue) - 1
+        if last and each.tensor is None and not each.parameters:
+            value = _limited(each.op, value, held)
+            continue
+        operand = None if each.tensor is None else _operand(operands[each.tensor], value)
+        value = steps.apply(graph, each, np.asarray(value, np.float64), operand)
+    return on_levels(value, held)
+
+
+def _operand(operand: Array, value: Array) -> Array:
+    """What a step reads: the same shape as the result, a value per channel, or one."""
+    if operand.size == value.size:
+        return operand.reshape(value.shape)
+    return operand.astype(np.float64) if operand.dtype.kind == "b" else operand
+
+
+def _limited(op: str, value: Array, tensor: Tensor) -> Array:
+    """After an activation. Limits are levels, where the result has some."""
+    row, found = ops.row(op), levels(tensor)
+    if row is None or row.limits is None or found is None:
+        return np.asarray((steps.STEPS.get(op) or REFERENCES[op])(value))
+    low, high = (quantization.nearest(limit, found.scale) * found.scale for limit in row.limits)
+    return np.clip(value, low, high)
+
+
+def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
+    """Without activation and steps."""
+    row = ops.rows()[node.op]
+    if node.op == "quantize":
+        return [_quantized(graph, node, given)]
+    if node.op == "cast":
+        return [_cast(graph, node, given)]
+    if node.op not in MORE and node.op not in REFERENCES:
+        if row.views is None or given[0] is None:
+            raise NoMeaning(node.op)
+        return [view.of(given[0]) for view in row.views(graph, node)]
+    function = MORE.get(node.op) or REFERENCES[node.op]
+    settings = {k: v for k, v in node.attributes.items() if k not in IDLE}
+    if not row.states:
+        settings.pop("activation", None)
+    if node.op in NUMBERED:
+        return [function(*(v for v in given if v is not None), *settings["numbers"])]
+    if isinstance(settings.get("padding"), str):
+        settings |= padding(graph, node)
+    values = list(given)
+    if node.op == "transpose_conv" and len(values) == 3:
+        values.append(np.array(graph.shape(node.outputs[0])))
+    found = function(*values, **settings)
+    return list(found) if isinstance(found, tuple) else [np.asarray(found)]
+
+
+def _quantized(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
+    each = quantize.step(graph, node)
+    value = np.asarray(given[0], np.float64)
+    return steps.apply(graph, each, value, None)
+
+
+def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
+    value = given[0]
+    assert value is not None
+    if source.dtype == BFLOAT16 and result.dtype != BFLOAT16:
+        value = bfloat16.values(value.astype(np.uint16)).astype(np.float64)
+    if result.dtype == BFLOAT16 and source.dtype != BFLOAT16:
+        return bfloat16.bits(value.astype(np.float32)).astype(np.int64)
+    if result.dtype == "bool":
+        return np.asarray(value != 0)
+    if value.dtype.kind == "f" and (quantization.whole(result) or is_real(result)):
+        return np.trunc(value)
+    return value
+
+
+def bias_of(graph: Graph, node: Node) -> Array | None:
+    """An int32 bias as hosts take it, in units of the products of input and weights; None where
+    the bias is none."""
+    bias = ops.bias(node)
+    tensor = None if bias is None else graph.tensors[bias]
+    if tensor is None or tensor.dtype != "i32" or tensor.data is None or node.refusal is not None:
+        return None
+    x, weights = (graph.tensors[t].quantization for t in node.inputs[:2] if t is not None)
+    if x is None or weights is None or len(x.scale) != 1:
+        return None
+    scales = np.float64(x.scale[0]) * np.asarray(weights.scale, np.float64)
+    return tensor.data * scales if scales.size in (1, tensor.data.size) else None

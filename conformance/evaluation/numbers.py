@@ -1,0 +1,94 @@
+"""What the tensors of a graph stand for: floats, and what is quantized, as float64; whole numbers
+as int64; truth values as bool; bfloat16 as its bits. Of quantized tensors nothing is rounded unless
+it is asked for, so that an answer moves as little as its inputs do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import COMPLEX, Array, Tensor
+
+SMALL = ("i8", "u8", "i16", "u16")
+
+
+@dataclass
+class Rounding:
+    """Whether steps of quantization round; see `rounding`."""
+
+    on: bool = False
+
+
+_rounding = Rounding()
+
+
+@contextmanager
+def rounding(on: bool) -> Iterator[None]:
+    """Within, results are rounded to their levels, or they are only cut to the range of these."""
+    before, _rounding.on = _rounding.on, on
+    try:
+        yield
+    finally:
+        _rounding.on = before
+
+
+def away(x: Array) -> Array:
+    """The nearest whole number, halves away from zero."""
+    return np.copysign(np.floor(np.abs(x) + 0.5), x) if _rounding.on else x
+
+
+def even(x: Array) -> Array:
+    """The nearest whole number, halves to the even one."""
+    return np.rint(x) if _rounding.on else x
+
+
+def is_real(tensor: Tensor) -> bool:
+    """Stored numbers stand for other ones, or for themselves as floats."""
+    return quantization.real(tensor) or tensor.dtype in SMALL
+
+
+def levels(tensor: Tensor) -> quantization.Levels | None:
+    """Those of a tensor that holds one of them in each element."""
+    held = tensor.quantization
+    if not quantization.real(tensor) or held is None or len(held.scale) != 1:
+        return None
+    return quantization.levels(tensor)
+
+
+def on_levels(value: Array, tensor: Tensor) -> Array:
+    """The value as this tensor can hold it."""
+    found = levels(tensor)
+    if found is None:
+        return typed(value, tensor)
+    nearest = even if quantization.even(tensor) else away
+    return np.clip(nearest(value / found.scale), found.least, found.most) * found.scale
+
+
+def of_data(tensor: Tensor) -> Array:
+    """What a constant stands for."""
+    data = tensor.data
+    assert data is not None
+    if is_real(tensor) and tensor.quantization is not None and data.dtype.kind in "iu":
+        return quantization.dequantize(data, tensor.quantization).astype(np.float64)
+    if tensor.dtype == COMPLEX:
+        return np.asarray(data, np.complex128)
+    if data.dtype.kind in "iu" and tensor.dtype != "bool":  # whole weights are of floats, too
+        return data.astype(np.int64)
+    return typed(data, tensor)
+
+
+def typed(value: Array, tensor: Tensor) -> Array:
+    """An array in the type that stands for that of the tensor."""
+    if np.iscomplexobj(value):
+        return value
+    if tensor.dtype == "bool":
+        return np.asarray(value) != 0
+    if tensor.dtype == BFLOAT16 or (quantization.whole(tensor) and not is_real(tensor)):
+        with np.errstate(invalid="ignore"):
+            return np.asarray(value).astype(np.int64)
+    return np.asarray(value, np.float64)

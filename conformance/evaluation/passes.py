@@ -1,0 +1,230 @@
+"""The check that no pass changes what a graph computes: it is evaluated before and after each that
+changed it, on the same values, and outputs have to agree to what roundings of float32 explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from conformance.evaluation import feeds, graphs
+from conformance.evaluation.nodes import NoMeaning
+from conformance.evaluation.numbers import rounding
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph
+from tflgpu_plugin.ops import rows
+from tflgpu_plugin.passes import pipeline, verifier
+
+Pass = Callable[[Graph], Graph]
+
+# Constants that passes work out are float32. Of an output's largest magnitude, and times what it
+# moves by when its inputs are off by one rounding.
+CLOSE, MOVED = 2e-5, 32.0
+# Factors of quantized steps have 15 bits at least: of a level. Where limits are levels, too, they
+# may differ by what rounding brings about, and are compared with it: a share, by so many levels.
+STEP, FEW, LEVELS = 0.05, 0.03, 2.0
+LARGE = 1 << 28  # multiply-adds of a graph that is evaluated before and after all passes first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A pass that changes an answer."""
+
+    rewrite: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rewrite}: {self.text}"
+
+
+@dataclass
+class Checked:
+    """What came of a graph: findings, why it could not be evaluated, and passes that changed it."""
+
+    findings: list[Finding] = field(default_factory=list)
+    skipped: str = ""
+    applied: list[str] = field(default_factory=list)
+
+
+def check(
+    graph: Graph, passes: Sequence[Pass] = pipeline.PASSES, fed: dict[int, Array] | None = None
+) -> Checked:
+    """Run these passes over a graph, one after the other, and evaluate it around each that changes
+    it. A graph of much work is evaluated at both ends, and around each pass where these differ."""
+    checked = Checked()
+    stages = list(_stages(graph, passes, checked))
+    answers = _Answers(graph, fed)
+    try:
+        answers.of(graph)
+        ends = [stages[0], stages[-1]]
+        if len(stages) > 2 and _work(graph) > LARGE and not _differences(answers, ends):
+            return checked
+        checked.findings += _differences(answers, stages)
+    except NoMeaning as error:
+        checked.skipped = f"no meaning of {error}"
+    except (IndexError, ValueError, TypeError, MemoryError, KeyError, AssertionError) as error:
+        checked.skipped = f"not evaluated: {type(error).__name__}: {error}"
+    return checked
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A graph, and the pass that made it."""
+
+    name: str
+    graph: Graph
+
+
+def _stages(graph: Graph, passes: Sequence[Pass], checked: Checked) -> Iterator[_Stage]:
+    yield _Stage("", graph)
+    for rewrite in passes:
+        before, graph = graph, rewrite(graph)
+        try:
+            verifier.check(rewrite.__name__, before, graph)
+        except verifier.BrokenGraph as error:
+            checked.findings.append(Finding(rewrite.__name__, str(error)))
+        if _changed(before, graph):
+            checked.applied.append(rewrite.__name__)
+            yield _Stage(rewrite.__name__, graph)
+
+
+def _changed(before: Graph, after: Graph) -> bool:
+    if before.nodes is after.nodes and before.tensors is after.tensors:
+        return False
+    same = len(before.nodes) == len(after.nodes) and all(
+        a is b for a, b in zip(before.nodes, after.nodes, strict=True)
+    )
+    return not same or any(before.tensors.get(t) is not held for t, held in after.tensors.items())
+
+
+def _work(graph: Graph) -> int:
+    return sum(row.work(graph, node) if (row := rows().get(node.op)) and row.work else
+               sum(prod(graph.shape(t)) for t in node.outputs) for node in graph.nodes)  # fmt: skip
+
+
+class _Answers:
+    """Of a graph's forms to the same values, and how far these answers move."""
+
+    def __init__(self, graph: Graph, fed: dict[int, Array] | None) -> None:
+        self.graph, self.fed = graph, fed
+        self.limits: dict[int, float] = {}
+        self.known: dict[tuple[int, bool], dict[int, Array]] = {}
+        self.kept: list[Graph] = []  # whose ids are keys
+
+    def of(self, graph: Graph, rounded: bool = False) -> dict[int, Array]:
+        """The values of the outputs of a form of the graph."""
+        key = id(graph), rounded
+        if key not in self.known:
+            with rounding(rounded):
+                self.known[key] = self._evaluated(graph)
+            self.kept.append(graph)
+        return self.known[key]
+
+    def _evaluated(self, graph: Graph) -> dict[int, Array]:
+        if self.fed is None:
+            self.fed = feeds.of_graph(self.graph)
+            try:
+                return graphs.evaluate(graph, self.fed)
+            except IndexError:  # whole numbers are indices, of one element at most
+                self.fed = feeds.of_graph(self.graph, most=1)
+        given = {t: _paired(value, graph, t) for t, value in self.fed.items()}
+        return graphs.evaluate(graph, given)
+
+    def limit(self, tensor: int) -> float:
+        """How far the values of an output may be off."""
+        if not self.limits:
+            first = self.of(self.graph)
+            assert self.fed is not None
+            others = [graphs.evaluate(self.graph, feeds.moved(self.fed, k)) for k in range(2)]
+            held = [t for t in self.graph.tensors.values() if quantization.real(t)]
+            steps = [max(t.quantization.scale) for t in held if t.quantization is not None]
+            for t, value in first.items():
+                self.limits[t] = _limit(value, [other[t] for other in others])
+                self.limits[t] += STEP * _step(self.graph, t) if steps else 0.0
+        return self.limits[tensor]
+
+
+def _step(graph: Graph, tensor: int) -> float:
+    held = graph.tensors[tensor]
+    if quantization.real(held) and held.quantization is not None:
+        return max(held.quantization.scale)
+    return 0.0
+
+
+def _paired(value: Array, graph: Graph, tensor: int) -> Array:
+    """Complex numbers as the graph has them."""
+    if np.iscomplexobj(value) and graph.tensors[tensor].dtype != COMPLEX:
+        return np.stack([value.real, value.imag], -1)
+    return value
+
+
+def _limit(value: Array, others: Sequence[Array]) -> float:
+    if value.dtype.kind not in "fc":
+        return 0.0
+    finite = np.abs(value[np.isfinite(value)])
+    shift = [np.abs(value - other) for other in others]
+    shift = [each[np.isfinite(each)].max(initial=0.0) for each in shift]
+    return float(CLOSE * finite.max(initial=0.0) + MOVED * max(shift) + 1e-30)
+
+
+def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
+    """Passes whose answer is another than that before them, each output once."""
+    found = []
+    for before, after in pairwise(stages):
+        first, second = answers.of(before.graph), answers.of(after.graph)
+        for tensor, value in first.items():
+            if value.size == 0:
+                continue
+            text = _compared(value, second[tensor], answers.limit(tensor))
+            if text and not _rounds(answers, before.graph, after.graph, tensor):
+                found.append(Finding(after.name, f"output {tensor} {list(value.shape)}: {text}"))
+    return found
+
+
+def _compared(value: Array, found: Array, limit: float) -> str:
+    """What is wrong with an answer; nothing where it is within the limit."""
+    if np.iscomplexobj(value) != np.iscomplexobj(found):
+        value, found = (
+            np.stack([v.real, v.imag], -1) if np.iscomplexobj(v) else v for v in (value, found)
+        )
+    if value.shape != found.shape:
+        return f"shape {found.shape}"
+    same = (value == found) | (_is_nan(value) & _is_nan(found))
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(np.subtract(found, value, dtype=_wide(value))))
+    error = np.where(np.isnan(error), np.inf, error)
+    worst = float(error.max(initial=0.0))
+    if worst <= limit:
+        return ""
+    place = tuple(int(k) for k in np.unravel_index(int(error.argmax()), error.shape))
+    share = float((error > limit).mean())
+    return (
+        f"{value[place]:.6g} becomes {found[place]:.6g} at {place}; {share:.1%} are off by more "
+        f"than {limit:.2g}"
+    )
+
+
+def _wide(value: Array) -> type:
+    return np.complex128 if np.iscomplexobj(value) else np.float64
+
+
+def _is_nan(value: Array) -> Array:
+    return np.isnan(value) if value.dtype.kind in "fc" else np.zeros(value.shape, bool)
+
+
+def _rounds(answers: _Answers, before: Graph, after: Graph, tensor: int) -> bool:
+    """Whether answers agree when every step of quantization rounds: all but few, and these by few
+    levels. Without rounding, limits that are no levels make a difference."""
+    held = [t for t in before.tensors.values() if quantization.real(t)]
+    if not held:
+        return False
+    value, found = (answers.of(graph, rounded=True)[tensor] for graph in (before, after))
+    if value.shape != found.shape or value.dtype.kind != "f":
+        return False
+    step = _step(before, tensor) or float(np.abs(value).max(initial=0.0)) / 128
+    off = np.abs(value - found)
+    allowed = answers.limit(tensor) + step / 2
+    return bool((off > allowed).mean() <= FEW and off.max(initial=0.0) <= LEVELS * step)

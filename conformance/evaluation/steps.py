@@ -1,0 +1,136 @@
+"""What fused steps do to a result, in numpy, with the numbers that they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.evaluation.numbers import away, even
+from conformance.references.truth import REFERENCES
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE
+
+Numbers = Sequence[float]
+
+
+def _cut(n: Array, levels: Numbers) -> Array:
+    """Whole numbers in the range of (scale, least, most), as the values that they stand for."""
+    scale, least, most = levels
+    return np.clip(n, least, most) * scale
+
+
+def factor(high: float, low: float, shift: float) -> float:
+    """A factor of 31 bits in two parts, times a power of two."""
+    return float((high * FACTOR_UNIT + low) / ONE * 2.0**shift)
+
+
+def fake_quant(v: Array, scale: float, least: float, most: float, parts: Any = 1.0,
+               zero: float = 0.0) -> Array:  # fmt: skip
+    fine = away((v / scale + zero) * parts)
+    return _cut(away(fine / parts) - zero, (scale, least, most))
+
+
+def fake_quant_even(v: Array, scale: float, least: float, most: float) -> Array:
+    return _cut(even(v / scale), (scale, least, most))
+
+
+def requantize(v: Array, rows: Array, *numbers: float) -> Array:
+    """`numbers`: the scale of the sum, then the levels of the result."""
+    high_bias, low_bias, high, low, power = rows
+    sums = v / numbers[0] + high_bias + low_bias
+    return _cut(away(sums * (high + low) * power), numbers[1:4])
+
+
+def rescale(v: Array, rows: Array, *numbers: float) -> Array:
+    high_bias, low_bias, by = rows
+    return _cut(even((v / numbers[0] + high_bias + low_bias) * by), numbers[1:4])
+
+
+def quantized_sum(v: Array, e: Array, *n: float) -> Array:
+    (a, *first), (b, *second), (y, *third) = n[:4], n[4:8], n[8:12]
+    terms = (away(v / a) * _right(*first), away(e / b) * _right(*second))
+    return _cut(away(sum(away(t * 2.0**20) for t in terms) * _right(*third)), (y, *n[12:14]))
+
+
+def _right(high: float, low: float, shift: float) -> float:
+    return factor(high, low, -shift)
+
+
+def quantized_squared_difference(v: Array, e: Array, *n: float) -> Array:
+    (a, *first), (b, *second), (y, *third) = n[:4], n[4:8], n[8:12]
+    d = away(v / a * 2.0**7 * _right(*first)) - away(e / b * 2.0**7 * _right(*second))
+    return _cut(away(d * d * _right(*third)), (y, *n[12:14]))
+
+
+def quantized_prelu(v: Array, e: Array, *n: float) -> Array:
+    scale, alpha, above, below = n[0], n[1], factor(*n[2:5]), factor(*n[5:8])
+    stored = away(v / scale)
+    product = stored * away(e / alpha)
+    return _cut(away(np.where(stored >= 0, stored * above, product * below)), n[8:11])
+
+
+def quantized_leaky_relu(v: Array, *n: float) -> Array:
+    return quantized_prelu(v, np.ones(()), n[0], 1.0, *n[1:])
+
+
+def quantized_hard_swish(v: Array, scale: float, *n: float) -> Array:
+    fine = away(v / scale) * 128
+    result = away(fine * n[0] / 2.0**15)
+    gate, shift = fine, int(n[3])
+    if shift > 0:
+        gate = np.clip(gate * 2.0 ** (shift - 1), -32768, 32767)
+    gate = away(gate * n[2] / 2.0**15)
+    gate = np.clip(gate * 2.0, -32768, 32767) if shift > 0 else away(gate * 2.0**shift)
+    product = (gate + 32768) / 2 * result / 32768
+    return _cut(away(product / 2.0 ** n[1]), n[4:7])
+
+
+def even_sum(v: Array, e: Array, *n: float) -> Array:
+    (a, a_zero, a_factor), (b, b_zero, b_factor), start = n[:3], n[3:6], n[6]
+    first, second = (e, v) if n[11] else (v, e)
+    left, right = away(first / a) + a_zero, away(second / b) + b_zero
+    return _cut(even(left * a_factor + right * b_factor + start) - n[8], (n[7], *n[9:11]))
+
+
+def times_factor(v: Array, unit: float, high: float, low: float, shift: float,
+                 result: float) -> Array:  # fmt: skip
+    return np.asarray(away(away(v / unit) * factor(high, low, shift)) * result)
+
+
+def _reversed(op: str) -> Callable[[Array, Array], Array]:
+    return lambda v, e: REFERENCES[op](e, v)
+
+
+QUANTIZED: dict[str, Callable[..., Array]] = {
+    "quantized_sum": quantized_sum, "even_sum": even_sum,
+    "quantized_squared_difference": quantized_squared_difference,
+    "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,
+    "quantized_hard_swish": quantized_hard_swish,
+}  # fmt: skip
+# Besides what `REFERENCES` has under the name of the step.
+STEPS: dict[str, Callable[..., Array]] = {
+    **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
+    "fake_quant_channels": lambda v, parts, *levels: fake_quant(v, *levels, parts),
+    "requantize": requantize, "requantize_small": requantize, "rescale": rescale,
+    **{f"reverse_{op}": _reversed(op) for op in ("sub", "div", "pow", "maximum", "minimum")},
+    "maximum_nan": np.maximum, "minimum_nan": np.minimum,
+    "there": lambda v, e: np.where(e != 0, v, 0.0),
+}  # fmt: skip
+PAIRS = {"add", "sub", "mul", "maximum", "minimum", "prelu", "div", "pow", "atan2",
+         "squared_difference", *(name for name in STEPS if name.startswith("reverse_")),
+         "maximum_nan", "minimum_nan"}  # fmt: skip
+
+
+def apply(graph: Graph, each: EpilogueOp, value: Array, operand: Array | None) -> Array:
+    """The result after a step. `operand` is the value of its tensor, where it has one."""
+    function = STEPS.get(each.op) or REFERENCES[each.op]
+    numbers = each.parameters
+    if operand is not None:
+        found = function(value, operand, *numbers)
+    elif each.op in PAIRS:
+        found = function(value, np.float64(numbers[0]), *numbers[1:])
+    else:
+        found = function(value, *numbers)
+    return np.asarray(found).reshape(value.shape)

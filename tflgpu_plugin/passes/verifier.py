@@ -1,0 +1,79 @@
+"""What every pass must keep, whatever it changes: the graph is well formed, shapes are those that
+the ops' shape functions tell, inputs, outputs and states are as the host has them, and no id is
+given again. Tests check it after each pass, and so does TFLGPU_DEBUG."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import COMPLEX, Graph, Node, Tensor, paired, verify
+
+
+class BrokenGraph(ValueError):
+    """A pass has made a graph that is wrong in itself; the text names the pass."""
+
+
+def check(name: str, before: Graph, after: Graph) -> None:
+    """Raise BrokenGraph when the graph that the pass of this name has made of another one is not as
+    it must be."""
+    try:
+        verify(after)
+        check_ports(before, after)
+        check_ids(before, after)
+        check_shapes(after)
+    except ValueError as error:
+        raise BrokenGraph(f"The pass {name} has made a wrong graph: {error}") from error
+
+
+def check_ports(before: Graph, after: Graph) -> None:
+    """Raise ValueError unless inputs, outputs and states are the same tensors."""
+    for what in ("inputs", "outputs", "states"):
+        if getattr(before, what) != getattr(after, what):
+            raise ValueError(f"{what} {getattr(before, what)} are {getattr(after, what)} now")
+    ports = {*before.inputs, *before.outputs, *(t for pair in before.states for t in pair)}
+    kept = {t for pair in before.states for t in pair}
+    for tensor in sorted(ports):
+        given, found = (_port(graph.tensors[tensor], tensor in kept) for graph in (before, after))
+        if given != found:
+            raise ValueError(f"port {tensor} was {given} and is {found}")
+
+
+def _port(tensor: Tensor, kept: bool) -> Tensor:
+    """What the host has to do with. How numbers of a state are read is up to the ops."""
+    quantization = None if kept else tensor.quantization
+    return replace(paired(tensor), data=None, wide=False, quantization=quantization)
+
+
+def check_ids(before: Graph, after: Graph) -> None:
+    """Raise ValueError where a tensor or node has an id that another one had before, or a tensor
+    another shape."""
+    old, new = before.next_ids(), after.next_ids()
+    if new.tensor < old.tensor or new.node < old.node:
+        raise ValueError(f"the next ids {tuple(old)} have become {tuple(new)}")
+    nodes = {node.id for node in before.nodes}
+    for node in after.nodes:
+        if node.id < old.node and node.id not in nodes:
+            raise ValueError(f"node {node.id} ({node.op}) has the id of one that was removed")
+    for tensor, found in after.tensors.items():
+        given = before.tensors.get(tensor)
+        if given is None and tensor < old.tensor:
+            raise ValueError(f"tensor {tensor} ({found.name}) has the id of one that was removed")
+        if given and given.shape != found.shape and given.dtype != COMPLEX:
+            raise ValueError(f"tensor {tensor} was {list(given.shape)}, now {list(found.shape)}")
+
+
+def check_shapes(graph: Graph) -> None:
+    """Raise ValueError where a tensor has not the shape that its node gives it."""
+    for node in graph.nodes:
+        row = ops.row(node.op)
+        if row is None or node.refusal is not None:
+            continue  # it stays with the host, or its results are constants
+        wanted = [tuple(shape) for shape in row.shapes(graph, node)]
+        found = [graph.shape(tensor) for tensor in node.outputs]
+        if wanted[: len(found)] != found:
+            raise ValueError(f"{_named(node)} makes {wanted}, but its results are {found}")
+
+
+def _named(node: Node) -> str:
+    return f"node {node.id} ({node.op})"
