@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from conformance.evaluation import nodes as meanings
 from conformance.evaluation.numbers import of_data, typed
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.decompose import decompose
+from tflgpu_plugin.passes.share import attributes_key
 
 Values = Mapping[int, Array]
 Meanings = Mapping[str, Callable[[Node, list[Array | None]], Array]]
 
 
-def evaluate(graph: Graph, fed: Values, more: Meanings | None = None) -> dict[int, Array]:
+MAX_KEPT = 1 << 29  # bytes of results
+
+
+class Memo:
+    """Results of nodes that other forms of a graph have, too, of the very same values."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, list[Array]] = {}
+        self.kept: list[object] = []  # whose ids are in keys
+        self.bytes = 0
+
+    def constant(self, held: Tensor) -> Array:
+        """What a constant stands for."""
+        key = id(held.data), held.dtype, held.quantization
+        if key not in self.found:
+            self.put(key, [of_data(held)], held.data)
+        return self.found[key][0] if key in self.found else of_data(held)
+
+    def put(self, key: Hashable, results: list[Array], *kept: object) -> None:
+        """Keep results, and what their key has the ids of."""
+        self.bytes += sum(result.nbytes for result in results)
+        if self.bytes <= MAX_KEPT:
+            self.found[key] = results
+            self.kept += [*results, *kept]
+
+
+def evaluate(
+    graph: Graph, fed: Values, more: Meanings | None = None, memo: Memo | None = None
+) -> dict[int, Array]:
     """The values of outputs and of the sources of states, by tensor id, for those of inputs and
     states (numbers that stored ones stand for). `more` are meanings of ops that have no row. Raises
     `meanings.NoMeaning`."""
-    known = dict(fed)
-    known |= {t: of_data(held) for t, held in graph.tensors.items() if held.data is not None}
+    known, memo = dict(fed), memo or Memo()
+    read = {t for node in graph.nodes for t in node.reads} | graph.needed()
+    constants = {
+        t: held for t, held in graph.tensors.items() if held.data is not None and t in read
+    }
+    known |= {t: memo.constant(held) for t, held in constants.items()}
     known |= {
         t: typed(np.zeros(held.shape), held)
         for t, held in graph.tensors.items()
@@ -35,10 +68,26 @@ def evaluate(graph: Graph, fed: Values, more: Meanings | None = None) -> dict[in
                 given = [None if t is None else known[t] for t in node.inputs]
                 known[node.outputs[0]] = more[node.op](node, given)
             elif node.op != FOLDED and node.refusal is None:
-                known |= run_node(graph, node, known)
+                known |= _memorized(graph, node, known, memo)
             for tensor in left.get(place, ()):
                 known.pop(tensor, None)
     return {t: known[t] for t in graph.needed()}
+
+
+def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int, Array]:
+    """The results of a node, from those of an equal one where there was one."""
+    given = [known.get(t) if t is not None else None for t in node.inputs]
+    steps = [(each.op, each.parameters, id(known.get(each.tensor or 0))) for each in node.epilogue]
+    tensors = [graph.tensors[t] for t in (*node.inputs, *node.outputs) if t is not None]
+    held = [(t.shape, t.dtype, t.quantization) for t in tensors]
+    values = tuple(id(value) for value in given)
+    key = node.op, attributes_key(node), values, tuple(steps), tuple(held)
+    if key in memo.found:
+        return dict(zip(node.outputs, memo.found[key], strict=False))
+    made = run_node(graph, node, known)
+    operands = [known.get(each.tensor or 0) for each in node.epilogue]
+    memo.put(key, [made[t] for t in node.outputs if t in made], *given, *operands)
+    return made
 
 
 def _last_reads(graph: Graph) -> dict[int, list[int]]:

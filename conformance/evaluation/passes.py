@@ -22,7 +22,8 @@ Pass = Callable[[Graph], Graph]
 
 # Constants that passes work out are float32. Of an output's largest magnitude, and times what it
 # moves by when its inputs are off by one rounding.
-CLOSE, MOVED = 2e-5, 32.0
+CLOSE, MOVED, LEAST = 2e-5, 32.0, 1e-30
+TRIALS = 2  # of inputs that are off
 # Factors of quantized steps have 15 bits at least: of a level. Where limits are levels, too, they
 # may differ by what rounding brings about, and are compared with it: a share, by so many levels.
 STEP, FEW, LEVELS = 0.05, 0.03, 2.0
@@ -111,6 +112,8 @@ class _Answers:
     def __init__(self, graph: Graph, fed: dict[int, Array] | None) -> None:
         self.graph, self.fed = graph, fed
         self.limits: dict[int, float] = {}
+        self.others: list[dict[int, Array]] = []
+        self.memos = {False: graphs.Memo(), True: graphs.Memo()}
         self.known: dict[tuple[int, bool], dict[int, Array]] = {}
         self.kept: list[Graph] = []  # whose ids are keys
 
@@ -119,32 +122,41 @@ class _Answers:
         key = id(graph), rounded
         if key not in self.known:
             with rounding(rounded):
-                self.known[key] = self._evaluated(graph)
+                self.known[key] = self._evaluated(graph, self.memos[rounded])
             self.kept.append(graph)
         return self.known[key]
 
-    def _evaluated(self, graph: Graph) -> dict[int, Array]:
+    def _evaluated(self, graph: Graph, memo: graphs.Memo) -> dict[int, Array]:
         if self.fed is None:
             self.fed = feeds.of_graph(self.graph)
             try:
-                return graphs.evaluate(graph, self.fed)
+                return graphs.evaluate(graph, self.fed, memo=memo)
             except IndexError:  # whole numbers are indices, of one element at most
                 self.fed = feeds.of_graph(self.graph, most=1)
         given = {t: _paired(value, graph, t) for t, value in self.fed.items()}
-        return graphs.evaluate(graph, given)
+        return graphs.evaluate(graph, given, memo=memo)
+
+    def near(self, tensor: int) -> float:
+        """How far the values of an output may be off at least."""
+        value = self.of(self.graph)[tensor]
+        finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind in "fc" else np.zeros(0)
+        return float(CLOSE * finite.max(initial=0.0) + STEP * _step(self.graph, tensor) + LEAST)
 
     def limit(self, tensor: int) -> float:
-        """How far the values of an output may be off."""
-        if not self.limits:
-            first = self.of(self.graph)
+        """How far they may be off, by how far they move."""
+        value = self.of(self.graph)[tensor]
+        if value.dtype.kind not in "fc":
+            return 0.0
+        if not self.others:
             assert self.fed is not None
-            others = [graphs.evaluate(self.graph, feeds.moved(self.fed, k)) for k in range(2)]
-            held = [t for t in self.graph.tensors.values() if quantization.real(t)]
-            steps = [max(t.quantization.scale) for t in held if t.quantization is not None]
-            for t, value in first.items():
-                self.limits[t] = _limit(value, [other[t] for other in others])
-                self.limits[t] += STEP * _step(self.graph, t) if steps else 0.0
-        return self.limits[tensor]
+            with np.errstate(invalid="ignore"):
+                self.others = [
+                    graphs.evaluate(self.graph, feeds.moved(self.fed, k)) for k in range(TRIALS)
+                ]
+        with np.errstate(invalid="ignore"):
+            shifts = [np.abs(value - other[tensor]) for other in self.others]
+        shifts = [each[np.isfinite(each)].max(initial=0.0) for each in shifts]
+        return float(self.near(tensor) + MOVED * max(shifts))
 
 
 def _step(graph: Graph, tensor: int) -> float:
@@ -161,15 +173,6 @@ def _paired(value: Array, graph: Graph, tensor: int) -> Array:
     return value
 
 
-def _limit(value: Array, others: Sequence[Array]) -> float:
-    if value.dtype.kind not in "fc":
-        return 0.0
-    finite = np.abs(value[np.isfinite(value)])
-    shift = [np.abs(value - other) for other in others]
-    shift = [each[np.isfinite(each)].max(initial=0.0) for each in shift]
-    return float(CLOSE * finite.max(initial=0.0) + MOVED * max(shift) + 1e-30)
-
-
 def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
     """Passes whose answer is another than that before them, each output once."""
     found = []
@@ -178,7 +181,8 @@ def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
         for tensor, value in first.items():
             if value.size == 0:
                 continue
-            text = _compared(value, second[tensor], answers.limit(tensor))
+            text = _compared(value, second[tensor], answers.near(tensor))
+            text = text and _compared(value, second[tensor], answers.limit(tensor))
             if text and not _rounds(answers, before.graph, after.graph, tensor):
                 found.append(Finding(after.name, f"output {tensor} {list(value.shape)}: {text}"))
     return found

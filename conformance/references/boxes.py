@@ -87,8 +87,12 @@ def soft_non_max_suppression(
     wanted = min(int(count), len(waiting))
     while len(chosen) < wanted and waiting:
         best = waiting.take()
-        score = best.score
-        for one in reversed(chosen[best.seen :]):
+        score, rest = best.score, chosen[best.seen :]
+        if sigma <= 0:  # no score changes: all at once
+            if np.any(overlap(near[best.box], near[rest]) >= np.float32(limit)):
+                continue
+            rest = []
+        for one in reversed(rest):
             if overlap(near[best.box], near[one]) >= np.float32(limit):
                 break
             if sigma > 0:

@@ -9,6 +9,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.models.tflite import Model
 from tests.support import onnx_models as onnx
 from tests.support import shape_models, small_models
 from tests.support.interpreters import gpu, places, same
@@ -91,3 +92,58 @@ def test_a_batch_of_none_in_onnxruntime() -> None:
             assert got.shape == wanted.shape
             np.testing.assert_allclose(got, wanted, atol=1e-5)
     tflgpu_plugin.assert_used(ours)
+
+
+def beside_a_network(kind: str) -> bytes:
+    """What may find nothing, beside layers for which passes make tensors."""
+    chance = np.random.default_rng(1)
+    weights = chance.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        onnx.node("Conv", ["x", "w"], ["c"]),
+        onnx.node("Relu", ["c"], ["r"]),
+        onnx.node("Relu", ["c"], ["again"]),
+        onnx.node("Add", ["r", "again"], ["s"]),
+        onnx.node("GlobalAveragePool", ["s"], ["feature"]),
+    ]
+    inputs, outputs = {"x": (1, 3, 8, 8), "boxes": (6, 4)}, {"feature": None, "found": None}
+    if kind == "gather":
+        nodes.append(onnx.node("Gather", ["boxes", "keep"], ["found"], axis=0))
+        return onnx.model(nodes, {**inputs, "keep": ("n",)}, outputs, {"w": weights},
+                          kinds={"keep": np.int64})  # fmt: skip
+    ends = {"from": np.array([4], np.int64), "axis": np.array([1], np.int64)}
+    nodes.append(onnx.node("Slice", ["boxes", "from", "from", "axis"], ["found"]))
+    return onnx.model(nodes, inputs, outputs, {"w": weights, **ends})
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("kind", ["gather", "slice"])
+def test_what_finds_nothing_in_onnxruntime(kind: str, optimize: bool) -> None:
+    """Its output has the shape of nothing, not that of a tensor that passes have made."""
+    model = beside_a_network(kind)
+    ours = onnx.session(model, optimize=optimize)
+    theirs, chance = onnx.cpu(model, optimize), np.random.default_rng(2)
+    for count in (2, 0, 3) if kind == "gather" else (0,):
+        feed = {"x": chance.uniform(0, 1, (1, 3, 8, 8)), "boxes": chance.uniform(0, 1, (6, 4))}
+        feed = {name: value.astype(np.float32) for name, value in feed.items()}
+        feed |= {"keep": np.arange(count)} if kind == "gather" else {}
+        onnx.compare(ours, theirs, feed)
+    tflgpu_plugin.assert_used(ours)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("host", hosts.installed())
+def test_what_finds_nothing_in_tflite(host: str) -> None:
+    model, shape = Model(), (1, 8, 8, 3)
+    x, boxes = model.input("x", shape), model.input("boxes", (5, 4))
+    features = small_models.conv(model, x, shape)
+    scaled = model.constant(np.full((1, 1, 1, 4), 2, np.float32))
+    product = small_models.binary(model, "MUL", features, scaled, (1, 8, 8, 4))
+    begin, size = (model.constant(np.array(pair, np.int32)) for pair in ((5, 0), (0, 4)))
+    model.output(model.op("SLICE", [boxes, begin, size], "SliceOptions", {}, shape=(0, 4)))
+    model.output(product)
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host)
+    for seed in range(2):
+        same(interpreter, content, host, seed)
+    assert set(places(made).values()) == {"gpu"}

@@ -37,10 +37,14 @@ def share(graph: Graph) -> Graph:
 
 def _key(e: Editor, node: Node) -> Hashable:
     """The same for nodes that make the same."""
-    attributes = tuple(sorted((name, _held(value)) for name, value in node.attributes.items()))
     made = [e.tensors[t] for t in node.outputs]
     kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)
-    return node.op, node.inputs, repr(attributes), node.epilogue, kinds
+    return node.op, node.inputs, attributes_key(node), node.epilogue, kinds
+
+
+def attributes_key(node: Node) -> str:
+    """The same for equal attributes."""
+    return repr(tuple(sorted((name, _held(value)) for name, value in node.attributes.items())))
 
 
 def _held(value: Any) -> Hashable:
