@@ -78,6 +78,8 @@ BY_DECOMPOSITION = {
 }
 # Of these the numbers are what there is to compute with, or parameters that are no arguments.
 NUMBERED = {*steps.QUANTIZED, "times_factor"}
+# Families of layers over time, whose activation is that of each step, within their meaning.
+SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
 IDLE = {"unchecked", "split", "zeros"}  # attributes that say nothing about values
 
 
@@ -97,8 +99,8 @@ def known_ops() -> dict[str, str]:
 def run(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
     """The results of a node for the values of its inputs. Raises NoMeaning."""
     results = _made(graph, node, given)
-    state = bool(ops.rows()[node.op].states)
-    activation = "none" if state else str(node.attributes.get("activation", "none"))
+    inside = ops.rows()[node.op].family in SEQUENCES
+    activation = "none" if inside else str(node.attributes.get("activation", "none"))
     found = []
     for k, (value, tensor) in enumerate(zip(results, node.outputs, strict=False)):
         held = graph.tensors[tensor]
@@ -150,7 +152,7 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
         return [view.of(given[0]) for view in row.views(graph, node)]
     function = MORE.get(node.op) or REFERENCES[node.op]
     settings = {k: v for k, v in node.attributes.items() if k not in IDLE}
-    if not row.states:
+    if row.family not in SEQUENCES:
         settings.pop("activation", None)
     if node.op in NUMBERED:
         return [function(*(v for v in given if v is not None), *settings["numbers"])]
