@@ -7,6 +7,7 @@
 #                    ARGS= goes to pytest)
 #   make conformance-settings  dense operators with every kernel setting forced in turn
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
+#   make passes      every graph there is evaluated in numpy around every pass (ARGS= names kinds or model files)
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
@@ -24,7 +25,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported passes mutants bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -46,6 +47,9 @@ conformance-cpus: .venv/ready-dev
 
 exported: .venv/ready-dev
 	@sh tools/exported.sh $(ARGS)
+
+passes: .venv/ready-dev
+	@LP_NUM_THREADS=0 $(BIN)/python -m conformance.evaluation $(ARGS)
 
 mutants: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python -m tests.mutation $(ARGS)
