@@ -53,6 +53,12 @@ def _uniforms(more: int) -> Callable[[Plan], Plan]:
     return lambda plan: replace(plan, uniforms=plan.uniforms + bytes(more))
 
 
+def _bound(plan: Plan) -> int:
+    """Bytes of the buffers that the first launch binds, less the uniform block."""
+    uniforms = _number(plan, "uniforms")
+    return sum(plan.buffers[k].bytes for k in {*plan.dispatches[0].buffers} - {uniforms})
+
+
 def _other_kind(plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
     """Where the kernel reads a tensor, the uniform block."""
     kinds = plan.pipelines[plan.dispatches[0].pipeline].kinds
@@ -116,6 +122,11 @@ MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
     ),
     "no groups": ("a dispatch", _with("dispatches", 0, groups=(1, 0, 1))),
     "more groups than a number holds": ("a dispatch", _with("dispatches", 0, groups=(1, 1, LIMIT))),
+    "more groups than there are bytes": (
+        "a dispatch",
+        _with("dispatches", 0, groups=lambda plan, _: (1, 1, _bound(plan) + 1)),
+    ),
+    "groups that keep a device busy": ("a dispatch", _with("dispatches", 0, groups=(65535,) * 3)),
     "an input in no buffer": ("a buffer for input", _with("inputs", 0, buffer=-1)),
     "an output in an input": (
         "a buffer for output",
@@ -150,6 +161,15 @@ def test_numbers_that_do_not_fit(name: str) -> None:
         _read(change(stored.plan()))
 
 
+def test_more_launches_than_any_model_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = replace(stored.plan(), dispatches=stored.plan().dispatches[:1] * 5)
+    monkeypatch.setattr(plan_file, "MOST_DISPATCHES", 5)
+    assert _read(many).plan == many
+    monkeypatch.setattr(plan_file, "MOST_DISPATCHES", 4)
+    with pytest.raises(plan_file.Damaged, match="the number of dispatches does not fit"):
+        _read(many)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -159,7 +179,7 @@ def test_numbers_that_do_not_fit(name: str) -> None:
         _with("inputs", 0, shape=(0, 3), bytes=0),
         _with("outputs", 0, shape=(), bytes=4),
         _roomy,
-        _with("dispatches", 0, groups=(1, 1, LIMIT - 1)),
+        _with("dispatches", 0, groups=lambda plan, _: (1, _bound(plan), 1)),
         lambda plan: _with("dispatches", 0, uniform_offset=256)(_roomy(plan)),
         lambda plan: replace(plan, pipelines=(*plan.pipelines, Pipeline("none", "", "ur"))),
     ],

@@ -31,6 +31,7 @@ CHECKED = 16  # where the bytes that the first checksum covers begin
 ALIGNMENT = 64
 BLOCK = 4096  # bytes that the checksum adds up
 UNIFORM_BLOCK = 256
+MOST_DISPATCHES = 1 << 18
 ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
 
 
@@ -295,6 +296,7 @@ def _check(plan: Plan) -> None:
         held = _buffer(buffers, weight.buffer, "weights").bytes
         _require(weight.offset % 4 == 0 and weight.bytes % 4 == 0, "a weight")
         _require(0 <= weight.offset <= weight.offset + weight.bytes <= held, "a weight")
+    _require(len(plan.dispatches) <= MOST_DISPATCHES, "the number of dispatches")
     for dispatch in plan.dispatches:
         _check_dispatch(plan, dispatch)
     for role in ("input", "output", "state"):
@@ -313,6 +315,10 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
     _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
     _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
     _require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
+    # Each group reads or writes something of its own; who asks for more keeps the device busy.
+    bound = {number for number in dispatch.buffers if plan.buffers[number].role != "uniforms"}
+    most = sum(plan.buffers[number].bytes for number in bound)
+    _require(prod(dispatch.groups) <= most, "a dispatch")
 
 
 def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
