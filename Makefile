@@ -15,6 +15,10 @@
 #   make gpu-estimates  what our kernels, ncnn's and WebGPU's would take on five AMD GPUs, by their real compiler and a model; no
 #                    GPU is needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
 #   make encoder-estimates  what three encoders would take on two of them, beside onnxruntime's WebGPU provider
+#   make soak        threads that make models and run new shapes at once, for a minute: errors, answers, memory
+#                    (ARGS="--seconds 300 --flat")
+#   make sanitize    the same and tests of lifetimes, the native library under the thread, address and undefined-behaviour
+#                    sanitizers (ARGS= goes to tools/sanitize.py)
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
@@ -25,7 +29,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported passes mutants bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -53,6 +57,12 @@ passes: .venv/ready-dev
 
 mutants: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python -m tests.mutation $(ARGS)
+
+soak: .venv/ready-dev
+	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.soak $(ARGS)
+
+sanitize: .venv/ready-dev
+	@LP_NUM_THREADS=0 $(BIN)/python tools/sanitize.py $(ARGS)
 
 bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,111 @@
+"""The native library with a compiler's checks in a copy of the package, for Python to load."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation import sandbox
+from tflgpu_plugin import native
+
+MEANT = "tgi_probe_copy"  # names are read as far as there is memory: by a call that tells
+OURS = re.compile(r"/native/(?:core|ort|platform|tflite)/\w+\.[ch]|libtflgpu")
+# A line of a stack, by its number and what it tells of the place.
+FRAME = re.compile(r"^ +#(\d+) (.*)$", re.MULTILINE)
+INTERCEPTED = re.compile(r"sanitizer_common|lib[atu]+san|/sanitizer/|\.\./\.\./\.\./\.\./src/")
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What a compiler is told, the library that must be loaded before all others, and settings."""
+
+    flags: tuple[str, ...]
+    runtime: str
+    variables: Mapping[str, str]
+    meant: str  # the line that leaves MEANT out
+
+
+CHECKS = {
+    "address": Checks(
+        ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0", "-g"),
+        "libasan.so",
+        {"ASAN_OPTIONS": "halt_on_error=1:detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        f"interceptor_via_fun:{MEANT}\n",
+    ),
+    "thread": Checks(
+        ("-fsanitize=thread", "-O1", "-g"),
+        "libtsan.so",
+        {"TSAN_OPTIONS": "exitcode=0:die_after_fork=0:history_size=4"},
+        f"race:{MEANT}\n",
+    ),
+}
+
+
+class NotThere(RuntimeError):
+    """The compiler or its library is not installed; the text says what to do."""
+
+
+def preloaded(checks: Checks) -> str:
+    """The checks' own library, which has to be there before all others, and the one of C++, whose
+    exceptions it watches. Raises NotThere."""
+    compiler, found = shutil.which("cc"), []
+    for name in (checks.runtime, "libstdc++.so.6") if compiler else ():
+        said = subprocess.run([compiler or "", f"-print-file-name={name}"], capture_output=True)
+        found.append(said.stdout.decode().strip())
+    if not found or not all(os.path.isabs(name) for name in found):
+        raise NotThere(f"needs a C compiler (cc) with its {checks.runtime}: apt install gcc")
+    return " ".join(found)
+
+
+def build(folder: Path, checks: Checks) -> None:
+    """The package that is imported here, copied to `folder/tree`, with the library built anew."""
+    objects = folder / "objects"
+    objects.mkdir()
+    for source in sandbox.sources(Path(native.__file__).parent):
+        sandbox.compile_one(source, sandbox.made_of(objects, source), checks.flags)
+    sandbox.build(folder / "tree", None, objects)
+    library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY
+    library.unlink()
+    sandbox.link(sorted(objects.glob("*.o")), library, checks.flags[:1])
+
+
+def environment(folder: Path, checks: Checks) -> dict[str, str]:
+    """Variables of a process that loads what `build` has made; reports go to `folder/log*`."""
+    meant = folder / "meant"
+    meant.write_text(checks.meant)
+    more = f"log_path={folder / 'log'}"
+    variables = {name: f"{options}:{more}" for name, options in checks.variables.items()}
+    first = next(iter(variables))
+    variables[first] += f":suppressions={meant}"
+    return variables | {"LD_PRELOAD": preloaded(checks), "PYTHONPATH": str(folder / "tree")}
+
+
+def reports(folder: Path) -> tuple[list[str], list[str]]:
+    """Those that are about our code, and those about other libraries: whose place is the first of
+    a stack that is not of the checks themselves."""
+    ours, others = list[str](), list[str]()
+    for path in sorted(folder.glob("log*")):
+        for text in re.split(r"^=+$", path.read_text(errors="replace"), flags=re.MULTILINE):
+            if "SUMMARY" in text or "runtime error" in text:
+                (ours if is_ours(text) else others).append(text.strip())
+    return ours, others
+
+
+def is_ours(text: str) -> bool:
+    """Whether one of the stacks of accesses begins in our code."""
+    if "runtime error" in text:
+        return True  # nothing else is built with these checks
+    access = re.split(r"^ +(?:As if|Location|Mutex|Thread) ", text, flags=re.MULTILINE)[0]
+    waiting = False
+    for number, place in FRAME.findall(access):
+        waiting |= number == "0"
+        if waiting and not INTERCEPTED.search(place):
+            if OURS.search(place):
+                return True
+            waiting = False
+    return False
