@@ -85,6 +85,11 @@ class Partition:
         finally:
             self._known()  # nothing goes on reading constants, which may be the host's
 
+    @property
+    def flags(self) -> bool:
+        """A run may find out that its numbers are none that the GPU computes with."""
+        return any(buffer.role == "check" for buffer in self.instance.plan.buffers)
+
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
         """An instance for other shapes of `kept.keys`, which begin with the graph's inputs; weights
         are shared. Raises BuildError with a sentence.

@@ -64,8 +64,9 @@ class Interface:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants (a compiled model
-    has their digests). With `part` other shapes can be planned, and other `run_values`;
-    `arithmetic` are its nodes that were shape arithmetic.
+    has their digests). `part` are the nodes, for runs on the host's kernels; with `open` other
+    shapes can be planned from them, and other `run_values`; `arithmetic` are its nodes that were
+    shape arithmetic.
     """
 
     ports: tuple[str, ...]
@@ -75,6 +76,7 @@ class Interface:
     part: Snapshot | None = None
     arithmetic: tuple[int, ...] = ()
     run_values: Mapping[str, Array] = field(default_factory=dict)
+    open: bool = False
     guards: Mapping[str, Array] = field(default_factory=dict, compare=False)
 
     @property

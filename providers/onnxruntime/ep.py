@@ -25,12 +25,15 @@ from tflgpu_plugin.options import parse
 from . import context, extents, ops, records, snapshot
 from .grouping import Grouping
 from .host import Host
+from .model import hand_over
 from .reader import Reading
 from .snapshot import HostNode, Snapshot
 
 VERBOSE, INFO = 0, 1
+UNKEPT = "Its weights are no longer kept on the host; make a new session."
 ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
 GUESSED = "With the sizes guessed for its open extents: "
+ALWAYS_KEPT = 1 << 24  # bytes of constants that every partition keeps for the host's kernels
 SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
 
@@ -166,10 +169,12 @@ def _placed(
     inputs = tuple(dict.fromkeys((*ports, *inside.inputs))) if dynamic else ports
     values = (taken.values[name] for name in inside.reads)
     guards = {v.name: v.data for v in values if v.default and v.data is not None}
-    part = taken.part(hosts, outputs) if dynamic else None
+    may_fall_back = dynamic or bool(guards) or partition.flags or inside.bytes <= ALWAYS_KEPT
+    part = taken.part(hosts, outputs) if may_fall_back else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
-    interface = context.Interface(ports, inputs, outputs, shapes, part, arithmetic, told, guards)
+    given = ports, inputs, outputs, shapes, part, arithmetic, told
+    interface = context.Interface(*given, open=dynamic, guards=guards)
     made = context.write(partition, interface, export, taken.path) if export else None
     return _with_interface(partition, tuple(sorted(hosts)), interface, made)
 
@@ -185,7 +190,7 @@ def _with_interface(
     handle = _create(partition.number, nodes, interface, made, counts=counts)
     placed = records.Placed(partition, handle, nodes, interface)
     placed.add(handle, interface.key, partition.instance.output_shapes, partition.instance)
-    if interface.part is None:  # the native object holds all that a run needs
+    if not interface.open:  # the native object has the only plan
         placed.partition = None
     return placed
 
@@ -254,3 +259,27 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
     a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes."""
     placed = records.kept.claimed(number, "The model gives shapes for which nothing was planned.")
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
+
+
+# ---- runs on onnxruntime's own kernels -----------------------------------------------------------
+
+
+def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
+    """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
+    with a sentence."""
+    placed = records.kept.partitions.get(number)
+    part = None if placed is None else placed.interface.part
+    if part is None:
+        raise BuildError((), UNKEPT)
+    text = native.ffi.string
+    names = (
+        [text(some[k]).decode() for k in range(n)] for some, n in ((inputs, count), (outputs, made))
+    )
+    hand_over(compute, part, *names)
+
+
+def fell_back(number: int, reason: Any) -> None:
+    """Warn that a run of a partition was done on onnxruntime's own kernels."""
+    placed = records.kept.partitions.get(number)
+    if placed is not None:
+        placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "onnxruntime")

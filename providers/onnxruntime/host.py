@@ -78,6 +78,14 @@ class Host:
         self.check(function(subject, out, length))
         return list(out)[:length]
 
+    def opsets(self, graph: Any) -> dict[str, int]:
+        """The versions of operator sets by their domains."""
+        count = self.get(self.api.get_opset_count, graph, "size_t")
+        domains = self.ffi.new("const char *[]", max(1, count))
+        versions = self.ffi.new("int64_t[]", max(1, count))
+        self.check(self.api.get_opsets(graph, domains, versions, count))
+        return {self.ffi.string(domains[k]).decode(): int(versions[k]) for k in range(count)}
+
     def attributes(self, node: Any) -> dict[str, Any]:
         """A node's attributes as Python values (int, float, bytes, tuples, arrays); graphs and
         types are left out."""

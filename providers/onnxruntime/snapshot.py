@@ -27,7 +27,8 @@ ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 class Value:
     """An edge. `shape` holds a name for an extent that is not known (one of its own where the model
     gives none); None means that not even the rank is known. `dtype` is "" for what is no tensor.
-    With `default`, an input of the model has this data unless the user gives other.
+    With `default`, an input of the model has this data unless the user gives other. `element` is
+    ONNX's number of the type, 0 for what is no tensor.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Value:
     shape: tuple[Extent, ...] | None
     data: Array | None = None
     default: bool = False
+    element: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class HostNode:
 class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
     `path` is that of the model's file, "" where it came from memory; `parent` is the operator
-    of the control-flow node whose body this is, "" for the model itself. `origins` are those of
+    of the control-flow node whose body this is, "" for the model itself. `opsets` are the versions
+    of operator sets by their domains. `origins` are those of
     constants in other files, and `files` holds what is mapped of them; a compiled model has none of
     these.
     """
@@ -79,6 +82,7 @@ class Snapshot:
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
+    opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
     parent: str = field(default="", compare=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
@@ -100,6 +104,12 @@ class Snapshot:
         made = {name for node in self.nodes for name in node.writes}
         return tuple(n for n in self.reads if n not in made and self.values[n].data is None)
 
+    @property
+    def bytes(self) -> int:
+        """Of the constants that nodes read."""
+        held = (self.values[name].data for name in self.reads)
+        return sum(data.nbytes for data in held if data is not None)
+
     def of(self, ids: Collection[int]) -> Snapshot:
         """The same of these nodes alone."""
         return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
@@ -117,7 +127,7 @@ class Snapshot:
             else self._kept(self.values[name], files)
             for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
-        return Snapshot(nodes, values, outputs, files=files)
+        return Snapshot(nodes, values, outputs, self.opsets, files=files)
 
     def _kept(self, value: Value, files: Files) -> Value:
         if value.data is None:
@@ -142,7 +152,9 @@ def take(host: Host, graph: Any) -> Snapshot:
     path = host.path(host.get(api.get_model_path, graph, "const void *"))
     node = host.get(api.get_parent_node, graph, "const tgo_node *")
     parent = host.text(api.get_op_type, node) if node else ""
-    return Snapshot(tuple(nodes), reader.values, outside, path, parent, reader.origins)
+    return Snapshot(
+        tuple(nodes), reader.values, outside, host.opsets(graph), path, parent, reader.origins
+    )
 
 
 class _Reader:
@@ -202,8 +214,9 @@ class _Reader:
         if data is not None and not default:
             dtype = NIBBLES.get(element, dtype)
         if not api.has_shape(info):
-            return Value(name, dtype, None if data is None else data.shape, data, default)
-        return Value(name, dtype, self._shape(name, info), data, default)
+            shape = None if data is None else data.shape
+            return Value(name, dtype, shape, data, default, element)
+        return Value(name, dtype, self._shape(name, info), data, default, element)
 
     def _note_origin(self, name: str, handle: Any) -> None:
         api = self.host.api

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 MAKING_SECONDS = 60.0  # seconds that a host takes to make what Python has a number for, at most
-COUNTED = ("runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
+REASONS = 8  # of one partition that are told
+COUNTED = ("runs", "host_runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
 
 
 @dataclass(repr=False)
@@ -48,6 +49,7 @@ class PlacedPartition:
     number: int = field(init=False)
     planned: dict[str, Any] = field(init=False)  # what reports tell of its plan
     final: Any = field(default=None, init=False)  # the state when the native object was let go
+    reasons: set[str] = field(default_factory=set, init=False)  # of runs on the host's kernels
 
     def __post_init__(self) -> None:
         assert self.partition is not None
@@ -102,6 +104,16 @@ class PlacedPartition:
             native.lib.tg_partition_add, ffi.cast("tg_partition *", handle),
             inputs, len(inputs), outputs, len(outputs), replay, text,
         )  # fmt: skip
+
+    def fell_back(self, reason: str, host: str) -> None:
+        """Warn that a run was done on the kernels of `host`; once for each reason."""
+        if reason in self.reasons or len(self.reasons) >= REASONS:
+            return
+        self.reasons.add(reason)
+        messages.line(
+            f"WARNING: tflgpu: a run of {len(self.nodes)} nodes of this model was done by {host}'s "
+            f"own CPU kernels instead of the GPU. {reason}"
+        )
 
     def state(self) -> Any:
         """`counted` now, or as it was when the native object was let go."""

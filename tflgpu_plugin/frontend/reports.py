@@ -51,16 +51,19 @@ class NodeReport:
 class PartitionReport:
     """A partition: nodes that run as one step. They are numbered from 1 in the order in which
     they run; `key` is this partition's in the process. Bytes and runs are counted since it was
-    made; `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came
-    from another partition without leaving the device. `weight_bytes` and `pool_bytes` are device
-    memory of its first plan, `tensor_bytes` what the tensors in the pools would need without
-    sharing and `least_bytes` what any way of sharing needs; `dispatches` how many kernels that
-    launches per run, `kernels` the names of its pipelines: equal names are the same WGSL."""
+    made: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
+    `failures` that gave no result. `milliseconds` is the wall time of its last run on the GPU;
+    `device_inputs` counts inputs that came from another partition without leaving the device.
+    `weight_bytes` and `pool_bytes` are device memory of its first plan, `tensor_bytes` what the
+    tensors in the pools would need without sharing and `least_bytes` what any way of sharing needs;
+    `dispatches` how many kernels that launches per run, `kernels` the names of its pipelines: equal
+    names are the same WGSL."""
 
     number: int
     nodes: tuple[int, ...]
     live: bool
     runs: int
+    host_runs: int
     failures: int
     uploaded_bytes: int
     downloaded_bytes: int
@@ -103,6 +106,11 @@ class Report:
         """Partition runs that succeeded, over all partitions."""
         return sum(partition.runs for partition in self.islands)
 
+    @property
+    def host_runs(self) -> int:
+        """Partition runs that the host's own kernels did, where the GPU could not."""
+        return sum(partition.host_runs for partition in self.islands)
+
     def to_json(self) -> str:
         """The same as a JSON object, sums included."""
         totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
@@ -135,10 +143,11 @@ class Report:
 
 def _partition_line(one: PartitionReport) -> str:
     state = "" if one.live else ", no longer in use"
+    elsewhere = f", {one.host_runs} on the host's kernels" if one.host_runs else ""
     failures = f", {one.failures} failures" if one.failures else ""
     return (
         f"  partition {one.number}: {len(one.nodes)} nodes, {one.dispatches} dispatches, "
-        f"{one.runs} runs{failures}, "
+        f"{one.runs} runs{elsewhere}{failures}, "
         f"last {one.milliseconds:.2f} ms, "
         f"{one.weight_bytes:,} bytes of weights, {one.pool_bytes:,} of tensors "
         f"({one.tensor_bytes:,} without sharing, {one.least_bytes:,} at least), "

@@ -1,8 +1,5 @@
-"""Writes and reads ONNX models with no dependency beyond the standard library and numpy.
-
-Protocol buffers in short (https://protobuf.dev/programming-guides/encoding): a message is a row of
-fields, each a key (number * 8 + wire type) and a value, which is a variable-length integer or a
-length and that many bytes. Numbers of fields are those of ONNX's public schema (onnx.proto).
+"""Writes and reads ONNX models with no dependency beyond the standard library and numpy. Numbers of
+fields are those of ONNX's public schema (onnx.proto).
 """
 
 from __future__ import annotations
@@ -13,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tflgpu_plugin.ir import wire
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT32, _INT64 = 1, 7  # TensorProto.DataType
@@ -31,17 +30,19 @@ class Model:
         """Add a constant, float32 or int64; returns its name."""
         integer = data.dtype.kind == "i"
         raw = np.ascontiguousarray(data, "<i8" if integer else "<f4").tobytes()
-        kind = _integer(2, _INT64 if integer else _FLOAT32)
-        self.constants.append(_integers(1, data.shape) + kind + _text(8, name) + _bytes(9, raw))
+        kind = wire.integer(2, _INT64 if integer else _FLOAT32)
+        self.constants.append(
+            wire.integers(1, data.shape) + kind + wire.text(8, name) + wire.message(9, raw)
+        )
         return name
 
     def node(
         self, operator: str, inputs: Sequence[str], output: str, **attributes: int | Sequence[int]
     ) -> str:
         """Add a node that is named like its one output; returns that name."""
-        names = b"".join(_text(1, name) for name in inputs)
-        settings = b"".join(_bytes(5, _attribute(*item)) for item in attributes.items())
-        head = names + _text(2, output) + _text(3, output) + _text(4, operator)
+        names = b"".join(wire.text(1, name) for name in inputs)
+        settings = b"".join(wire.message(5, _attribute(*item)) for item in attributes.items())
+        head = names + wire.text(2, output) + wire.text(3, output) + wire.text(4, operator)
         self.nodes.append(head + settings)
         return output
 
@@ -49,13 +50,18 @@ class Model:
         self, inputs: Mapping[str, Sequence[int]], outputs: Mapping[str, Sequence[int]], name: str
     ) -> bytes:
         """The finished file; `inputs` and `outputs` are shapes by name."""
-        graph = b"".join(_bytes(1, node) for node in self.nodes) + _text(2, name)
-        graph += b"".join(_bytes(5, constant) for constant in self.constants)
-        graph += b"".join(_bytes(11, _value(*item)) for item in inputs.items())
-        graph += b"".join(_bytes(12, _value(*item)) for item in outputs.items())
-        opset = _text(1, "") + _integer(2, _OPSET)
-        producer = _text(2, "tflgpu demo")
-        return _integer(1, _IR_VERSION) + producer + _bytes(7, graph) + _bytes(8, opset)
+        graph = b"".join(wire.message(1, node) for node in self.nodes) + wire.text(2, name)
+        graph += b"".join(wire.message(5, constant) for constant in self.constants)
+        graph += b"".join(wire.message(11, _value(*item)) for item in inputs.items())
+        graph += b"".join(wire.message(12, _value(*item)) for item in outputs.items())
+        opset = wire.text(1, "") + wire.integer(2, _OPSET)
+        producer = wire.text(2, "tflgpu demo")
+        return (
+            wire.integer(1, _IR_VERSION)
+            + producer
+            + wire.message(7, graph)
+            + wire.message(8, opset)
+        )
 
 
 def node_outputs(model: bytes) -> list[str]:
@@ -71,7 +77,7 @@ def node_outputs(model: bytes) -> list[str]:
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """The same model with further outputs: of a message that is written twice, lists are joined."""
-    return model + _bytes(7, b"".join(_bytes(12, _text(1, name)) for name in names))
+    return model + wire.message(7, b"".join(wire.message(12, wire.text(1, name)) for name in names))
 
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
@@ -108,37 +114,12 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
 
 def _attribute(name: str, value: int | Sequence[int]) -> bytes:
     if isinstance(value, int):
-        return _text(1, name) + _integer(3, value) + _integer(20, _ATTRIBUTE_INT)
-    return _text(1, name) + _integers(8, value) + _integer(20, _ATTRIBUTE_INTS)
+        return wire.text(1, name) + wire.integer(3, value) + wire.integer(20, _ATTRIBUTE_INT)
+    return wire.text(1, name) + wire.integers(8, value) + wire.integer(20, _ATTRIBUTE_INTS)
 
 
 def _value(name: str, shape: Sequence[int]) -> bytes:
     """ValueInfoProto of a float32 tensor."""
-    extents = b"".join(_bytes(1, _integer(1, extent)) for extent in shape)
-    tensor = _integer(1, _FLOAT32) + _bytes(2, extents)
-    return _text(1, name) + _bytes(2, _bytes(1, tensor))
-
-
-def _integer(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _integers(number: int, values: Sequence[int]) -> bytes:
-    return b"".join(_integer(number, int(value)) for value in values)
-
-
-def _text(number: int, value: str) -> bytes:
-    return _bytes(number, value.encode())
-
-
-def _bytes(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits per byte, the lowest first; the top bit says that more follow."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+    extents = b"".join(wire.message(1, wire.integer(1, extent)) for extent in shape)
+    tensor = wire.integer(1, _FLOAT32) + wire.message(2, extents)
+    return wire.text(1, name) + wire.message(2, wire.message(1, tensor))

@@ -158,6 +158,7 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
   *out = (tg_partition_state){.live = partition->live,
                               .times_freed = partition->times_freed,
                               .runs = partition->runs,
+                              .host_runs = partition->host_runs,
                               .failures = partition->failures,
                               .uploaded_bytes = partition->uploaded,
                               .downloaded_bytes = partition->downloaded,

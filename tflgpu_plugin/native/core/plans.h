@@ -36,7 +36,7 @@ struct tg_partition {
   tgi_arity arity;
   tgi_plans plans;
   atomic_uint live, times_freed;
-  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
+  atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
 /* The entry for these shapes, retained, or NULL. */

@@ -187,7 +187,8 @@ int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shap
 typedef struct tg_partition_state {
   uint32_t live;                   /* the host has made something of it and not freed it */
   uint32_t times_freed;            /* how often the host took it out again */
-  uint64_t runs, failures;
+  uint64_t runs, failures;         /* on the GPU; neither there nor on the host's kernels */
+  uint64_t host_runs;              /* on the host's own kernels, where the GPU could not */
   uint64_t uploaded_bytes, downloaded_bytes;
   uint64_t last_nanoseconds;
   uint64_t device_inputs;          /* inputs that were taken from another partition on the device, all runs */
@@ -264,6 +265,12 @@ typedef struct tg_ort_callbacks {
    * runs on. */
   int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
                tg_error *err);
+  /* A run of the partition needs the host's own kernels: hand over its nodes with tg_ort_set_model, as a model of exactly
+   * these inputs and outputs. */
+  int (*model)(int64_t partition_number, void *compute, const char *const *inputs, size_t input_count,
+               const char *const *outputs, size_t output_count, tg_error *err);
+  /* A run was done on the host's own kernels, because of this. */
+  int (*fell_back)(int64_t partition_number, const char *reason, tg_error *err);
 } tg_ort_callbacks;
 
 /* NULL clears them: waits for callbacks in flight; afterwards sessions are refused with a sentence. */
@@ -293,6 +300,24 @@ void tg_ort_partition_release(tg_ort_partition *partition);
 /* Claim these partitions; ep, graph and support as the plan callback got them, and only inside it. */
 int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
                  tg_error *err);
+
+/* A constant that a model names as external; data and dims must stay there as long as the partition is in use. kind is
+ * ONNX's number of the type. */
+typedef struct tg_ort_constant {
+  const void *data;
+  uint64_t bytes;
+  const int64_t *dims; size_t rank;
+  int32_t kind;
+} tg_ort_constant;
+
+/* A model as a file of ONNX. */
+typedef struct tg_ort_model {
+  const void *bytes; size_t byte_count;
+  const char *const *constant_names; const tg_ort_constant *constants; size_t constant_count;
+} tg_ort_model;
+
+/* Open a session on the host's own kernels; compute as the model callback got it, and only inside it. */
+int tg_ort_set_model(void *compute, const tg_ort_model *model, tg_error *err);
 /* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
 void tg_ort_log(void *ep, int level, const char *text);
 

@@ -13,12 +13,16 @@ typedef struct tgo_editor tgo_editor;
 typedef struct tgo_attribute tgo_attribute;
 typedef struct tgo_context tgo_context;                   /* of one Compute */
 typedef struct tgo_ep_device tgo_ep_device;
+typedef struct tgo_env tgo_env;                           /* one per process, counted */
 typedef struct tgo_external tgo_external;                 /* where a constant lies in a file of its own */
 typedef struct tgo_graph tgo_graph;
 typedef struct tgo_hardware tgo_hardware;
 typedef struct tgo_logger tgo_logger;
+typedef struct tgo_memory tgo_memory;                     /* where a tensor lies */
 typedef struct tgo_node tgo_node;
 typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
+typedef struct tgo_run_options tgo_run_options;
+typedef struct tgo_session tgo_session;
 typedef struct tgo_session_options tgo_session_options;
 typedef struct tgo_status tgo_status;
 typedef struct tgo_support tgo_support;                   /* collects what GetCapability claims */
@@ -31,7 +35,7 @@ typedef struct tgo_value_info tgo_value_info;             /* an edge of a graph 
 
 enum { TGO_OLDEST = 24, TGO_NEWEST = 29 };                /* minor versions: needed, and known */
 enum { TGO_FAIL = 1, TGO_INVALID_ARGUMENT = 2, TGO_EP_FAIL = 11 };  /* codes of create_status */
-enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2 };  /* log levels */
+enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2, TGO_FATAL = 4 };  /* log levels */
 enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
 enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* kinds of elements */
@@ -101,9 +105,24 @@ typedef struct tgo_base {
 
 struct tgo_api {
   tgo_status *(*create_status)(int code, const char *message); /* 0 */
-  void *unused_1[1];
+  int (*get_error_code)(const tgo_status *status); /* 1 */
   const char *(*get_error_message)(const tgo_status *status); /* 2 */
-  void *unused_3[48];
+  tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; the one of the process if there is one */
+  void *unused_4[4];
+  tgo_status *(*create_session_of_bytes)(const tgo_env *env, const void *model, size_t bytes,
+                                         const tgo_session_options *options, tgo_session **session); /* 8 */
+  tgo_status *(*run)(tgo_session *session, const tgo_run_options *options, const char *const *input_names,
+                     const tgo_value *const *inputs, size_t input_count, const char *const *output_names,
+                     size_t output_count, tgo_value **outputs); /* 9; makes outputs that are NULL */
+  tgo_status *(*create_session_options)(tgo_session_options **options); /* 10 */
+  void *unused_11[8];
+  tgo_status *(*disable_arena)(tgo_session_options *options); /* 19 */
+  void *unused_20[2];
+  tgo_status *(*set_log_level)(tgo_session_options *options, int level); /* 22 */
+  void *unused_23[26];
+  tgo_status *(*create_tensor)(const tgo_memory *memory, void *data, size_t bytes, const int64_t *dims, size_t rank,
+                               int kind, tgo_value **value); /* 49; over data of the caller */
+  void *unused_50[1];
   tgo_status *(*get_tensor_data)(tgo_value *value, void **data); /* 51 */
   void *unused_52[3];
   tgo_status *(*cast_to_tensor_info)(const tgo_type *type, const tgo_tensor_info **info); /* 55 */
@@ -115,19 +134,27 @@ struct tgo_api {
   tgo_status *(*get_symbols)(const tgo_tensor_info *info, const char **symbols, size_t rank); /* 63 */
   void *unused_64[1];
   tgo_status *(*get_value_info)(const tgo_value *value, tgo_tensor_info **info); /* 65 */
-  void *unused_66[22];
+  void *unused_66[3];
+  tgo_status *(*create_cpu_memory)(int allocator, int kind, tgo_memory **memory); /* 69 */
+  void *unused_70[18];
   tgo_status *(*get_input_count)(const tgo_context *context, size_t *count); /* 88 */
   tgo_status *(*get_output_count)(const tgo_context *context, size_t *count); /* 89 */
   tgo_status *(*get_input)(const tgo_context *context, size_t index, const tgo_value **value); /* 90 */
   tgo_status *(*get_output)(tgo_context *context, size_t index, const int64_t *dims, size_t rank,
                             tgo_value **value); /* 91 */
-  void *unused_92[1];
+  void (*release_env)(tgo_env *env); /* 92 */
   void (*release_status)(tgo_status *status); /* 93 */
-  void *unused_94[2];
+  void (*release_memory)(tgo_memory *memory); /* 94 */
+  void (*release_session)(tgo_session *session); /* 95 */
   void (*release_value)(tgo_value *value); /* 96 */
   void *unused_97[2];
   void (*release_tensor_info)(tgo_tensor_info *info); /* 99 */
-  void *unused_100[111];
+  void (*release_session_options)(tgo_session_options *options); /* 100 */
+  void *unused_101[29];
+  tgo_status *(*set_config)(tgo_session_options *options, const char *key, const char *value); /* 130 */
+  void *unused_131[79];
+  tgo_status *(*add_external)(tgo_session_options *options, const char *const *names, const tgo_value *const *values,
+                              size_t count); /* 210; constants whose data a model does not hold */
   tgo_status *(*create_attribute)(const char *name, const void *data, int length, int kind,
                                   tgo_attribute **attribute); /* 211; length counts items */
   void (*release_attribute)(tgo_attribute *attribute); /* 212 */
@@ -169,7 +196,9 @@ struct tgo_api {
   tgo_status *(*is_constant)(const tgo_value_info *value, _Bool *is); /* 331 */
   void *unused_332[2];
   tgo_status *(*get_model_path)(const tgo_graph *graph, const void **path); /* 334 */
-  void *unused_335[3];
+  void *unused_335[1];
+  tgo_status *(*get_opset_count)(const tgo_graph *graph, size_t *count); /* 336 */
+  tgo_status *(*get_opsets)(const tgo_graph *graph, const char **domains, int64_t *versions, size_t count); /* 337 */
   tgo_status *(*get_graph_input_count)(const tgo_graph *graph, size_t *count); /* 338 */
   tgo_status *(*get_graph_inputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 339 */
   tgo_status *(*get_graph_output_count)(const tgo_graph *graph, size_t *count); /* 340 */

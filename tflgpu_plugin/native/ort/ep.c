@@ -215,28 +215,51 @@ static void release_state(tgo_compute *compute, void *state) {
   (void)state;
 }
 
+static char **read_names(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
+                         size_t *count, tg_error *err) {
+  const char **there = tgi_names_of(api, node, count_of, list_of, count, err);
+  char **copies = there ? copy_names(there, *count) : NULL;
+  free(there);
+  return copies;
+}
+
 /* Where the fused node has these names among its values. */
-static size_t *find_positions(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
-                              char *const *names, size_t name_count, tg_error *err) {
-  size_t count = 0, *positions = calloc(name_count + 1, sizeof *positions);
-  const char **there = tgi_names_of(api, node, count_of, list_of, &count, err);
-  bool found = there && positions;
+static size_t *find_positions(char *const *there, size_t count, char *const *names, size_t name_count, tg_error *err) {
+  size_t *positions = calloc(name_count + 1, sizeof *positions);
+  bool found = positions != NULL;
   for (size_t i = 0; found && i < name_count; i++) {
     while (positions[i] < count && strcmp(there[positions[i]], names[i])) positions[i]++;
     if (positions[i] == count) found = !tgi_fail(err, "The fused node lacks the value \"%s\".", names[i]);
   }
-  free(there);
   if (found) return positions;
   free(positions);
   return NULL;
 }
 
 static void free_compute(tgi_compute *compute) {
+  tgi_fallback_free(atomic_load(&compute->fallback));
+  free_names(compute->names.inputs, compute->names.input_count);
+  free_names(compute->names.outputs, compute->names.output_count);
   free(compute->inputs);
   free(compute->outputs);
   free(compute->guards);
   free(compute->values);
   free(compute);
+}
+
+static bool read_values(tgi_compute *compute, const tgo_node *fused, tg_error *err) {
+  const tgo_api *api = compute->api;
+  const tg_ort_partition *partition = compute->partition;
+  tgi_names *names = &compute->names;
+  tgi_arity arity = partition->base.arity;
+  names->inputs = read_names(api, fused, api->get_node_input_count, api->get_node_inputs, &names->input_count, err);
+  names->outputs = read_names(api, fused, api->get_node_output_count, api->get_node_outputs, &names->output_count, err);
+  if (!names->inputs || !names->outputs) return false;
+  compute->inputs = find_positions(names->inputs, names->input_count, partition->inputs, arity.inputs, err);
+  compute->outputs = find_positions(names->outputs, names->output_count, partition->outputs, arity.outputs, err);
+  compute->guards = find_positions(names->inputs, names->input_count, partition->guards, partition->guard_count, err);
+  compute->values = find_positions(names->inputs, names->input_count, partition->values, arity.values, err);
+  return compute->inputs && compute->outputs && compute->guards && compute->values;
 }
 
 static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, const tgo_node *fused, tg_error *err) {
@@ -246,16 +269,7 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
   compute->api = api;
   compute->partition = partition;
-  tgi_count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
-  bool found = (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs,
-                                                 partition->base.arity.inputs, err)) &&
-               (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,
-                                                  partition->base.arity.outputs, err)) &&
-               (compute->guards =
-                    find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err)) &&
-               (compute->values = find_positions(api, fused, inputs, api->get_node_inputs, partition->values,
-                                                 partition->base.arity.values, err));
-  if (found) {
+  if (read_values(compute, fused, err)) {
     tgi_partition_retain(partition);
     atomic_store(&partition->base.live, 1);
     return compute;
@@ -293,9 +307,9 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
     tgi_compute *compute = (tgi_compute *)computes[i];
     if (!compute) continue;
     tg_ort_partition *partition = compute->partition;
+    free_compute(compute);         /* first: a session in it refers to what Python keeps for the partition */
     tgi_partition_freed(&partition->base);
     tg_ort_partition_release(partition);
-    free_compute(compute);
   }
 }
 

@@ -43,12 +43,22 @@ struct tg_ort_partition {
   char *refusal;
 };
 
+typedef struct tgi_fallback tgi_fallback;
+
+/* What a fused node reads and writes, in the host's order. */
+typedef struct tgi_names {
+  char **inputs, **outputs;
+  size_t input_count, output_count;
+} tgi_names;
+
 /* One fused node: a partition inside a session. */
 typedef struct tgi_compute {
   tgo_compute host;
   const tgo_api *api;
   tg_ort_partition *partition;
   size_t *inputs, *outputs, *guards, *values;   /* the fused node's positions of the partition's values */
+  tgi_names names;
+  _Atomic(tgi_fallback *) fallback;             /* NULL until a run needs it */
 } tgi_compute;
 
 /* ---- status.c ------------------------------------------------------------------------------------------------------ */
@@ -85,6 +95,13 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
 /* ---- run.c ----------------------------------------------------------------------------------------------------------- */
 
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context);
+
+/* ---- fallback.c ------------------------------------------------------------------------------------------------------ */
+
+/* One run on the host's own kernels, which is told to the user with the reason. 0: status is theirs, NULL for success. 1 with
+ * a sentence: they cannot be used. */
+int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *reason, tgo_status **status, tg_error *err);
+void tgi_fallback_free(tgi_fallback *fallback);
 
 /* ---- ep.c ------------------------------------------------------------------------------------------------------------ */
 

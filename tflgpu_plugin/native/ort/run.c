@@ -220,7 +220,7 @@ static int check_inputs(const call *c, const tgi_entry *entry, tg_error *err) {
 }
 
 static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
-  if (!entry->replay) return tgi_fail(err, "these input shapes cannot run on the GPU: %s", entry->reason);
+  if (!entry->replay) return tgi_fail(err, "These input shapes cannot run on the GPU: %s", entry->reason);
   return check_inputs(c, entry, err) || read_outputs(c, entry, err) ||
          tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, err) || give_outputs(c, entry, err);
 }
@@ -247,18 +247,35 @@ static int run(call *c, tg_error *err) {
   return failed;
 }
 
+/* A run that the GPU could not do goes to the host's kernels, whose errors are the model's own. */
+static tgo_status *run_elsewhere(const call *c, const tg_error *reason, int *failed) {
+  tg_error err = {0};
+  tgo_status *status = NULL;
+  const char *text = reason->text[0] ? reason->text : "this run failed without a reason.";
+  if (tgi_is_forked()) return tgi_coded_status(c->api, c->code, text);
+  if (!tgi_fallback_run((tgi_compute *)c->compute, c->context, text, &status, &err)) {
+    *failed = status != NULL;
+    return status;
+  }
+  char both[sizeof err.text];
+  snprintf(both, sizeof both, "%.1800s onnxruntime's own kernels could not be used instead: %.1800s", text, err.text);
+  return tgi_coded_status(c->api, c->code, both);
+}
+
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context) {
   (void)state;
   const tgi_compute *compute = (const tgi_compute *)host;
   call c = {.compute = compute, .partition = compute->partition, .api = compute->api, .context = context,
             .code = TGO_EP_FAIL};
   tg_error err = {0};
-  int failed = run(&c, &err);
+  tgo_status *status = NULL;
+  int failed = run(&c, &err), on_gpu = !failed;
+  if (failed) status = run_elsewhere(&c, &err, &failed);
   for (size_t i = 0; c.held && i < c.partition->base.arity.outputs; i++) free(c.held[i]);
   free(c.held);
   free(c.counts);
   free(c.inputs);
   free(c.shapes);
-  atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
-  return failed ? tgi_coded_status(c.api, c.code, err.text[0] ? err.text : "this run failed without a reason.") : NULL;
+  if (failed || on_gpu) atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
+  return status;
 }

@@ -1,0 +1,146 @@
+"""A partition's nodes as an ONNX model, for the runs that onnxruntime's own kernels do. Numbers of
+fields are those of ONNX's public schema (onnx.proto).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import native
+from tflgpu_plugin.errors import BuildError
+from tflgpu_plugin.ir import wire
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
+
+from .host import DTYPES, NIBBLES
+from .snapshot import DEFAULT_DOMAINS, HostNode, Snapshot, Value
+
+IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
+INLINE = 1 << 10  # bytes; constants of more stay where they are
+EXTERNAL = 1  # TensorProto.DataLocation
+# Of AttributeProto: types, and the fields that hold their values.
+FLOAT, INT, TEXT, TENSOR, FLOATS, INTS, TEXTS = 1, 2, 3, 4, 6, 7, 8
+FIELDS = {FLOAT: 2, INT: 3, TEXT: 4, TENSOR: 5, FLOATS: 7, INTS: 8, TEXTS: 9}
+SEVERAL = {float: FLOATS, int: INTS, bytes: TEXTS}
+# Types of elements by what numpy has for them; uint16, not bfloat16, which it lacks.
+KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPES.items())}
+
+
+def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Give these nodes to native code as a model of these inputs and outputs. Their constants must
+    live as long as the partition. Raises BuildError where a value has no type that a model can
+    state, NativeError where onnxruntime has no kernels for it.
+    """
+    ffi = native.ffi
+    made = {name for node in part.nodes for name in node.writes}
+    known = [part.values[name] for name in part.reads if name not in {*inputs, *made}]
+    constants = {value.name: _bytes(value) for value in known if value.data is not None}
+    large = {name: data for name, data in constants.items() if data.nbytes > INLINE}
+    tensors = [_constant(part.values[n], data, n in large) for n, data in constants.items()]
+    ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
+    data = _model(part, tensors, *ports)
+    names = [ffi.new("char[]", name.encode()) for name in large]
+    dims = [ffi.new("int64_t[]", part.values[name].data.shape) for name in large]
+    listed = ffi.new("tg_ort_constant[]", len(large))
+    for one, (name, held), extents in zip(listed, large.items(), dims, strict=True):
+        one.data, one.bytes = ffi.cast("void *", held.ctypes.data), held.nbytes
+        one.dims, one.rank, one.kind = extents, len(extents), part.values[name].element
+    spec = ffi.new("tg_ort_model *")
+    content, list_of_names = ffi.from_buffer(data), ffi.new("char *[]", names)
+    spec.bytes, spec.byte_count = content, len(data)
+    spec.constant_names, spec.constants, spec.constant_count = list_of_names, listed, len(large)
+    native.call(native.lib.tg_ort_set_model, compute, spec)
+
+
+def _bytes(value: Value) -> Array:
+    """A constant as onnxruntime stores it."""
+    data = np.ascontiguousarray(value.data)
+    return packed(data) if value.element in NIBBLES else data
+
+
+def packed(numbers: Array) -> Array:
+    """Numbers of 4 bits, two to a byte, the first in its low half."""
+    flat = np.append(numbers.reshape(-1), np.zeros(numbers.size % 2, numbers.dtype))
+    halves = flat.view(np.uint8) & 15
+    return np.asarray(halves[::2] | halves[1::2] << 4, np.uint8)
+
+
+def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:
+    """ModelProto of the nodes with constants, inputs and outputs (fields 5, 11 and 12)."""
+    graph = b"".join(wire.message(1, _node(node)) for node in part.nodes) + wire.text(2, "tflgpu")
+    for number, held in zip((5, 11, 12), lists, strict=True):
+        graph += b"".join(wire.message(number, one) for one in held)
+    domains = {_domain(node.domain) for node in part.nodes} | {""}
+    versions = {_domain(name): version for name, version in part.opsets.items()}
+    imports = (
+        wire.message(8, wire.text(1, name) + wire.integer(2, versions.get(name, 1)))
+        for name in sorted(domains)
+    )
+    return wire.integer(1, IR_VERSION) + wire.message(7, graph) + b"".join(imports)
+
+
+def _domain(name: str) -> str:
+    return "" if name in DEFAULT_DOMAINS else name
+
+
+def _node(node: HostNode) -> bytes:
+    values = (wire.text(1, name or "") for name in node.inputs)
+    results = (wire.text(2, name or "") for name in node.outputs)
+    head = wire.text(3, node.name) + wire.text(4, node.op) + wire.text(7, node.domain)
+    attributes = (wire.message(5, _attribute(*item)) for item in node.attributes.items())
+    return b"".join((*values, *results, head, *attributes))
+
+
+def _attribute(name: str, value: Any) -> bytes:
+    kind = _kind(value)
+    if kind in (FLOATS, INTS, TEXTS):
+        content = b"".join(_item(kind, item) for item in value)
+    else:
+        content = _item(kind, value)
+    return wire.text(1, name) + content + wire.integer(20, kind)
+
+
+def _kind(value: Any) -> int:
+    """The type of an attribute by its value; that of an empty list is not seen, and mostly of
+    integers."""
+    if isinstance(value, tuple):
+        return SEVERAL[type(value[0])] if value else INTS
+    if isinstance(value, np.ndarray):
+        return TENSOR
+    return {float: FLOAT, int: INT, bytes: TEXT}[type(value)]
+
+
+def _item(kind: int, value: Any) -> bytes:
+    number = FIELDS[kind]
+    if kind in (FLOAT, FLOATS):
+        return wire.real(number, value)
+    if kind in (INT, INTS):
+        return wire.integer(number, value)
+    return wire.message(number, value if kind != TENSOR else _tensor(value))
+
+
+def _tensor(data: Array) -> bytes:
+    """TensorProto of an attribute."""
+    raw = np.ascontiguousarray(data).tobytes()
+    return wire.integers(1, data.shape) + wire.integer(2, KINDS[data.dtype]) + wire.message(9, raw)
+
+
+def _constant(value: Value, data: Array, external: bool) -> bytes:
+    """TensorProto of a constant; of an `external` one the data is given beside the model."""
+    assert value.data is not None
+    head = wire.integers(1, value.data.shape) + wire.integer(2, value.element)
+    head += wire.text(8, value.name)
+    if not external:
+        return head + wire.message(9, data.tobytes())
+    place = wire.text(1, "location") + wire.text(2, value.name)
+    return head + wire.message(13, place) + wire.integer(14, EXTERNAL)
+
+
+def _port(value: Value) -> bytes:
+    """ValueInfoProto of a tensor of any shape."""
+    if not value.element:
+        raise BuildError((), f"The value {value.name!r} is no tensor.")
+    kind = wire.message(1, wire.integer(1, value.element))
+    return wire.text(1, value.name) + wire.message(2, kind)

@@ -1,0 +1,161 @@
+/* The host's own kernels: a session of exactly the nodes of a partition, made when a run cannot be done on the GPU. */
+#include "ort/internal.h"
+
+struct tgi_fallback {
+  const tgo_api *api;
+  tgo_env *env;
+  tgo_session *session;
+  tgo_value **constants;           /* over memory of Python's; the session refers to them */
+  size_t constant_count;
+};
+
+void tgi_fallback_free(tgi_fallback *fallback) {
+  if (!fallback) return;
+  const tgo_api *api = fallback->api;
+  if (fallback->session) api->release_session(fallback->session);
+  for (size_t i = 0; fallback->constants && i < fallback->constant_count; i++)
+    if (fallback->constants[i]) api->release_value(fallback->constants[i]);
+  if (fallback->env) api->release_env(fallback->env);
+  free(fallback->constants);
+  free(fallback);
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------------ */
+
+static int add_constants(tgi_fallback *fallback, tgo_session_options *options, const tg_ort_model *model, tg_error *err) {
+  const tgo_api *api = fallback->api;
+  tgo_memory *memory = NULL;
+  if (!model->constant_count) return 0;
+  fallback->constant_count = model->constant_count;
+  fallback->constants = calloc(model->constant_count, sizeof *fallback->constants);
+  if (!fallback->constants) return tgi_fail(err, "not enough memory for the constants of a partition.");
+  if (tgi_take_status(api, api->create_cpu_memory(0, 0, &memory), err)) return 1;
+  int failed = 0;
+  for (size_t i = 0; !failed && i < model->constant_count; i++) {
+    const tg_ort_constant *one = &model->constants[i];
+    failed = tgi_take_status(api, api->create_tensor(memory, (void *)one->data, one->bytes, one->dims, one->rank, one->kind,
+                                                     &fallback->constants[i]), err);
+  }
+  api->release_memory(memory);
+  return failed || tgi_take_status(api, api->add_external(options, model->constant_names,
+                                                          (const tgo_value *const *)fallback->constants,
+                                                          model->constant_count), err);
+}
+
+/* Threads that wait in a loop for the next run would slow down the runs on the GPU that come between. What goes wrong is
+ * told by the session around it. */
+static int set_options(tgi_fallback *fallback, tgo_session_options *options, const tg_ort_model *model, tg_error *err) {
+  const tgo_api *api = fallback->api;
+  return tgi_take_status(api, api->disable_arena(options), err) ||
+         tgi_take_status(api, api->set_log_level(options, TGO_FATAL), err) ||
+         tgi_take_status(api, api->set_config(options, "session.intra_op.allow_spinning", "0"), err) ||
+         add_constants(fallback, options, model, err);
+}
+
+static int open_session(tgi_fallback *fallback, const tg_ort_model *model, tg_error *err) {
+  const tgo_api *api = fallback->api;
+  tgo_session_options *options = NULL;
+  if (tgi_take_status(api, api->create_env(TGO_WARNING, "tflgpu", &fallback->env), err) ||
+      tgi_take_status(api, api->create_session_options(&options), err))
+    return 1;
+  int failed = set_options(fallback, options, model, err) ||
+               tgi_take_status(api, api->create_session_of_bytes(fallback->env, model->bytes, model->byte_count, options,
+                                                                 &fallback->session), err);
+  api->release_session_options(options);
+  return failed;
+}
+
+int tg_ort_set_model(void *host, const tg_ort_model *model, tg_error *err) {
+  tgi_compute *compute = host;
+  tgi_fallback *made = calloc(1, sizeof *made), *none = NULL;
+  if (!made) return tgi_fail(err, "not enough memory for a session.");
+  made->api = compute->api;
+  if (open_session(made, model, err)) {
+    tgi_fallback_free(made);
+    return 1;
+  }
+  /* Another thread may have been faster. */
+  if (!atomic_compare_exchange_strong(&compute->fallback, &none, made)) tgi_fallback_free(made);
+  return 0;
+}
+
+static tgi_fallback *find_or_make(tgi_compute *compute, tg_error *err) {
+  tgi_fallback *fallback = atomic_load(&compute->fallback);
+  tg_ort_callbacks newest;
+  if (fallback) return fallback;
+  if (!tgi_ort_enter(&newest, err)) return NULL;
+  const tg_ort_partition *partition = compute->partition;
+  int made = partition->functions.model(partition->base.number, compute, (const char *const *)compute->names.inputs,
+                                        compute->names.input_count, (const char *const *)compute->names.outputs,
+                                        compute->names.output_count, err);
+  tgi_ort_leave();
+  return made > 0 ? atomic_load(&compute->fallback) : NULL;
+}
+
+/* ---- a run ----------------------------------------------------------------------------------------------------------- */
+
+static int give(const tgi_compute *compute, tgo_context *context, size_t i, tgo_value *made, tg_error *err) {
+  const tgo_api *api = compute->api;
+  const int64_t *dims = NULL;
+  size_t rank = 0, bytes = 0, room = 0;
+  tgo_value *value = NULL;
+  void *from = NULL, *to = NULL;
+  int kind = 0;
+  if (tgi_take_status(api, api->get_kind_and_dims(made, &kind, &dims, &rank), err) ||
+      tgi_take_status(api, api->get_output(context, i, dims, rank, &value), err))
+    return 1;
+  if (!value) return 0;            /* nobody wants it */
+  if (tgi_take_status(api, api->get_byte_count(made, &bytes), err) ||
+      tgi_take_status(api, api->get_byte_count(value, &room), err) ||
+      tgi_take_status(api, api->get_tensor_data(made, &from), err) ||
+      tgi_take_status(api, api->get_tensor_data(value, &to), err))
+    return 1;
+  if (bytes != room) return tgi_fail(err, "Output \"%s\" has another size on the host's kernels.", compute->names.outputs[i]);
+  if (bytes) memcpy(to, from, bytes);
+  return 0;
+}
+
+static int run(const tgi_compute *compute, tgi_fallback *fallback, tgo_context *context, tgo_value **values,
+               tgo_status **status, tg_error *err) {
+  const tgo_api *api = compute->api;
+  size_t inputs = compute->names.input_count, outputs = compute->names.output_count;
+  tgo_value **made = values + inputs;
+  for (size_t i = 0; i < inputs; i++) {
+    if (tgi_take_status(api, api->get_input(context, i, (const tgo_value **)&values[i]), err)) return 1;
+    if (!values[i]) return tgi_fail(err, "Input \"%s\" is absent.", compute->names.inputs[i]);
+  }
+  *status = api->run(fallback->session, NULL, (const char *const *)compute->names.inputs, (const tgo_value *const *)values,
+                     inputs, (const char *const *)compute->names.outputs, outputs, made);
+  int failed = 0;
+  for (size_t i = 0; i < outputs; i++) {
+    if (made[i] && !*status && !failed) failed = give(compute, context, i, made[i], err);
+    if (made[i]) api->release_value(made[i]);
+  }
+  return failed;
+}
+
+static void tell(const tg_ort_partition *partition, const char *reason) {
+  tg_ort_callbacks newest;
+  tg_error ignored;
+  if (!tgi_ort_enter(&newest, &ignored)) return;
+  partition->functions.fell_back(partition->base.number, reason, &ignored);
+  tgi_ort_leave();
+}
+
+int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *reason, tgo_status **status, tg_error *err) {
+  *status = NULL;
+  if (tgi_enter(err)) return 1;
+  tgi_fallback *fallback = find_or_make(compute, err);
+  int failed = !fallback;
+  if (fallback) {
+    tgo_value **values = calloc(compute->names.input_count + compute->names.output_count + 1, sizeof *values);
+    failed = values ? run(compute, fallback, context, values, status, err) : tgi_fail(err, "not enough memory for a run.");
+    free(values);
+  }
+  if (!failed && !*status) {
+    atomic_fetch_add(&compute->partition->base.host_runs, 1);
+    tell(compute->partition, reason);
+  }
+  tgi_leave();
+  return failed;
+}

@@ -1,0 +1,366 @@
+/* The host's own kernels: the nodes of a partition prepared and invoked by what the host has registered for them, in a context
+ * of ours that lasts for one call. Its tensors are copies of the host's, with the same numbers; inputs, constants and variables
+ * have the host's memory, all others their own. */
+#include "tflite/internal.h"
+
+enum { SPARE = 4096, ALIGNMENT = 64, MOST_TYPES = 20 };   /* tensors that nodes may add */
+
+/* Nodes of hosts that are newer than abi.h end with members that are zeros here. */
+typedef struct padded_node {
+  tgl_node known;
+  uint8_t zeros[64];
+} padded_node;
+
+struct tgi_host_node {
+  tgl_node node;
+  tgl_registration registration;
+  int32_t id;
+};
+
+typedef struct fallback {
+  tgl_context context;             /* first: what kernels get */
+  void *zeros[64];                 /* functions that newer hosts append */
+  tgl_context *host;
+  const tg_kernel *kernel;
+  tgl_tensor *tensors;
+  void **memory;                   /* of each tensor: ours, or NULL */
+  bool *owned;                     /* dims and data are ours */
+  size_t capacity;
+} fallback;
+
+/* ---- what is kept of nodes ------------------------------------------------------------------------------------------------- */
+
+int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
+  tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
+  if (!list) return tgi_fail(err, "Not enough memory for nodes.");
+  for (int32_t i = 0; i < nodes->size; i++) {
+    tgl_node *node = NULL;
+    tgl_registration *registration = NULL;
+    if (context->get_node(context, nodes->data[i], &node, &registration) || !node || !registration) {
+      free(list);
+      return tgi_fail(err, "The host did not tell its node %d.", nodes->data[i]);
+    }
+    list[i] = (tgi_host_node){*node, *registration, nodes->data[i]};
+  }
+  free(kernel->host_nodes);
+  kernel->host_nodes = list;
+  kernel->host_node_count = (size_t)nodes->size;
+  return 0;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+
+/* Bytes of an element by the number of its type; 0 for those without a size. */
+static const uint8_t ELEMENT_BYTES[MOST_TYPES] = {0, 4, 4, 1, 8, 0, 1, 2, 8, 1, 2, 8, 16, 8, 0, 0, 4, 2, 1, 2};
+enum { TYPE_INT4 = 18 };
+
+static size_t bytes_of(int32_t type, const tgl_ints *dims) {
+  size_t count = 1;
+  for (int32_t k = 0; k < dims->size; k++) count *= (size_t)dims->data[k];
+  if (type < 0 || type >= MOST_TYPES) return 0;
+  return type == TYPE_INT4 ? (count + 1) / 2 : count * ELEMENT_BYTES[type];
+}
+
+static void drop_memory(fallback *f, size_t index) {
+  free(f->memory[index]);
+  f->memory[index] = NULL;
+  if (f->owned[index]) f->tensors[index].data = NULL;
+}
+
+static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
+  tgl_tensor *tensor = &f->tensors[index];
+  drop_memory(f, index);
+  f->memory[index] = malloc(bytes + 2 * ALIGNMENT);
+  if (!f->memory[index]) return TGL_ERROR;
+  tensor->data = (void *)(((uintptr_t)f->memory[index] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  tensor->bytes = bytes;
+  return TGL_OK;
+}
+
+static tgl_ints *copy_ints(const tgl_ints *list) {
+  size_t count = list ? (size_t)list->size : 0;
+  tgl_ints *copy = malloc(sizeof *copy + (count + 1) * sizeof *copy->data);
+  if (!copy) return NULL;
+  copy->size = (int32_t)count;
+  if (count) memcpy(copy->data, list->data, count * sizeof *list->data);
+  return copy;
+}
+
+static bool same_ints(const tgl_ints *a, const tgl_ints *b) {
+  return a && b && a->size == b->size && !memcmp(a->data, b->data, (size_t)a->size * sizeof *a->data);
+}
+
+/* ---- what kernels call ------------------------------------------------------------------------------------------------------- */
+
+static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dims) {
+  fallback *f = (fallback *)context;
+  size_t index = (size_t)(tensor - f->tensors);
+  if (tensor < f->tensors || index >= f->context.tensor_count || !f->owned[index]) {
+    bool same = same_ints(tensor->dims, dims);
+    free(dims);
+    return same ? TGL_OK : TGL_ERROR;
+  }
+  bool kept = tensor->data && same_ints(tensor->dims, dims);
+  if (tensor->dims != dims) free(tensor->dims);
+  tensor->dims = dims;
+  return kept ? TGL_OK : take_memory(f, index, bytes_of(tensor->type, dims));
+}
+
+static int32_t on_resize_explicit(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
+  tgl_ints *dims = malloc(sizeof *dims + ((size_t)rank + 1) * sizeof *shape);
+  if (!dims) return TGL_ERROR;
+  dims->size = rank;
+  memcpy(dims->data, shape, (size_t)rank * sizeof *shape);
+  return on_resize(context, tensor, dims);
+}
+
+static int32_t on_add(tgl_context *context, int32_t count, int32_t *first) {
+  fallback *f = (fallback *)context;
+  size_t at = f->context.tensor_count;
+  if (count < 0 || at + (size_t)count > f->capacity) return TGL_ERROR;
+  if (first) *first = (int32_t)at;
+  for (size_t i = at; i < at + (size_t)count; i++) {
+    f->tensors[i] = (tgl_tensor){.handle = TGL_NO_HANDLE, .dims = copy_ints(NULL)};
+    f->owned[i] = true;
+  }
+  f->context.tensor_count = at + (size_t)count;
+  return TGL_OK;
+}
+
+/* ---- the tensors --------------------------------------------------------------------------------------------------------------- */
+
+static bool own(fallback *f, size_t index) {
+  tgl_tensor *tensor = &f->tensors[index];
+  bool constant = tensor->allocation == TGL_IN_MODEL;
+  if (f->owned[index] || constant || tensor->is_variable) return true;
+  tgl_ints *dims = copy_ints(tensor->dims);
+  if (!dims) return false;
+  tensor->dims = dims;
+  tensor->data = NULL;
+  tensor->allocation = TGL_IN_ARENA;
+  tensor->handle = TGL_NO_HANDLE;
+  tensor->is_stale = false;
+  tensor->delegate = NULL;
+  f->owned[index] = true;
+  return true;
+}
+
+static bool own_results(fallback *f) {
+  const tg_kernel *kernel = f->kernel;
+  for (size_t i = 0; i < kernel->host_node_count; i++) {
+    const tgl_ints *made = kernel->host_nodes[i].node.outputs;
+    for (int32_t k = 0; k < made->size; k++)
+      if (made->data[k] >= 0 && !own(f, (size_t)made->data[k])) return false;
+  }
+  return true;
+}
+
+static void close_fallback(fallback *f) {
+  for (size_t i = 0; f->owned && i < f->context.tensor_count; i++) {
+    if (!f->owned[i]) continue;
+    drop_memory(f, i);
+    free(f->tensors[i].dims);
+  }
+  free(f->tensors);
+  free(f->memory);
+  free(f->owned);
+}
+
+static int open_fallback(fallback *f, const tg_kernel *kernel, tgl_context *host, tg_error *err) {
+  size_t count = host->tensor_count;
+  *f = (fallback){.context = *host, .host = host, .kernel = kernel, .capacity = count + SPARE};
+  f->tensors = calloc(f->capacity, sizeof *f->tensors);
+  f->memory = calloc(f->capacity, sizeof *f->memory);
+  f->owned = calloc(f->capacity, sizeof *f->owned);
+  f->context.tensors = f->tensors;
+  f->context.resize_tensor = on_resize;
+  if (host->resize_tensor_explicit) f->context.resize_tensor_explicit = on_resize_explicit;
+  f->context.add_tensors = on_add;
+  f->context.profiler = NULL;
+  if (f->tensors) memcpy(f->tensors, host->tensors, count * sizeof *f->tensors);
+  if (f->tensors && f->memory && f->owned && own_results(f)) return 0;
+  close_fallback(f);
+  return tgi_fail(err, "Not enough memory for a run.");
+}
+
+/* ---- nodes that run other graphs of the model ------------------------------------------------------------------------------ */
+
+/* These look their tensors up in the host's graph: for the time of a call it has ours. */
+static void exchange(fallback *f, const tgl_ints *list) {
+  for (int32_t k = 0; k < list->size; k++) {
+    if (list->data[k] < 0) continue;
+    tgl_tensor *ours = &f->tensors[list->data[k]], *theirs = &f->host->tensors[list->data[k]], held = *ours;
+    *ours = *theirs;
+    *theirs = held;
+  }
+}
+
+static int32_t call_in_host(fallback *f, int32_t (*function)(tgl_context *, tgl_node *), tgl_node *node) {
+  exchange(f, node->inputs);
+  exchange(f, node->outputs);
+  int32_t status = function(f->host, node);
+  exchange(f, node->outputs);
+  exchange(f, node->inputs);
+  return status;
+}
+
+static bool runs_graphs(const tg_kernel *kernel, const tgi_host_node *one) {
+  for (size_t i = 0; i < kernel->caller_count; i++)
+    if (kernel->callers[i] == one->id) return true;
+  return false;
+}
+
+/* The host has given a result another shape, or memory that it has taken for a result whose size only a run tells. */
+static int32_t adopt_results(fallback *f, const tgl_node *node) {
+  for (int32_t k = 0; k < node->outputs->size; k++) {
+    size_t index = (size_t)node->outputs->data[k];
+    tgl_tensor *tensor = &f->tensors[index];
+    if (tensor->allocation == TGL_IN_DYNAMIC) {
+      f->memory[index] = tensor->data;
+      continue;
+    }
+    size_t bytes = bytes_of(tensor->type, tensor->dims);
+    if ((!tensor->data || tensor->bytes != bytes || !f->memory[index]) && take_memory(f, index, bytes)) return TGL_ERROR;
+  }
+  return TGL_OK;
+}
+
+/* ---- running nodes -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct running {
+  fallback *f;
+  const tgi_host_node *one;
+  padded_node node;
+  bool in_host;
+} running;
+
+static int32_t call(running *r, int32_t (*function)(tgl_context *, tgl_node *)) {
+  if (!function) return TGL_OK;
+  if (!r->in_host) return function(&r->f->context, &r->node.known);
+  int32_t status = call_in_host(r->f, function, &r->node.known);
+  return status == TGL_OK ? adopt_results(r->f, &r->node.known) : status;
+}
+
+static void begin(running *r, fallback *f, const tgi_host_node *one) {
+  *r = (running){.f = f, .one = one, .node = {.known = one->node}, .in_host = runs_graphs(f->kernel, one)};
+  tgl_node *node = &r->node.known;
+  tgl_context *context = r->in_host ? f->host : &f->context;
+  node->temporaries = copy_ints(NULL);
+  node->delegate = NULL;
+  node->user_data = NULL;
+  if (!one->registration.init) return;
+  bool custom = node->custom_data != NULL;
+  node->user_data = one->registration.init(context, custom ? node->custom_data : node->params,
+                                           custom ? (size_t)node->custom_data_size : 0);
+}
+
+static void end(running *r) {
+  fallback *f = r->f;
+  const tgl_ints *scratch = r->node.known.temporaries;
+  for (int32_t k = 0; !r->in_host && scratch && k < scratch->size; k++)
+    if (scratch->data[k] >= 0 && f->owned[scratch->data[k]]) drop_memory(f, (size_t)scratch->data[k]);
+  if (r->one->registration.free) r->one->registration.free(r->in_host ? f->host : &f->context, r->node.known.user_data);
+  free(r->node.known.temporaries);
+}
+
+static bool reads_unknown(const fallback *f, const tgl_node *node) {
+  for (int32_t k = 0; k < node->inputs->size; k++) {
+    int32_t index = node->inputs->data[k];
+    if (index >= 0 && f->owned[index] && f->tensors[index].allocation == TGL_IN_DYNAMIC) return true;
+  }
+  return false;
+}
+
+static int refused(const tgi_host_node *one, const char *what, tg_error *err) {
+  return tgi_fail(err, "Node number %d (%s) failed to %s.", one->id,
+                  one->registration.custom_name ? one->registration.custom_name : "an operator of the host", what);
+}
+
+/* 0, or 1 with a sentence; known, unless all nodes are invoked: the nodes whose results have shapes that are known now. */
+static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
+  const tg_kernel *kernel = f->kernel;
+  int failed = 0;
+  for (*known = 0; !failed && *known < kernel->host_node_count; ++*known) {
+    running r;
+    const tgi_host_node *one = &kernel->host_nodes[*known];
+    if (!invoke && reads_unknown(f, &one->node)) return 0;
+    if (one->registration.external) return tgi_fail(err, "The host keeps the kernel of node %d to itself.", one->id);
+    begin(&r, f, one);
+    if (call(&r, one->registration.prepare) != TGL_OK) failed = refused(one, "prepare", err);
+    else if (invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(one, "invoke", err);
+    end(&r);
+  }
+  return failed;
+}
+
+/* ---- what the host is given -------------------------------------------------------------------------------------------------- */
+
+static int32_t resize_host(tgl_context *host, tgl_tensor *tensor, const tgl_ints *dims) {
+  if (tensor->data && same_ints(tensor->dims, dims)) return TGL_OK;
+  if (host->resize_tensor_explicit) return host->resize_tensor_explicit(host, tensor, dims->size, dims->data);
+  tgl_ints *copy = copy_ints(dims);
+  return copy ? host->resize_tensor(host, tensor, copy) : TGL_ERROR;
+}
+
+static int give_output(const fallback *f, int32_t index, tg_error *err) {
+  tgl_tensor *to = &f->host->tensors[index];
+  const tgl_tensor *from = &f->tensors[index];
+  if (to->allocation == TGL_IN_DYNAMIC) resize_host(f->host, to, from->dims);
+  if (to->bytes != from->bytes || !same_ints(to->dims, from->dims) || (from->bytes && !to->data))
+    return tgi_fail(err, "Output tensor \"%s\" has another shape on the host's kernels.", to->name ? to->name : "");
+  if (from->bytes) memcpy(to->data, from->data, from->bytes);
+  to->is_stale = false;
+  return 0;
+}
+
+/* Inputs that are on the device only. */
+static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error *err) {
+  for (size_t i = 0; i < kernel->base.arity.inputs; i++) {
+    tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
+    if (!tensor->is_stale) continue;
+    if (!tensor->delegate || tensor->delegate->copy_from_handle(context, tensor->delegate, tensor->handle, tensor) != TGL_OK)
+      return tgi_fail(err, "An input could not be fetched from the GPU.");
+    tensor->is_stale = false;
+  }
+  return 0;
+}
+
+int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) {
+  fallback f;
+  size_t known;
+  if (!kernel->host_nodes) return tgi_fail(err, "The host did not tell the nodes of this partition.");
+  if (fetch_inputs(kernel, context, err) || open_fallback(&f, kernel, context, err)) return 1;
+  int failed = run_nodes(&f, true, &known, err);
+  for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
+  close_fallback(&f);
+  if (failed) return 1;
+  tgi_handles_withdraw(kernel, context);   /* what an earlier run has left on the device is older */
+  tgi_newest_drop(kernel);
+  return 0;
+}
+
+/* An output whose size only a run tells. */
+static void leave_open(tgl_tensor *tensor) {
+  if (tensor->allocation == TGL_IN_DYNAMIC) return;
+  tensor->allocation = TGL_IN_DYNAMIC;
+  tensor->data = NULL;
+}
+
+int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err) {
+  fallback f;
+  size_t known;
+  if (!kernel->host_nodes) return tgi_fail(err, "The host did not tell the nodes of this partition.");
+  if (open_fallback(&f, kernel, context, err)) return 1;
+  int failed = run_nodes(&f, false, &known, err);
+  bool all = known == kernel->host_node_count;
+  for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) {
+    int32_t index = kernel->outputs[i];
+    tgl_tensor *to = &context->tensors[index];
+    const tgl_tensor *from = &f.tensors[index];
+    if (!all || from->allocation == TGL_IN_DYNAMIC) leave_open(to);
+    else if (!same_ints(to->dims, from->dims) && resize_host(context, to, from->dims) != TGL_OK)
+      failed = tgi_fail(err, "The host could not resize an output.");
+  }
+  close_fallback(&f);
+  return failed;
+}
