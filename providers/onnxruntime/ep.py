@@ -271,6 +271,7 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
     part = None if placed is None else placed.interface.part
     if part is None:
         raise BuildError((), UNKEPT)
+    records.check_files(part)
     text = native.ffi.string
     names = (
         [text(some[k]).decode() for k in range(n)] for some, n in ((inputs, count), (outputs, made))

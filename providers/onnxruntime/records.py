@@ -18,6 +18,7 @@ from . import run_values
 from .context import Export, Interface
 from .external import Changed
 from .reader import read
+from .snapshot import Snapshot
 
 
 @dataclass(repr=False)
@@ -58,11 +59,7 @@ class Placed(PlacedPartition):
             name: run_values.restored(held, shapes[name], part.values[name].dtype)
             for name, held in numbers
         }
-        if part.files:
-            try:
-                part.files.check()
-            except Changed as changed:
-                raise BuildError((), str(changed)) from changed
+        check_files(part)
         reading = read(part, shapes, None, interface.arithmetic, values)
         for node, reason in reading.refused.items():
             raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
@@ -82,6 +79,15 @@ class Placed(PlacedPartition):
             inputs=tuple(ids[name] for name in interface.ports),
             outputs=(*outputs, *counts(tensors, outputs)),
         )
+
+
+def check_files(part: Snapshot) -> None:
+    """Raises BuildError where a file of its constants has changed."""
+    try:
+        if part.files:
+            part.files.check()
+    except Changed as changed:
+        raise BuildError((), str(changed)) from changed
 
 
 Level = GraphRecord[Placed]  # the model, or the body of a control-flow node

@@ -115,7 +115,8 @@ def _place_new(
         # nodes want to read every tensor.
         others = (other.graph.inputs for other in claim.islands if other is not partition)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
-        prepared.placed.append(_place(pointer, partition, stays))
+        callers = tuple(node for node in partition.nodes if node in host.replaced)
+        prepared.placed.append(_place(pointer, partition, stays, callers))
         prepared.replaced |= {g for node in partition.nodes for g in host.replaced.get(node, ())}
     prepared.decide(reasons)
 
@@ -132,7 +133,7 @@ def _place_again(
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
             given = delegate.options, delegate.adapter
             partition = providers.claimed_again(old.nodes, old.kept, *given)
-        prepared.placed.append(_place(delegate.pointer, partition, old.stays))
+        prepared.placed.append(_place(delegate.pointer, partition, old.stays, old.callers))
         prepared.placed[-1].recent = old.recent
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
@@ -147,9 +148,11 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(grouped.values())
 
 
-def _place(pointer: Any, partition: Partition, stays: AbstractSet[int]) -> records.Placed:
+def _place(
+    pointer: Any, partition: Partition, stays: AbstractSet[int], callers: tuple[int, ...]
+) -> records.Placed:
     """The native kernel of a partition, with its first plan. Outputs in `stays` are left on the
-    device until the host asks for them.
+    device until the host asks for them; `callers` are nodes that run other graphs of the model.
     """
     ffi, graph = native.ffi, partition.graph
     spec = ffi.new("tg_kernel_spec *")
@@ -159,6 +162,7 @@ def _place(pointer: Any, partition: Partition, stays: AbstractSet[int]) -> recor
         "output": graph.outputs,
         "state": [before for before, _ in graph.states],
         "shape_only": partition.kept.shape_only,
+        "caller": callers,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
@@ -168,7 +172,7 @@ def _place(pointer: Any, partition: Partition, stays: AbstractSet[int]) -> recor
     spec.stays, spec.number = flags, partition.number
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = records.Placed(partition, kernel, stays)
+    placed = records.Placed(partition, kernel, stays, callers)
     placed.add(kernel, placed.kept.shapes, partition.instance.output_shapes, partition.instance)
     return placed
 
@@ -194,3 +198,10 @@ def build(number: int, kernel: Any, context: Any) -> None:
     host = native.ffi.cast("tgl_context *", context)
     placed = records.kept.claimed(number, GONE)
     placed.build(kernel, tuple(reader.present_shapes(host, placed.kept.keys)))
+
+
+def fell_back(number: int, reason: Any) -> None:
+    """Warn that a run of a kernel was done on the host's own kernels."""
+    placed = records.kept.partitions.get(number)
+    if placed is not None:
+        placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "TFLite")

@@ -27,6 +27,7 @@ class Placed(PlacedPartition):
     """
 
     stays: AbstractSet[int]
+    callers: tuple[int, ...]
     kept: Subgraph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 

@@ -223,17 +223,17 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
     assert all(partition.runs for partition in tflgpu_plugin.report(made).islands if partition.live)
 
 
-def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
+def test_a_shape_that_cannot_be_built_runs_on_the_kernels_of_the_host(host: str) -> None:
     """The mean of no elements."""
     interpreter, made = gpu(small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 0, 8, 3))
     interpreter.allocate_tensors()
-    with pytest.raises(RuntimeError, match=r"shapes cannot run on the GPU: .*no elements"):
-        interpreter.invoke()
+    same(interpreter, small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 8, 8, 3))
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
-    assert tflgpu_plugin.report(made).islands[-1].failures == 1
+    newest = tflgpu_plugin.report(made).islands[-1]
+    assert (newest.runs, newest.failures) == (1, 0)
 
 
 @pytest.fixture

@@ -140,21 +140,32 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   return 0;
 }
 
+/* It lies behind what else is staged. */
 static int check(const run *r, const uint8_t *staged, tg_error *err) {
   uint32_t beyond;
   if (!staged) return tgi_unreadable(r->replay->device, err);
-  memcpy(&beyond, staged, sizeof beyond);
+  memcpy(&beyond, staged + r->readback_bytes - CHECK_BYTES, sizeof beyond);
   if (!beyond) return 0;
   return tgi_fail(err, "An int64 number of this run is beyond int32, in which the GPU computes. Leave the nodes that read or "
                        "make it to the CPU with the option exclude.");
 }
 
+/* Of a run that fails: the host's variables stay as they are. */
+static void leave_results(const run *r) {
+  for (size_t i = 0; i < result_count(r); i++) {
+    const tgi_slot *slot = &r->replay->outputs[i];
+    if (result(r, i)->host && can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
+  }
+}
+
 static int take_outputs(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
-  int failed = 0;
   if (r->readback_bytes) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, r->readback_bytes);
-  for (size_t i = 0; i < result_count(r); i++) {
+  int failed = replay->check && check(r, staged, err);
+  bool flagged = failed;
+  if (flagged) leave_results(r);
+  for (size_t i = 0; !flagged && i < result_count(r); i++) {
     tgi_slot *slot = &replay->outputs[i];
     void *host = result(r, i)->host;
     if (!host) continue;
@@ -163,7 +174,6 @@ static int take_outputs(run *r, tg_error *err) {
     memcpy(slot->shadow, host, slot->bytes);
     slot->shadow_valid = true;
   }
-  if (replay->check && !failed) failed = check(r, staged, err);
   if (r->readback_bytes) tgi_give_back(replay->readback);
   return failed;
 }

@@ -204,6 +204,8 @@ typedef struct tg_tflite_callbacks {
   int (*prepare)(int64_t delegate_number, void *delegate, void *context, tg_error *err);
   /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_partition_add. */
   int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, tg_error *err);
+  /* A run was done on the host's own kernels, because of this. */
+  int (*fell_back)(int64_t kernel_number, const char *reason, tg_error *err);
 } tg_tflite_callbacks;
 
 /* NULL clears them: waits for callbacks in flight, afterwards create fails with a sentence and builds are refused. */
@@ -218,7 +220,7 @@ size_t tg_tflite_bytes(const void *from, char *to, size_t size);
 /* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
  * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
  * another partition of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
- * shape-only inputs: tensors of which only the shape is read. */
+ * shape-only inputs: tensors of which only the shape is read. callers: nodes among these that run other graphs of the model. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;
@@ -226,6 +228,7 @@ typedef struct tg_kernel_spec {
   const int32_t *output_list; const uint8_t *stays; size_t output_count;
   const int32_t *state_list; size_t state_count;
   const int32_t *shape_only_list; size_t shape_only_count;
+  const int32_t *caller_list; size_t caller_count;
 } tg_kernel_spec;
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err);

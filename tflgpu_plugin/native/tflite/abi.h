@@ -12,7 +12,7 @@ typedef struct tgl_registration tgl_registration;
 
 /* Those of tensor types, paddings, activations and modes stand in the tables that read them: providers/tflite. */
 
-enum { TGL_OK = 0, TGL_ERROR = 1 };
+enum { TGL_OK = 0, TGL_ERROR = 1, TGL_SHAPE_NOT_KNOWN = 9 };   /* the last from kernels of hosts since LiteRT 2 */
 
 /* Where a tensor's bytes live. Constants: in the model file, or persistent and read-only. */
 enum {
@@ -99,7 +99,7 @@ struct tgl_registration {
   int32_t builtin_code;
   const char *custom_name;
   int32_t version;
-  void *unused_external;           /* must be NULL */
+  void *external;                  /* of ours NULL; of others a kernel that is reached in another way */
   void *unused_async;              /* must be NULL */
   uint64_t unused_in_place;
 };
@@ -136,7 +136,7 @@ struct tgl_context {
   void *unused_impl;
   int32_t (*resize_tensor)(tgl_context *context, tgl_tensor *tensor, tgl_ints *owned_dims);
   void (*report_error)(tgl_context *context, const char *format, ...);
-  int32_t (*unused_add_tensors)(tgl_context *context, int32_t count, int32_t *first);
+  int32_t (*add_tensors)(tgl_context *context, int32_t count, int32_t *first);
   int32_t (*get_node)(tgl_context *context, int32_t index, tgl_node **node, tgl_registration **registration);   /* (p) */
   int32_t (*replace_nodes)(tgl_context *context, tgl_padded_registration registration, const tgl_ints *nodes,
                            tgl_delegate *delegate);                                                             /* (p) */
@@ -144,7 +144,7 @@ struct tgl_context {
   void *unused_get_external;
   void *unused_set_external;
   bool allow_fp16;
-  void *unused_profiler;
+  void *profiler;
   void *unused_micro[4];           /* set in the microcontroller runtime only */
   int32_t (*resize_tensor_explicit)(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
   int32_t (*preview_partitions)(tgl_context *context, const tgl_ints *nodes, tgl_partition **partitions,

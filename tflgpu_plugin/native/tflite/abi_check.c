@@ -37,7 +37,7 @@ AT(tgl_registration, invoke, 24);
 AT(tgl_registration, builtin_code, 40);
 AT(tgl_registration, custom_name, 48);
 AT(tgl_registration, version, 56);
-AT(tgl_registration, unused_external, 64);
+AT(tgl_registration, external, 64);
 AT(tgl_registration, unused_in_place, 80);
 SIZE(tgl_padded_registration, 152);
 

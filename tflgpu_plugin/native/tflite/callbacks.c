@@ -36,6 +36,15 @@ static void prepare(void *given) {
               c->functions->prepare(delegate->client.number, (void *)&delegate->host, c->context, c->err);
 }
 
+void tgi_fell_back(const tg_kernel *kernel, const char *reason) {
+  tg_tflite_callbacks newest;
+  tg_error ignored = {0};
+  const tg_tflite_callbacks *functions = &kernel->delegate->functions;
+  if (!tgi_python_enter(&python, &newest, &ignored)) return;
+  if (functions->fell_back) functions->fell_back(kernel->base.number, reason, &ignored);
+  tgi_python_leave(&python);
+}
+
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
   call c = {.functions = &delegate->functions, .delegate = delegate, .context = context, .err = err};

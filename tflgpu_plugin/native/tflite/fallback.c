@@ -32,7 +32,10 @@ typedef struct fallback {
 
 int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
   tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
-  if (!list) return tgi_fail(err, "Not enough memory for nodes.");
+  if (!list || !context->get_node) {
+    free(list);
+    return tgi_fail(err, "The host did not tell its nodes.");
+  }
   for (int32_t i = 0; i < nodes->size; i++) {
     tgl_node *node = NULL;
     tgl_registration *registration = NULL;
@@ -210,17 +213,17 @@ static bool runs_graphs(const tg_kernel *kernel, const tgi_host_node *one) {
   return false;
 }
 
-/* The host has given a result another shape, or memory that it has taken for a result whose size only a run tells. */
-static int32_t adopt_results(fallback *f, const tgl_node *node) {
-  for (int32_t k = 0; k < node->outputs->size; k++) {
-    size_t index = (size_t)node->outputs->data[k];
+/* Memory for results: kernels need not resize those that have their shape, and the host gives its own to what a kernel has
+ * sized while it ran. */
+static int32_t give_memory(fallback *f, const tgl_ints *list, bool in_host) {
+  for (int32_t k = 0; list && k < list->size; k++) {
+    int32_t index = list->data[k];
+    if (index < 0 || !f->owned[index]) continue;
     tgl_tensor *tensor = &f->tensors[index];
-    if (tensor->allocation == TGL_IN_DYNAMIC) {
-      f->memory[index] = tensor->data;
-      continue;
-    }
+    bool dynamic = tensor->allocation == TGL_IN_DYNAMIC;
+    if (dynamic && in_host) f->memory[index] = tensor->data;
     size_t bytes = bytes_of(tensor->type, tensor->dims);
-    if ((!tensor->data || tensor->bytes != bytes || !f->memory[index]) && take_memory(f, index, bytes)) return TGL_ERROR;
+    if (!dynamic && (!tensor->data || tensor->bytes != bytes) && take_memory(f, (size_t)index, bytes)) return TGL_ERROR;
   }
   return TGL_OK;
 }
@@ -236,9 +239,10 @@ typedef struct running {
 
 static int32_t call(running *r, int32_t (*function)(tgl_context *, tgl_node *)) {
   if (!function) return TGL_OK;
-  if (!r->in_host) return function(&r->f->context, &r->node.known);
-  int32_t status = call_in_host(r->f, function, &r->node.known);
-  return status == TGL_OK ? adopt_results(r->f, &r->node.known) : status;
+  tgl_node *node = &r->node.known;
+  int32_t status = r->in_host ? call_in_host(r->f, function, node) : function(&r->f->context, node);
+  if (status == TGL_OK) status = give_memory(r->f, node->outputs, r->in_host);
+  return status == TGL_OK && !r->in_host ? give_memory(r->f, node->temporaries, false) : status;
 }
 
 static void begin(running *r, fallback *f, const tgi_host_node *one) {
@@ -276,6 +280,17 @@ static int refused(const tgi_host_node *one, const char *what, tg_error *err) {
                   one->registration.custom_name ? one->registration.custom_name : "an operator of the host", what);
 }
 
+/* A kernel may leave it to its run to tell the shape of its results. */
+static int prepare_node(running *r, tg_error *err) {
+  int32_t status = call(r, r->one->registration.prepare);
+  if (status == TGL_OK) return 0;
+  if (status != TGL_SHAPE_NOT_KNOWN) return refused(r->one, "prepare", err);
+  const tgl_ints *made = r->node.known.outputs;
+  for (int32_t k = 0; k < made->size; k++)
+    if (made->data[k] >= 0) r->f->tensors[made->data[k]].allocation = TGL_IN_DYNAMIC;
+  return 0;
+}
+
 /* 0, or 1 with a sentence; known, unless all nodes are invoked: the nodes whose results have shapes that are known now. */
 static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
   const tg_kernel *kernel = f->kernel;
@@ -286,8 +301,8 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
     if (!invoke && reads_unknown(f, &one->node)) return 0;
     if (one->registration.external) return tgi_fail(err, "The host keeps the kernel of node %d to itself.", one->id);
     begin(&r, f, one);
-    if (call(&r, one->registration.prepare) != TGL_OK) failed = refused(one, "prepare", err);
-    else if (invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(one, "invoke", err);
+    failed = prepare_node(&r, err);
+    if (!failed && invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(one, "invoke", err);
     end(&r);
   }
   return failed;
@@ -328,7 +343,6 @@ static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error 
 int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   fallback f;
   size_t known;
-  if (!kernel->host_nodes) return tgi_fail(err, "The host did not tell the nodes of this partition.");
   if (fetch_inputs(kernel, context, err) || open_fallback(&f, kernel, context, err)) return 1;
   int failed = run_nodes(&f, true, &known, err);
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
@@ -349,7 +363,6 @@ static void leave_open(tgl_tensor *tensor) {
 int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   fallback f;
   size_t known;
-  if (!kernel->host_nodes) return tgi_fail(err, "The host did not tell the nodes of this partition.");
   if (open_fallback(&f, kernel, context, err)) return 1;
   int failed = run_nodes(&f, false, &known, err);
   bool all = known == kernel->host_node_count;

@@ -19,6 +19,8 @@ typedef struct tgi_delegate {
   const tgl_registration *registration;
 } tgi_delegate;
 
+typedef struct tgi_host_node tgi_host_node;
+
 struct tg_kernel {
   tg_partition base;               /* shape-only inputs are no ports */
   tgi_delegate *delegate;
@@ -26,6 +28,9 @@ struct tg_kernel {
   uint8_t *stays;
   size_t node_count;
   tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay; under tgi_lock */
+  tgi_host_node *host_nodes;       /* in the order in which they run */
+  size_t host_node_count, caller_count;
+  int32_t *callers;                /* nodes that run other graphs of the model */
   int32_t *handles;                /* of each output, or TGL_NO_HANDLE */
 };
 
@@ -52,6 +57,17 @@ int64_t tgi_create(const char *const *keys, const char *const *values, size_t co
 /* Each fails with a sentence also when the callbacks are gone. */
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err);
 int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err);
+/* A run was done on the host's own kernels, because of this. */
+void tgi_fell_back(const tg_kernel *kernel, const char *reason);
+
+/* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
+
+/* Inside the delegate's prepare: keep these nodes, which the kernel replaces. Without them the others must not be called. */
+int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err);
+/* Give outputs the shapes that the nodes' own kernels give them; those that only a run tells are left open. */
+int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err);
+/* One run on them, with what it leaves in outputs and variables. */
+int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err);
 
 /* ---- claim.c ------------------------------------------------------------------------------------------------------- */
 

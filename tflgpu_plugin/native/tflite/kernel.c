@@ -5,8 +5,12 @@
 
 static void *kernel_init(tgl_context *context, const char *buffer, size_t length) {
   (void)length;
-  tg_kernel *kernel = tgi_take_claimed(context, (const tgl_partition *)(const void *)buffer);
-  if (kernel) atomic_store(&kernel->base.live, 1);
+  const tgl_partition *partition = (const tgl_partition *)(const void *)buffer;
+  tg_kernel *kernel = tgi_take_claimed(context, partition);
+  tg_error ignored;
+  if (!kernel) return NULL;
+  tgi_host_nodes_read(kernel, context, partition->nodes, &ignored);   /* a run that needs them says that they are not there */
+  atomic_store(&kernel->base.live, 1);
   return kernel;
 }
 
@@ -47,8 +51,8 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
 }
 
 /* What fails here would leave the interpreter unusable, or put the whole graph on the CPU without a word. So shapes that
- * cannot be built are remembered, and invoke says why. A build that failed otherwise (Ctrl-C) says nothing about the shapes,
- * so it is tried again, now and in the next prepare. */
+ * cannot be built are remembered, and runs go to the host's kernels. A build that failed otherwise (Ctrl-C) says nothing about
+ * the shapes, so it is tried again, now and in the next prepare. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
@@ -60,7 +64,10 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
     if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_entry_refuse(kernel, context, err.text);
     entry = tgi_present_entry(kernel, context);
   }
-  int32_t status = entry && entry->output_shape_count ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
+  int32_t status = TGL_OK;
+  tg_error err = {0};
+  if (entry && entry->output_shape_count) status = resize_outputs(context, kernel, entry->output_shapes);
+  else if (kernel->host_nodes && tgi_fallback_prepare(kernel, context, &err)) status = tgi_report(context, "tflgpu: ", err.text);
   tgi_entry_release(entry);
   return status;
 }
@@ -196,19 +203,34 @@ static int run_entry(tg_kernel *kernel, tgl_context *context, const tgi_entry *e
   return run(kernel, context, entry, err);
 }
 
+/* What the GPU could not do. */
+static int run_elsewhere(tg_kernel *kernel, tgl_context *context, tg_error *err) {
+  tg_error reason = *err;
+  if (!kernel->host_nodes || tgi_enter(err)) return 1;
+  int failed = tgi_fallback_invoke(kernel, context, err);
+  if (!failed) {
+    atomic_fetch_add(&kernel->base.host_runs, 1);
+    tgi_fell_back(kernel, reason.text);
+  }
+  tgi_leave();
+  return failed;
+}
+
 static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   tg_error err;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
-  int failed;
+  int failed, on_gpu = 0;
   if (tgi_is_forked()) {
     failed = tgi_enter(&err);
   } else {
     tgi_entry *entry = tgi_present_entry(kernel, context);
     failed = run_entry(kernel, context, entry, &err);
+    on_gpu = !failed;
+    if (failed) failed = run_elsewhere(kernel, context, &err);
     tgi_entry_release(entry);
   }
-  atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
+  if (failed || on_gpu) atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
   return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }
 

@@ -47,6 +47,9 @@ static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->states = copy_lists(spec->state_list, spec->state_count, NULL, 0);
   kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
   kernel->stays = calloc(spec->output_count + 1, 1);
+  kernel->callers = copy_lists(spec->caller_list, spec->caller_count, NULL, 0);
+  kernel->caller_count = spec->caller_count;
+  if (!kernel->callers) return false;
   if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
     return false;
   qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, tgi_compare);
@@ -62,6 +65,8 @@ static void free_kernel(tg_kernel *kernel) {
   free(kernel->states);
   free(kernel->handles);
   free(kernel->stays);
+  free(kernel->callers);
+  free(kernel->host_nodes);
   free(kernel);
 }
 

@@ -1,0 +1,210 @@
+"""Runs that the GPU cannot do: the host's own kernels do them, with their answers, and with what
+they leave in variables, and the next run is on the GPU again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.tflite.records import Placed
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import shape_models, small_models
+from tests.support.interpreters import gpu, places, same
+from tests.support.subprocesses import run_python
+from tflgpu_plugin import engine
+from tflgpu_plugin.errors import BuildError
+from tflgpu_plugin.ir.graph import Graph
+
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
+PLANTED = "This is planted."
+
+
+def counted(made: Any) -> tuple[int, int, int]:
+    """Runs on the GPU, on the host's kernels, and failures, of what is in use."""
+    found = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    return (
+        sum(one.runs for one in found),
+        sum(one.host_runs for one in found),
+        sum(one.failures for one in found),
+    )
+
+
+def refuse(*_: Any) -> Any:
+    raise BuildError((), PLANTED)
+
+
+def no_memory(*_: Any) -> Any:
+    raise MemoryError
+
+
+def defective(*_: Any) -> Any:
+    raise RuntimeError("a defect")
+
+
+def resize(interpreter: Any, shape: tuple[int, ...]) -> None:
+    interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], shape)
+    interpreter.allocate_tensors()
+
+
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("planted", [refuse, no_memory, defective])
+def test_a_build_that_fails_is_a_run_on_the_kernels_of_the_host(
+    host: str, planted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    model = small_models.guide()
+    interpreter, made = gpu(model, host)
+    same(interpreter, model, host)
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Partition, "_planned", planted)
+        resize(interpreter, (2, 6, 5, 3))
+        for seed in range(3):
+            same(interpreter, model, host, seed)
+    said = capfd.readouterr().err
+    assert said.count("TFLite's own CPU kernels instead of the GPU") == 1  # once for a reason
+    assert counted(made)[1:] == (3, 0)
+    assert "3 on the host's kernels" in str(tflgpu_plugin.report(made))
+    resize(interpreter, (1, 8, 8, 3))
+    same(interpreter, model, host)
+    resize(interpreter, (2, 6, 5, 3))
+    same(interpreter, model, host)
+    assert counted(made)[0] > 1 and set(places(made).values()) == {"gpu"}
+
+
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("name", shape_models.RESIZED)
+def test_shapes_that_are_known_without_a_plan(
+    host: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared(host, name, monkeypatch, {"build": refuse, "_planned": refuse})
+
+
+@pytest.mark.parametrize("name", shape_models.RESIZED)
+def test_shapes_come_from_the_kernels_of_the_host(
+    host: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that only a run tells."""
+    monkeypatch.setattr(Placed, "reshaped", unless(Placed.reshaped))
+    compared(host, name, monkeypatch, {"build": refuse, "_planned": refuse})
+
+
+def unless(reshaped: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuses shapes as long as nothing can be planned."""
+
+    def given(self: Placed, shapes: Any) -> Graph:
+        if engine.Partition._planned is refuse:
+            raise BuildError((), PLANTED)
+        return reshaped(self, shapes)
+
+    return given
+
+
+def compared(
+    host: str, name: str, monkeypatch: pytest.MonkeyPatch, planted: dict[str, Any]
+) -> None:
+    """The model's answers are those of the host's kernels, with and without what is planted."""
+    model = shape_models.RESIZED[name]()
+    interpreter, made = gpu(model, host)
+    for shape in ((2, 8, 6, 3), (1, 10, 4, 3)):
+        with monkeypatch.context() as patch:
+            for function, other in planted.items():
+                patch.setattr(engine.Partition, function, other)
+            resize(interpreter, shape)
+            same(interpreter, model, host)
+        assert counted(made)[1:] != (0, 0) and counted(made)[2] == 0
+    resize(interpreter, (1, 6, 5, 3))
+    before = counted(made)
+    same(interpreter, model, host)
+    assert counted(made)[0] > before[0]
+
+
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first makes for the second stays on the device, or comes from the host."""
+    model = small_models.two_partitions()
+    interpreter, made = gpu(model, host)
+    chosen = [one.key for one in tflgpu_plugin.report(made).islands][place]
+    build = engine.Partition.build
+
+    def chosen_is_refused(self: engine.Partition, graph: Graph) -> Any:
+        if self.number == chosen:
+            raise BuildError((), PLANTED)
+        return build(self, graph)
+
+    same(interpreter, model, host)
+    shape = tuple(int(n) for n in interpreter.get_input_details()[0]["shape"])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Partition, "build", chosen_is_refused)
+        resize(interpreter, (2, *shape[1:]))
+        before = counted(made)  # a host may have made new kernels
+        for seed in range(2):
+            same(interpreter, model, host, seed)
+        assert np.subtract(counted(made), before).tolist() == [2, 2, 0]
+    resize(interpreter, shape)
+    before = counted(made)
+    same(interpreter, model, host)
+    assert np.subtract(counted(made), before).tolist() == [2, 0, 0]
+
+
+def test_a_number_beyond_int32(host: str) -> None:
+    model = hosts_model()
+    interpreter, made = gpu(model, host, "optimized")
+    reference = hosts.interpreter(model, host, "optimized")
+    reference.allocate_tensors()
+    for number in (7, 2**40, 8):
+        feed = [[np.array([[number, 1, -number]], np.int64)]]
+        (got,), (wanted,) = (hosts.invoke(one, feed)[0] for one in (interpreter, reference))
+        np.testing.assert_array_equal(got, wanted)
+    assert counted(made) == (2, 1, 0)
+
+
+def hosts_model() -> bytes:
+    """y = -x in int64."""
+    from conformance.models.tflite import Model
+
+    model = Model()
+    x = model.input("x", (1, 3), "i64")
+    model.output(model.op("NEG", [x], None, {}, shape=(1, 3), dtype="i64"))
+    return model.to_bytes()
+
+
+LOST = """
+import numpy as np, tflgpu_plugin
+from conformance import host as hosts
+from tests.support import interpreters, small_models, variable_models
+from tests.support.recurrent_loops import Loop
+from tflgpu_plugin import native
+from tflgpu_plugin.runtime import adapter
+
+host = {host!r}
+MODELS = dict(
+    guide=small_models.guide(), partitions=small_models.two_partitions(), lstm=small_models.lstm(),
+    streaming=variable_models.streaming(), loop=Loop("lstm", every=True).model(),
+    gru=Loop("gru", fed=True, batch=2).model(),
+)
+for name, model in MODELS.items():
+    interpreter, made = interpreters.gpu(model, host)
+    reference = hosts.interpreter(model, host, "reference")
+    reference.allocate_tensors()
+    for run in range(5):
+        if run == 2:
+            native.lib.tg_device_mark_lost(adapter.open_device(adapter.select(None)).handle)
+        values = interpreters.feeds(reference, run)
+        ours, theirs = (hosts.invoke(one, [values])[0] for one in (interpreter, reference))
+        for got, wanted in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=f"{{name}}, run {{run}}")
+    found = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    assert found and all((p.runs, p.host_runs, p.failures) == (2, 3, 0) for p in found), name
+"""
+
+
+def test_a_lost_device_leaves_answers_and_variables(host: str) -> None:
+    """In a process of its own, as others share the device."""
+    done = run_python(LOST.format(host=host))
+    assert done.returncode == 0, done.stderr
