@@ -25,6 +25,7 @@ from tflgpu_plugin.ops.elementwise import (
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import GATE, Op, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
+from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -59,6 +60,7 @@ def row(
     lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond)
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
+    traits = {"unknown": PASSES if whole else ""} | traits
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True,
               kind="elementwise", follows="elementwise", as_epilogue=fused,
               decompose=decompose_spread, **traits)  # fmt: skip
@@ -78,7 +80,7 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
 def relation(name: str, expression: str) -> Op:
     """An op whose result is a bool, from its WGSL for vec4 `v` and `e`."""
     function = f"bool_as_f32({expression})"
-    return row(name, function, ("f32", "bool"), "exact", whole=function)
+    return row(name, function, ("f32", "bool"), "exact", whole=function, unknown="")
 
 
 def _lower(
@@ -212,6 +214,7 @@ OPS = (
         types=("f32", "i32"),
         kind="elementwise",
         follows="elementwise",
+        unknown=PASSES,
     ),
     Op(
         "add_n",
@@ -224,5 +227,5 @@ OPS = (
         decompose=decompose_sum,
         accumulates=False,
     ),
-    row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE),
+    row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE, unknown=CHOOSES),
 )

@@ -14,10 +14,12 @@ from dataclasses import replace
 from itertools import groupby
 from math import prod
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
+from tflgpu_plugin.ops.unknown import CHOOSES, UNKNOWN, where_unknown
 from tflgpu_plugin.ops.views import Axis, merged
 
 NAMES = "abc"  # operands in the kernel
@@ -105,6 +107,7 @@ def lower_pair(
     rank, parameters = _slice_strides(shape, spread) if spread else (0, {})
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "slices": stored.slices}
     parameters |= numbers or {}
+    expression, checked = _with_unknown(low, node, expression, checked)
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
         "rank": rank,
@@ -121,6 +124,19 @@ def lower_pair(
         parameters,
         variant,
     )
+
+
+def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> tuple[str, str]:
+    """The expression and its check, where an operand or the result may be a number beyond
+    int32."""
+    given = [value for value, t in zip(VALUES, operands(node), strict=False) if t in low.unflagged]
+    made, chooses = node.outputs[0] in low.unflagged, ops.rows()[node.op].unknown == CHOOSES
+    if chooses:
+        return expression, where_unknown([expression]) if given and not made else checked
+    if not made or not (given or checked):
+        return expression, checked
+    bad = " | ".join(filter(None, (where_unknown(given), checked and f"({checked})")))
+    return f"select({expression}, {UNKNOWN}, {bad})", ""
 
 
 def overflow(low: Lowering, node: Node, whole: str) -> str:

@@ -21,6 +21,7 @@ from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Sha
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.unknown import unflagged
 
 WORKGROUP = 64  # threads, where a kernel says nothing else
 MAX_LOOP_ROUNDS = 65_535  # that every driver runs to the end
@@ -131,6 +132,11 @@ class Lowering:
     @cached_property
     def _following(self) -> dict[int, Node]:
         return {node.outputs[0]: after for node, after in pairwise(self.graph.nodes)}
+
+    @cached_property
+    def unflagged(self) -> frozenset[int]:
+        """Tensors that may hold a number beyond int32."""
+        return unflagged(self.graph)
 
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))

@@ -133,7 +133,8 @@ class Op:
     `ops.split_depth`). `gated(graph, node)`: its lowering multiplies the channels of the first
     input by values that vary by batch and channel, its input at GATES, if it is given that.
     `averages(graph, node)`: its results are the means of all pixels of a channel, and nothing
-    else."""
+    else. `unknown` says what becomes of a number beyond int32 (see `ops.unknown`): the op "passes"
+    it on, or "chooses" between its last two inputs; empty: it must not get one."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -167,6 +168,7 @@ class Op:
     adds_parts: bool = False
     gated: Callable[[Graph, Node], bool] | None = None
     averages: Callable[[Graph, Node], bool] | None = None
+    unknown: str = ""
 
     @property
     def moves(self) -> bool:

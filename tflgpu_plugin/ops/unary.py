@@ -17,6 +17,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op, same_shape
+from tflgpu_plugin.ops.unknown import PASSES
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.
@@ -78,7 +79,7 @@ def row(
     **traits: Any,
 ) -> Op:
     """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of whole numbers."""
-    given = {"as_epilogue": as_epilogue, **traits}
+    given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
     return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True,

@@ -192,6 +192,57 @@ def test_a_number_beyond_int32_runs_on_the_kernels_of_onnxruntime(
     assert (found.runs, found.host_runs) == (1, 1)
 
 
+BUCKETS = (
+    node("Cast", ["x"], ["i"], to=7),
+    node("Add", ["i", "eight"], ["j"]),
+    node("Min", ["j", "top"], ["m"]),
+)
+CHOSEN = node("Where", ["small", "r", "m"], ["y"])
+DISCARDED: dict[str, tuple[Any, tuple[str, ...], int]] = {
+    "discarded": ((*BUCKETS, CHOSEN), ("y",), 0),
+    "moved, and discarded": (
+        (*BUCKETS, node("Unsqueeze", ["m", "axis"], ["u"]),
+         node("Where", ["small", "r", "u"], ["y"])), ("y",), 0,
+    ),
+    "discarded twice": (
+        (*BUCKETS, node("Where", ["small", "r", "m"], ["w"]), node("Mul", ["w", "w"], ["z"]),
+         node("Where", ["small", "z", "w"], ["y"])), ("y",), 0,
+    ),
+    "chosen": ((*BUCKETS, node("Where", ["large", "r", "m"], ["y"])), ("y",), 1),
+    "an output, too": ((*BUCKETS, CHOSEN), ("y", "i"), 1),
+    "compared": (
+        (*BUCKETS, node("Less", ["m", "r"], ["l"]), node("Where", ["l", "r", "m"], ["y"])),
+        ("y",), 1,
+    ),
+    "an overflow that is discarded": (
+        (node("Mul", ["r", "large number"], ["p"]), node("Where", ["all", "r", "p"], ["y"])),
+        ("y",), 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DISCARDED)
+def test_a_number_beyond_int32_counts_where_it_is_used(name: str) -> None:
+    """Buckets of relative positions take a logarithm of 0 for an integer, and leave it out."""
+    nodes, outputs, on_host = DISCARDED[name]
+    given = {
+        "x": np.float32([-np.inf, 3e9, 2, 5, np.nan]), "r": np.arange(5),
+        "small": np.array([1, 1, 0, 1, 1], bool), "large": np.array([0, 1, 1, 1, 1], bool),
+        "all": np.ones(5, bool),
+    }  # fmt: skip
+    read = {name for each in nodes for name in each.input}
+    feeds = {name: data for name, data in given.items() if name in read}
+    constants = {"eight": np.int64(8), "top": np.int64(15), "axis": np.array([0]),
+                 "large number": np.int64(2**30)}  # fmt: skip
+    constants = {name: np.asarray(data) for name, data in constants.items() if name in read}
+    data = build(nodes, feeds, outputs, constants)
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    assert set(places(ours).values()) == {"gpu"}
+    same(ours, theirs, feeds)
+    found = tflgpu_plugin.report(ours)
+    assert (found.runs, found.host_runs) == (1 - on_host, on_host)
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("exponents", [np.int32, np.int64])
 def test_powers_of_whole_numbers(kind: type, exponents: type) -> None:

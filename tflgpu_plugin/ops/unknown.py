@@ -1,0 +1,41 @@
+"""Numbers of int64 beyond int32, which the GPU does not have. A run that makes one is flagged, but
+for one that a choice (`where`) after it may leave out: that becomes a value of its own, which is
+passed on like NaN, and the run is flagged if it is chosen.
+"""
+
+from __future__ import annotations
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Graph, Node
+
+UNKNOWN = "vec4i(-2147483647 - 1)"  # WGSL of that value
+PASSES, CHOOSES = "passes", "chooses"  # of `Op.unknown`
+
+
+def unflagged(graph: Graph) -> frozenset[int]:
+    """The int64 tensors that may hold it: all that reads them passes it on to such a tensor, or
+    chooses between it and another."""
+    found: set[int] = set()
+    readers = graph.consumers()
+    ends = {*graph.outputs, *(after for _, after in graph.states)}
+    for node in reversed(graph.nodes):
+        for tensor in node.outputs:
+            known = readers.get(tensor, ()) if tensor not in ends else ()
+            if known and graph.tensors[tensor].dtype == "i64" and not node.epilogue:
+                if all(_takes(reader, tensor, found) for reader in known):
+                    found.add(tensor)
+    return frozenset(found)
+
+
+def _takes(reader: Node, tensor: int, found: set[int]) -> bool:
+    row = ops.rows()[reader.op]
+    if reader.epilogue or tensor not in reader.inputs:
+        return False
+    if row.unknown == CHOOSES:
+        return True
+    return (row.unknown == PASSES or row.moves) and found.issuperset(reader.outputs)
+
+
+def where_unknown(values: list[str]) -> str:
+    """WGSL (vec4 of bool) for where one of these values of int32 is unknown."""
+    return " | ".join(f"({value} == {UNKNOWN})" for value in values)
