@@ -79,17 +79,28 @@ int tg_ort_set_model(void *host, const tg_ort_model *model, tg_error *err) {
   return 0;
 }
 
+/* A call of Python. */
+typedef struct asking {
+  tgi_compute *compute;
+  const char *reason;
+  int made;
+  tg_error *err;
+} asking;
+
+static void ask_for_model(void *given) {
+  asking *a = given;
+  const tg_ort_partition *partition = a->compute->partition;
+  const tgi_names *names = &a->compute->names;
+  a->made = partition->functions.model(partition->base.number, a->compute, (const char *const *)names->inputs,
+                                       names->input_count, (const char *const *)names->outputs, names->output_count, a->err);
+}
+
 static tgi_fallback *find_or_make(tgi_compute *compute, tg_error *err) {
   tgi_fallback *fallback = atomic_load(&compute->fallback);
   tg_ort_callbacks newest;
+  asking a = {.compute = compute, .err = err};
   if (fallback) return fallback;
-  if (!tgi_ort_enter(&newest, err)) return NULL;
-  const tg_ort_partition *partition = compute->partition;
-  int made = partition->functions.model(partition->base.number, compute, (const char *const *)compute->names.inputs,
-                                        compute->names.input_count, (const char *const *)compute->names.outputs,
-                                        compute->names.output_count, err);
-  tgi_ort_leave();
-  return made > 0 ? atomic_load(&compute->fallback) : NULL;
+  return tgi_ort_call(&newest, ask_for_model, &a, err) && a.made > 0 ? atomic_load(&compute->fallback) : NULL;
 }
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */
@@ -134,12 +145,10 @@ static int run(const tgi_compute *compute, tgi_fallback *fallback, tgo_context *
   return failed;
 }
 
-static void tell(const tg_ort_partition *partition, const char *reason) {
-  tg_ort_callbacks newest;
-  tg_error ignored;
-  if (!tgi_ort_enter(&newest, &ignored)) return;
-  partition->functions.fell_back(partition->base.number, reason, &ignored);
-  tgi_ort_leave();
+static void tell(void *given) {
+  const asking *a = given;
+  const tg_ort_partition *partition = a->compute->partition;
+  partition->functions.fell_back(partition->base.number, a->reason, a->err);
 }
 
 int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *reason, tgo_status **status, tg_error *err) {
@@ -153,8 +162,11 @@ int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *rea
     free(values);
   }
   if (!failed && !*status) {
+    tg_ort_callbacks newest;
+    tg_error ignored = {0};
+    asking a = {.compute = compute, .reason = reason, .err = &ignored};
     atomic_fetch_add(&compute->partition->base.host_runs, 1);
-    tell(compute->partition, reason);
+    tgi_ort_call(&newest, tell, &a, &ignored);
   }
   tgi_leave();
   return failed;

@@ -12,7 +12,7 @@ typedef struct call {
   const tgi_delegate *delegate;
   tg_kernel *kernel;
   tgl_context *context;
-  const char *const *keys, *const *values;
+  const char *const *keys, *const *values, *reason;
   size_t count;
   int64_t result;
   tg_error *err;
@@ -29,20 +29,23 @@ int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   return !tgi_python_call(&python, &newest, build, &c, err) || !c.result;
 }
 
+static void fell_back(void *given) {
+  const call *c = given;
+  if (c->functions->fell_back) c->functions->fell_back(c->kernel->base.number, c->reason, c->err);
+}
+
+void tgi_fell_back(tg_kernel *kernel, const char *reason) {
+  tg_tflite_callbacks newest;
+  tg_error ignored = {0};
+  call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .reason = reason, .err = &ignored};
+  tgi_python_call(&python, &newest, fell_back, &c, &ignored);
+}
+
 static void prepare(void *given) {
   call *c = given;
   const tgi_delegate *delegate = c->delegate;
   c->result = c->functions->prepare &&
               c->functions->prepare(delegate->client.number, (void *)&delegate->host, c->context, c->err);
-}
-
-void tgi_fell_back(const tg_kernel *kernel, const char *reason) {
-  tg_tflite_callbacks newest;
-  tg_error ignored = {0};
-  const tg_tflite_callbacks *functions = &kernel->delegate->functions;
-  if (!tgi_python_enter(&python, &newest, &ignored)) return;
-  if (functions->fell_back) functions->fell_back(kernel->base.number, reason, &ignored);
-  tgi_python_leave(&python);
 }
 
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err) {

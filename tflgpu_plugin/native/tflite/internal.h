@@ -58,7 +58,7 @@ int64_t tgi_create(const char *const *keys, const char *const *values, size_t co
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err);
 int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err);
 /* A run was done on the host's own kernels, because of this. */
-void tgi_fell_back(const tg_kernel *kernel, const char *reason);
+void tgi_fell_back(tg_kernel *kernel, const char *reason);
 
 /* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
 
