@@ -14,7 +14,7 @@ os.environ.setdefault("LP_NUM_THREADS", "0")
 def pytest_configure(config: pytest.Config) -> None:
     from tflgpu_plugin.passes import pipeline, verifier
 
-    pipeline.watchers.append(verifier.check)
+    pipeline.watchers.put("verifier", verifier.check)
     config.addinivalue_line("markers", "adapter: needs a GPU, or the software adapter lavapipe")
     config.addinivalue_line("markers", "cluster: starts Ray; needs an adapter, too")
     config.addinivalue_line("markers", "wheel: builds and installs the wheel")

@@ -57,13 +57,14 @@ class Begun(Generic[T]):
         self._error: BaseException | None = None
         self._ended = Lock()
         self._ended.acquire()
-        _thread.start_new_thread(self._run, (f"tflgpu-{name}", _here.caller))
+        self._name, self._caller = f"tflgpu-{name}", _here.caller
 
-    def _run(self, name: str, caller: int | None) -> None:
+    def run(self) -> None:
+        """Do it, on the thread that calls this."""
         try:
-            _here.caller = caller
+            _here.caller = self._caller
             if hasattr(_thread, "set_name"):  # Python 3.14
-                _thread.set_name(name)
+                _thread.set_name(self._name)
             self._results.append(self._work())
         except BaseException as error:
             self._error = error
@@ -85,7 +86,37 @@ class Begun(Generic[T]):
 
 def begin(work: Callable[[], T], name: str) -> Begun[T]:
     """Begin `work` on a thread of this name."""
-    return Begun(work, name)
+    begun = Begun(work, name)
+    _thread.start_new_thread(begun.run, ())
+    return begun
+
+
+class Worker:
+    """A thread for good, which does one work after the other in the order in which they come.
+
+    The C library gives threads that work at the same time memory from pools of their own, up to
+    eight for each processor, and keeps what they have freed there. So work that allocates much,
+    such as the driver's compiling, takes place on few threads.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._lock = name, RLock()
+        self._waiting: SimpleQueue[Begun[Any]] = SimpleQueue()
+        self._process = 0  # in which the thread runs
+
+    def begin(self, work: Callable[[], T]) -> Begun[T]:
+        begun = Begun(work, self._name)
+        with self._lock:
+            if self._process != os.getpid():
+                self._process, self._waiting = os.getpid(), SimpleQueue()
+                _thread.start_new_thread(self._run, (self._waiting,))
+            self._waiting.put(begun)
+        return begun
+
+    @staticmethod
+    def _run(waiting: SimpleQueue[Begun[Any]]) -> None:
+        while True:
+            waiting.get().run()
 
 
 def share(

@@ -16,6 +16,7 @@ from tflgpu_plugin.passes.quant.dequantize import narrow, widen
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.trim import trim
 from tflgpu_plugin.passes.verifier import BrokenGraph, check
+from tflgpu_plugin.registry import Registry
 
 SHAPE = (1, 4, 4, 8)
 
@@ -167,7 +168,7 @@ def test_passes_are_verified_under_debug(debug: bool, monkeypatch: pytest.Monkey
         return replace(graph, outputs=(7,))
 
     monkeypatch.setattr(pipeline, "PASSES", (broken,))
-    monkeypatch.setattr(pipeline, "watchers", [])
+    monkeypatch.setattr(pipeline, "watchers", Registry())
     monkeypatch.setenv("TFLGPU_DEBUG", "1" if debug else "")
     if not debug:
         assert pipeline.run(chain()).outputs == (7,)
@@ -178,4 +179,4 @@ def test_passes_are_verified_under_debug(debug: bool, monkeypatch: pytest.Monkey
 
 def test_tests_verify_every_pass() -> None:
     """Of this process, whatever makes the graph."""
-    assert check in pipeline.watchers
+    assert check in pipeline.watchers.values()

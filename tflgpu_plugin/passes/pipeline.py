@@ -41,6 +41,7 @@ from tflgpu_plugin.passes.quant.share_steps import share_steps
 from tflgpu_plugin.passes.quant.whole_weights import whole_weights
 from tflgpu_plugin.passes.share import share
 from tflgpu_plugin.passes.trim import trim
+from tflgpu_plugin.registry import Registry
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     trim,
@@ -82,7 +83,7 @@ OPTIONAL = (
 
 # Each is called after each pass, with its name and the graph before and after it, and raises an
 # error when something is wrong.
-watchers: list[Callable[[str, Graph, Graph], None]] = []
+watchers: Registry[str, Callable[[str, Graph, Graph], None]] = Registry()
 
 
 def run(graph: Graph) -> Graph:
@@ -91,7 +92,7 @@ def run(graph: Graph) -> Graph:
     A defect in an optional pass leaves the graph as it was, with a warning; with
     TFLGPU_DEBUG it is raised, and graphs are verified between passes.
     """
-    watching = [*([verifier.check] if debugging() else []), *watchers]
+    watching = [*([verifier.check] if debugging() else []), *watchers.values()]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph)
         for watch in watching:

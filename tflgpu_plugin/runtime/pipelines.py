@@ -25,6 +25,9 @@ SILENT_SECONDS = 1.0  # seconds until the user is told what is going on
 RECENT = 128  # pipelines that are kept for models to come, beside those in use: 0.6 MB each in Mesa
 
 
+Helper = Callable[[], Any] | None
+
+
 class PipelineError(RuntimeError):
     """The driver refused a generated kernel."""
 
@@ -59,7 +62,7 @@ def make(
     device: Any,
     cache: Pipelines,
     warm: bool,
-    helper: Callable[[], Any] | None = None,
+    helper: Helper = None,
 ) -> list[Any]:
     """Native pipelines in the order of `wanted`; those in `cache` are used again, others added.
 
@@ -74,6 +77,14 @@ def make(
 
 
 Made = tuple[Pipeline, Any]
+_MAKER, _COMPILER = threads.Worker("make"), threads.Worker("compile")
+
+
+def begin(
+    wanted: tuple[Pipeline, ...], device: Any, cache: Pipelines, warm: bool, helper: Helper
+) -> threads.Begun[list[Any]]:
+    """`make` on another thread, after those that were begun before."""
+    return _COMPILER.begin(lambda: make(wanted, device, cache, warm, helper))
 
 
 class _Work:
@@ -86,7 +97,7 @@ class _Work:
         device: Any,
         cache: Pipelines,
         warm: bool,
-        helper: Callable[[], Any] | None,
+        helper: Helper,
         missing: list[Pipeline],
     ) -> None:
         self.device, self.cache, self.warm, self.missing = device, cache, warm, missing
@@ -99,7 +110,7 @@ class _Work:
         self.ended, self.told = threads.Queue[None](), False  # an item at the end
 
     def run(self) -> dict[Pipeline, Any]:
-        making = threads.begin(self._make_all, "make")
+        making = _MAKER.begin(self._make_all)
         helping = threads.begin(self._help, "help") if self.helper else None
         try:
             self._warm_all()

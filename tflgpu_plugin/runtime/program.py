@@ -62,11 +62,8 @@ def shared(
     where a program lives that may be the same. Raises PipelineError, native.NativeError, or what
     `check` raises, which says whether plan and constants may be used.
     """
-    compiling = threads.begin(
-        lambda: pipelines.make(
-            plan.pipelines, device.handle, device.pipelines, warm, device.helper()
-        ),
-        "compile",
+    compiling = pipelines.begin(
+        plan.pipelines, device.handle, device.pipelines, warm, device.helper()
     )
 
     hashing = threads.begin(plan.fingerprint, "hash")
