@@ -31,6 +31,10 @@ from .snapshot import HostNode, Snapshot
 
 VERBOSE, INFO = 0, 1
 UNKEPT = "Its weights are no longer kept on the host; make a new session."
+INLINED = (
+    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
+    "run on the GPU."
+)
 ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
 GUESSED = "With the sizes guessed for its open extents: "
 ALWAYS_KEPT = 1 << 24  # bytes of constants that every partition keeps for the host's kernels
@@ -97,6 +101,9 @@ def _address(pointer: Any) -> int:
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
     """Fill in the level: partitions that are built, and a report for every node."""
+    if taken.inlined:
+        level.decide(dict.fromkeys((node.id for node in taken.nodes), INLINED))
+        return
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return

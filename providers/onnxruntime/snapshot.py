@@ -18,7 +18,8 @@ from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
 
 Extent = int | str
 LOOPS = frozenset({"Loop", "Scan"})
-DEFAULT_DOMAINS = ("", "ai.onnx")
+CONTROL = frozenset({"If", *LOOPS})
+DEFAULT_DOMAINS, OWN = ("", "ai.onnx"), "com.microsoft"
 # Names that exporters give to every open extent, so that two of them need not be the same.
 ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 
@@ -73,7 +74,8 @@ class HostNode:
 class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
     `path` is that of the model's file, "" where it came from memory; `parent` is the operator
-    of the control-flow node whose body this is, "" for the model itself. `opsets` are the versions
+    of the control-flow node whose body this is, "" for the model itself. `inlined`: that node is a
+    function, which the host replaces by the nodes that it consists of. `opsets` are the versions
     of operator sets by their domains. `origins` are those of
     constants in other files, and `files` holds what is mapped of them; a compiled model has none of
     these.
@@ -85,6 +87,7 @@ class Snapshot:
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
     parent: str = field(default="", compare=False)
+    inlined: bool = field(default=False, compare=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     files: Files | None = field(default=None, compare=False)
 
@@ -152,9 +155,16 @@ def take(host: Host, graph: Any) -> Snapshot:
     path = host.path(host.get(api.get_model_path, graph, "const void *"))
     node = host.get(api.get_parent_node, graph, "const tgo_node *")
     parent = host.text(api.get_op_type, node) if node else ""
+    inlined = bool(node) and _is_function(host.text(api.get_domain, node), parent)
     return Snapshot(
-        tuple(nodes), reader.values, outside, host.opsets(graph), path, parent, reader.origins
-    )
+        tuple(nodes), reader.values, outside, host.opsets(graph), path, parent, inlined,
+        reader.origins,
+    )  # fmt: skip
+
+
+def _is_function(domain: str, op: str) -> bool:
+    """The host has no kernel for a node with bodies, but nodes that it consists of."""
+    return op not in CONTROL if domain in DEFAULT_DOMAINS else domain != OWN
 
 
 class _Reader:
