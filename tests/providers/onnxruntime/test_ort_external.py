@@ -98,6 +98,26 @@ def test_only_what_is_there_is_mapped(tmp_path: Path) -> None:
         files.check()
 
 
+@pytest.mark.parametrize("place", [0, 7, -8, -1])
+def test_other_values_at_either_end_are_not_those_of_the_file(tmp_path: Path, place: int) -> None:
+    data = np.random.default_rng(1).standard_normal((300, 100)).astype(np.float32)
+    (tmp_path / "weights").write_bytes(data.tobytes())
+    other = data.copy()
+    other.reshape(-1)[place] += 1
+    origin = Origin("weights", 0, data.nbytes)
+    assert Files(tmp_path).view(origin, other) is None
+    assert Files(tmp_path).view(origin, data) is not None
+
+
+def test_as_few_values_as_are_mapped_are_compared_too(tmp_path: Path) -> None:
+    data = np.arange(external.LEAST // 4, dtype=np.int32)
+    (tmp_path / "weights").write_bytes(data.tobytes())
+    origin = Origin("weights", 0, data.nbytes)
+    assert Files(tmp_path).view(origin, data) is not None
+    less = data[:-1].copy()
+    assert Files(tmp_path).view(Origin("weights", 0, less.nbytes), less) is None
+
+
 def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
     data = np.ones(external.LEAST, np.uint8)
     (tmp_path / "weights").write_bytes(data.tobytes())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.providers.onnxruntime.test_ort_integers import check
-from tests.support.onnx_models import Array, assert_same, node
+from tests.support.onnx_models import Array, assert_same, model, node
 from tests.support.onnx_models import places as on
 from tests.support.onnx_nodes import Node
 
@@ -61,6 +61,18 @@ def test_one_hot(kind: type, axis: int) -> None:
 def test_hardmax_takes_the_first_maximum(axis: int) -> None:
     x = np.random.default_rng(3).integers(0, 3, (3, 4, 5)).astype(np.float32)
     check([node("Hardmax", ["x"], ["y"], axis=axis)], {"x": x}, ["y"])
+
+
+@pytest.mark.parametrize("opset", [1, 11, 12, 13])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+def test_hardmax_before_13_is_of_all_axes_from_one_on(opset: int, axis: int | None) -> None:
+    x = np.random.default_rng(3).integers(0, 3, (3, 4, 5)).astype(np.float32)
+    x[1] = -np.arange(20).reshape(4, 5)
+    given = {} if axis is None else {"axis": axis}
+    data = model([node("Hardmax", ["x"], ["y"], **given)], {"x": x.shape}, {"y": x.shape},
+                 opset=opset)  # fmt: skip
+    ours = assert_same(data, {"x": x}, 0)
+    assert on(ours) == {"Hardmax": "gpu"}
 
 
 def test_cast_like() -> None:

@@ -64,6 +64,45 @@ def _built(name: str) -> tuple[bytes, list[dict[str, Array]]]:
     return model([made], shapes, results, {}, opset=18, kinds=kinds), feeds
 
 
+NARROW: dict[str, tuple[Any, Sequence[Sequence[int]]]] = {
+    "slice": (node("Slice", ["x", "a", "b", "c", "d"], ["y"]), [
+        [-2, -1, -1, 1], [-1, -4, 2, -2], [1, 3, -2, 1], [-3, -1, 1, 1]]),
+    "axis": (node("CumSum", ["x", "a"], ["y"]), [[-1], [0], [-3], [2]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("name", NARROW)
+def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
+    """Of several runs, so that a number that is taken for another has another's plan."""
+    made, runs = NARROW[name]
+    shape = () if name == "axis" else (1,)
+    feeds = [{"x": X} | {key: np.full(shape, number, kind)
+             for key, number in zip("abcd", run, strict=False)} for run in runs]  # fmt: skip
+    shapes = {key: array.shape for key, array in feeds[0].items()}
+    kinds = {key: array.dtype for key, array in feeds[0].items()}
+    data = model([made], shapes, {"y": None}, {}, opset=18, kinds=kinds)
+    ours, theirs = _ours(data), cpu(data)
+    for feed in (*feeds, *feeds):
+        (got,), (wanted,) = ours.run(None, feed), theirs.run(None, feed)
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
+    (partition,) = tflgpu_plugin.report(ours).islands
+    assert partition.runs == 2 * len(feeds)
+
+
+def test_several_numbers_of_one_input_each_count() -> None:
+    """Plans are told apart by every one of them, the last as well as the first."""
+    made = node("Slice", ["x", "a", "b"], ["y"])
+    shapes, kinds = {"x": X.shape, "a": (2,), "b": (2,)}, {"a": np.int32, "b": np.int32}
+    data = model([made], shapes, {"y": None}, {}, opset=18, kinds=kinds)
+    ours, theirs = _ours(data), cpu(data)
+    for starts, ends in (((-2, -3), (2, 2)), ((-2, -2), (2, 2)), ((-1, -2), (2, 2)),
+                         ((-1, -2), (2, 3)), ((-1, -2), (2, -1))):  # fmt: skip
+        feed = {"x": X, "a": np.array(starts, np.int32), "b": np.array(ends, np.int32)}
+        np.testing.assert_array_equal(ours.run(None, feed)[0], theirs.run(None, feed)[0])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_value_has_its_answer(name: str) -> None:
     data, feeds = _built(name)

@@ -1,0 +1,117 @@
+"""A compiled model's part must fit the node that holds it: each number and name that does not is a
+sentence of its own, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cache.test_compiled_models import compiled
+from tests.support import onnx_models as m
+from tflgpu_plugin.ir.plan import Plan
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+Arguments = tuple[Any, Any, Any, Any]
+
+
+@pytest.fixture(scope="module")
+def fitting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arguments]:
+    """What the check is asked about a part that counts its results: all of it fits."""
+    from tflgpu_plugin.providers.onnxruntime import context
+
+    nodes = [m.node("NonZero", ["x"], ["y"]), m.node("Abs", ["x"], ["z"])]
+    data = m.model(nodes, {"x": (4, 6)}, {"y": (2, "n"), "z": (4, 6)}, kinds={"y": np.int64})
+    m.session(data)  # registers
+    path = compiled(tmp_path_factory.mktemp("made"), "1", data, force="1")
+    asked: list[Arguments] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context, "_check", lambda *given: asked.append(given))
+        m.session(Path(path).read_bytes(), force=1)
+    (found,) = asked
+    context._check(*found)
+    yield found
+
+
+def test_a_count_is_behind_the_outputs(fitting: Arguments) -> None:
+    plan = fitting[0].plan
+    assert [port.counted is not None for port in plan.outputs] == [
+        name == "y" for name in fitting[1].outputs
+    ] + [False]
+    assert plan.counts == (len(plan.outputs) - 1,)
+
+
+def port(k: int, **fields: Any) -> Callable[[Plan], Plan]:
+    """Another output `k` of the plan, counted from the end where it is negative."""
+
+    def change(plan: Plan) -> Plan:
+        ports = list(plan.outputs)
+        ports[k] = replace(ports[k], **fields)
+        return replace(plan, outputs=tuple(ports))
+
+    return change
+
+
+def counted(axis: int) -> Callable[[Plan], Plan]:
+    def change(plan: Plan) -> Plan:
+        (k,) = (k for k, one in enumerate(plan.outputs) if one.counted)
+        return port(k, counted=(axis, *plan.outputs[k].counted[1:]))(plan)  # type: ignore[index]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (port(-1, dtype="f32"), "counts are not single numbers"),
+        (port(-1, dtype="i64"), "counts are not single numbers"),
+        (port(-1, shape=(1,)), "counts are not single numbers"),
+        (port(-1, shape=(2,)), "counts are not single numbers"),
+        (counted(-1), "does not have the axis that is counted"),
+        (counted(2), "does not have the axis that is counted"),
+        (port(0, dtype="i8"), "is not of type i8"),
+        (port(1, dtype="i8"), "is not of type i8"),
+    ],
+)
+def test_numbers_that_do_not_fit(
+    fitting: Arguments, change: Callable[[Plan], Plan], sentence: str
+) -> None:
+    from tflgpu_plugin.providers.onnxruntime import context
+
+    found, *others = fitting
+    with pytest.raises(ValueError, match=sentence):
+        context._check(replace(found, plan=change(found.plan)), *others)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_any_axis_there_is_may_be_counted(fitting: Arguments, axis: int) -> None:
+    from tflgpu_plugin.providers.onnxruntime import context
+
+    found, *others = fitting
+    context._check(replace(found, plan=counted(axis)(found.plan)), *others)
+
+
+@pytest.mark.parametrize("more", [{"outputs": ("y",)}, {"ports": ()}, {"inputs": ("x", "x")},
+                                  {"shapes": ()}, {"shapes": ((4, 7),)}])  # fmt: skip
+def test_names_and_shapes_that_do_not_fit(fitting: Arguments, more: dict[str, Any]) -> None:
+    from tflgpu_plugin.providers.onnxruntime import context
+
+    found, interface, *others = fitting
+    with pytest.raises(ValueError, match="are not those it was made with"):
+        context._check(found, replace(interface, **more), *others)
+
+
+def test_weights_and_states(fitting: Arguments) -> None:
+    from tflgpu_plugin.providers.onnxruntime import context
+
+    found, *others = fitting
+    for other in (replace(found, weights=None),
+                  replace(found, plan=replace(found.plan, states=found.plan.inputs))):  # fmt: skip
+        with pytest.raises(ValueError, match="content is not that of such a node"):
+            context._check(other, *others)
