@@ -33,7 +33,7 @@ def held() -> Array:
 
 
 def rows(width: int) -> Array:
-    """Coordinates on the first axes: each far value on each of them, beside ones that are inside."""
+    """Coordinates on the first axes: each far value on each of them, all others inside."""
     inside = np.ones((len(FAR) * width, width), np.int32)
     for axis in range(width):
         inside[axis * len(FAR) : (axis + 1) * len(FAR), axis] = FAR

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,11 @@ import numpy as np
 
 SIZE, OTHER = 128, (96, 160)  # pixels, and those of another run where the size is open
 NMS, OPEN = {"nms": True}, {"nms": True, "dynamic": True}
-SURE = 0.0  # the logit that half of the scores pass
+FOUND = 12  # places of noise whose score passes the threshold
+THRESHOLD = -1.0986  # its logit, of 0.25
+NEVER = -20.0
+SPREAD = 1.5  # standard deviation of the logits
+CLASSES = 3
 NETWORKS = ("yolov8", "yolo11", "yolo12", "yolo26")
 # A network, the settings of its export, and whether it finds something.
 ROUTES: dict[str, tuple[str, dict[str, Any], bool]] = {
@@ -44,12 +48,15 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
 
     os.environ["YOLO_AUTOINSTALL"] = os.environ["YOLO_VERBOSE"] = "false"
     from ultralytics import YOLO
+    from ultralytics.utils import YAML
 
     torch.manual_seed(0)
     path = folder.resolve() / f"ultralytics_{name}.onnx"
     with TemporaryDirectory() as kept, contextlib.chdir(kept):
         with contextlib.redirect_stdout(io.StringIO()):
-            model = YOLO(f"{network}.yaml")
+            described = YOLO(f"{network}.yaml").model.yaml | {"nc": CLASSES}
+            YAML.save(f"{network}.yaml", described)
+            model = YOLO(f"{kept}/{network}.yaml")
             _spread(model.model, finds)
             made = model.export(format="onnx", imgsz=SIZE, **settings)
         path.write_bytes(Path(made).read_bytes())
@@ -61,12 +68,33 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
 
 
 def _spread(model: Any, finds: bool) -> None:
-    """Weights of the heads so large that no two scores are near each other, and a threshold that
-    some of them pass where the network `finds` something."""
+    """Scale the scores of a head, so that no two of them are nearly equal, and move them, so that a
+    few pass the threshold where the network `finds` something, and else none."""
     import torch
 
-    for key, module in model.named_modules():
-        last = isinstance(module, torch.nn.Conv2d) and module.bias is not None
-        if last and ("cv3" in key or "one2one_cv3" in key):
-            torch.nn.init.normal_(module.weight, std=1.0)
-            torch.nn.init.constant_(module.bias, SURE if finds else -1e3)
+    for name in ("cv3", "one2one_cv3"):
+        head = getattr(model.model[-1], name, None)
+        if not isinstance(head, torch.nn.ModuleList) or not hasattr(head[0], "__getitem__"):
+            continue  # of a network without scores
+        lasts = [one[-1] for one in head]
+        for one in lasts:
+            torch.nn.init.zeros_(one.bias)
+        scores = torch.cat([made.amax(1).flatten() for made in _made_by(model, lasts)])
+        scale = SPREAD / scores.std()
+        least = scores.sort(descending=True).values[FOUND] * scale
+        for one in lasts:
+            one.weight.data *= scale
+            one.bias.data += THRESHOLD - least if finds else NEVER
+
+
+def _made_by(model: Any, layers: Sequence[Any]) -> list[Any]:
+    """What these layers make of noise."""
+    import torch
+
+    seen: list[Any] = []
+    hooks = [one.register_forward_hook(lambda *given: seen.append(given[2])) for one in layers]
+    with torch.no_grad():
+        model.eval()(torch.rand(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0)))
+    for hook in hooks:
+        hook.remove()
+    return seen

@@ -1,0 +1,35 @@
+"""Which concatenations bring their inputs to the quantization of the result: those that the host
+rescales, and no others."""
+
+from __future__ import annotations
+
+import pytest
+from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite.host_node import HostNode
+
+from tflgpu_plugin import native
+from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.target import Target
+
+OTHER = Quantization((0.25,), (1,))
+
+
+@pytest.mark.parametrize(("dtype", "rescales"), [("u8", True), ("i8", False), ("i16", False)])
+def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
+    tensors = {k: Tensor(f"t{k}", (2, 3), dtype, quantization=Quantization((0.5,), (0,)))
+               for k in range(3)}  # fmt: skip
+    tensors[1] = Tensor("t1", (2, 3), dtype, quantization=OTHER)
+    tensors[2] = Tensor("t2", (4, 3), dtype, quantization=Quantization((0.5,), (0,)))
+    params = native.ffi.new("tgl_concatenation_params *", {"axis": 0})
+    code = codes._NAMES.index("CONCATENATION")
+    host = HostNode(native.ffi, 0, code, "CONCATENATION", 1, (0, 1), (2,), params, tensors)
+    row = ops.HOST_OPS["CONCATENATION"]
+    assert row.attributes is not None
+    attributes = row.attributes(host)
+    assert bool(attributes.get("rescales")) == rescales
+    node = Node(0, "concat", (0, 1), (2,), attributes, "joined", "CONCATENATION", 1, row)
+    reason = support(Graph(tensors, (node,), (0, 1), (2,)), node, Target())
+    assert (reason is None) == rescales
+    if dtype == "i8":
+        assert reason is not None and "quantized differently" in reason
