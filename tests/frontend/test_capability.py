@@ -123,6 +123,96 @@ def test_hosts_look_at_the_shapes_of_what_tells_shapes(shape: Shape) -> None:
     )
 
 
+def told(op: str, kind: str, shape: Shape) -> str | None:
+    """What is said against a node of x [3, 4] and a constant of zeros, of this shape."""
+    tensors = {0: Tensor("x", (3, 4)), 2: Tensor("y", (3, 4)),
+               1: Tensor("n", shape, "i32", np.zeros(shape, np.int32))}  # fmt: skip
+    node = Node(0, kind, (0, 1), (2,), {"activation": "none"}, "y", op, 1, ops.HOST_OPS[op])
+    return by_row(Graph(tensors, (node,), (0,), (2,)), node)
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "right", "wrong"),
+    [
+        ("TRANSPOSE", "transpose", [(2,)], [(1,), (3,), (1, 2), ()]),
+        ("TILE", "tile", [(2,)], [(1,), (3,), (2, 1)]),
+        ("CUMSUM", "cumsum", [(), (1,), (1, 1)], [(2,), (0,), (1, 2)]),
+    ],
+)
+def test_an_element_for_each_axis_or_one(
+    op: str, kind: str, right: list[Shape], wrong: list[Shape]
+) -> None:
+    assert [told(op, kind, shape) for shape in right] == [None] * len(right)
+    for shape in wrong:
+        assert told(op, kind, shape) == (
+            f"Input 1, 'n', has the shape {list(shape)}, which is not one that {op} takes."
+        )
+
+
+def test_small_int64_constants_are_held_as_int32() -> None:
+    """Beside int64 values; and nothing else is the same type as another."""
+    for one, other, right in (("i64", "i32", True), ("i32", "i64", True), ("i64", "f32", False),
+                              ("i32", "bool", False), ("i32", "i16", False)):  # fmt: skip
+        graph = add(dtype=one)
+        graph = replace(graph, tensors={**graph.tensors, 1: Tensor("y", (2, 3), other)})
+        assert (by_row(graph, graph.nodes[0]) is None) == right, (one, other)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "right"),
+    [
+        ((0, 2**31 - 1), True), ((-(2**31), 0), True), ((0, 2**31), False),
+        ((-(2**31) - 1, 0), False), ((-(2**40), 2**40), False), ((), True),
+    ],
+)  # fmt: skip
+def test_constants_of_int64_are_in_the_range_of_int32(numbers: Shape, right: bool) -> None:
+    data = np.array([*numbers, *[1] * (3 - len(numbers))] * 2, np.int64).reshape(2, 3)
+    graph = add(dtype="i64")
+    constant = replace(graph.tensors[1], data=data)
+    reason = ask(replace(graph, tensors={**graph.tensors, 1: constant}))
+    assert reason == (
+        None if right else "The constant 'y' holds int64 numbers that int32 does not."
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "quantized_too", "version", "stored", "claimed"),
+    [
+        ((2, 3), (2, 4), 4, "i8", True), ((2, 3), (2, 4), 4, "f32", False),
+        ((2, 3), (2, 4), 5, "i8", False), ((2, 3), (3, 4), 2, "i8", True),
+        ((2, 5), (3, 4), 5, "i8", True), ((2, 3), (1, 3), 1, "i8", True),
+        ((2, 3), (1, 3), 1, "f32", False), ((2, 3), (2, 4), 4, "dequantized", True),
+    ],
+)  # fmt: skip
+def test_versions_of_quantized_tensors_are_further_ones(
+    listed: tuple[int, int], quantized_too: tuple[int, int], version: int, stored: str,
+    claimed: bool,
+) -> None:  # fmt: skip
+    """Whether they are stored so, or constants that were and keep their quantization."""
+    dtype = "i8" if stored == "i8" else "f32"
+    graph = quantized(version, dtype) if stored != "f32" else add(version)
+    row = ops.HOST_OPS["ADD"]
+    held = replace(row, documented={**row.documented, "current": listed,
+                                    "quantized": quantized_too})  # fmt: skip
+    graph = graph.with_nodes([replace(graph.nodes[0], row=held)])
+    reason = ask(graph, edition="documented")
+    assert (reason is None) == claimed, reason
+
+
+@pytest.mark.parametrize("rows_say", [True, False])
+def test_bfloat16_is_for_rows_that_say_so(rows_say: bool) -> None:
+    graph = add(dtype="bf16")
+    node = replace(graph.nodes[0], row=replace(ops.HOST_OPS["ADD"], bfloat16=rows_say))
+    reason = ask(graph.with_nodes([node]))
+    assert ("none of the operators" in (reason or "")) != rows_say
+
+
+def test_parts_of_a_concatenation_may_have_no_elements() -> None:
+    tensors = {k: Tensor(f"t{k}", shape) for k, shape in enumerate([(0, 3), (2, 3), (2, 3)])}
+    node = Node(0, "concat", (0, 1), (2,), {"axis": 0, "activation": "none"}, "joined")
+    assert ask(Graph(tensors, (node,), (0, 1), (2,))) is None
+
+
 def test_a_row_has_conditions_of_its_own() -> None:
     """The first that is not met, after all that is said of its tensors."""
     one, two = (lambda _, node, what=what: f"{what} {node.name}." for what in ("Not", "Never"))
@@ -271,7 +361,7 @@ def test_what_has_no_elements() -> None:
     assert reason == "Tensor 'x' has no elements, its shape being [1, 0, 3]."
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5), (2,) * 8])
 def test_ranks_that_are_supported(shape: Shape) -> None:
     assert ask(add(shape=shape)) is None
 

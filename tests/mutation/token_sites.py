@@ -24,12 +24,12 @@ NUMBER = (
     r"|\d+(?:e-?\d+)?[uifULl]*)(?![\w.])"
 )
 WORDS = r"\b(?:min|max|floor|ceil|round|trunc|true|false)\b"
-OPERATORS = r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%]=|[-+*/%<>&|!](?![=&|])"
+OPERATORS = r"~|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%]=|[-+*/%<>&|!](?![=&|])"
 SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "min": "max", "max": "min",
     "floor": "ceil", "ceil": "floor", "round": "trunc", "trunc": "round", "true": "false",
-    "false": "true",
+    "false": "true", "!": " ", "~": " ",
 }  # fmt: skip
 # Of operators that stand between two operands; C's * and & are too often pointers.
 BINARY = {True: {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&": "|", "|": "&"},
@@ -39,6 +39,9 @@ CALL = re.compile(
     r"|(?:return|if|for|while|switch|else)\b)[\w.>-]+\([^;{}]*\);",
     re.M,
 )
+
+# What keeps an index or a length inside: of WGSL's clamp, its first operand is left.
+CLAMP = re.compile(r"\bclamp\(")
 
 
 # A number of C that is no mutant where it stands: after "return", or added up in an allocation.
@@ -62,9 +65,21 @@ def edits(text: str, wgsl: bool) -> Iterator[Edit]:
             new = SWAPS.get(token, "")
         if new and kind != "skip":
             yield Edit(*match.span(), new, kind)
+    for match in CLAMP.finditer(text) if wgsl else ():
+        first, end = (_end(text, match.end(), ends) for ends in (",", ")"))
+        yield Edit(match.start(), end + 1, f"({text[match.end() : first]})", "unclamped")
     for match in CALL.finditer(text) if not wgsl else ():
         first = match.start() + len(match.group()) - len(match.group().lstrip())
         yield Edit(first, match.end(), ";", "removed")
+
+
+def _end(text: str, start: int, ends: str) -> int:
+    """Where one of `ends` is that belongs to no bracket opened after `start`."""
+    depth, at = 0, start
+    while depth or text[at] not in ends:
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at
 
 
 def _number(token: str) -> str:

@@ -83,6 +83,19 @@ def test_changes_of_kernels_leave_templates_and_types_alone() -> None:
     assert lines - {body.format(*plain).replace("1u", "2u")} == wanted
 
 
+def test_negations_and_clamps_are_dropped() -> None:
+    shader = "let a = clamp(select(v, v + 1, !b), vec4i(), (c)) & ~3u;"
+    lines = changed(shader + "\n", list(token_sites.edits(shader + "\n", True)))
+    assert "let a = (select(v, v + 1, !b)) & ~3u;" in lines
+    assert "let a = clamp(select(v, v + 1,  b), vec4i(), (c)) & ~3u;" in lines
+    assert "let a = clamp(select(v, v + 1, !b), vec4i(), (c)) &  3u;" in lines
+    code = "  if (!a && b != ~c) d = clamp(e, 0, 1);\n"
+    lines = changed(code, list(token_sites.edits(code, False)))
+    assert {"if ( a && b != ~c) d = clamp(e, 0, 1);", "if (!a && b !=  c) d = clamp(e, 0, 1);",
+            "if (!a && b == ~c) d = clamp(e, 0, 1);"} <= lines  # fmt: skip
+    assert not any("= (e)" in line for line in lines)
+
+
 def test_changes_of_c_leave_texts_and_free_alone() -> None:
     lines = changed(C, list(token_sites.edits(C, False)))
     assert ";" in lines and "return one->count <= 3 ? -1 : 0;" in lines

@@ -37,6 +37,9 @@ DEFAULTS = [
     Node("Softmax", (2, 3, 4), axis=-1),
     Node("Softmax", (2, 3, 4), version=11, axis=1),
     Node("LogSoftmax", (2, 3, 4), version=1, axis=1),
+    Node("LogSoftmax", (2, 3, 4), axis=-1),
+    *(Node("Hardmax", (2, 3, 4), version=version, axis=axis)
+      for version, axis in ((1, 1), (11, 1), (12, 1), (13, -1))),
     Node("ReduceSum", (2, 3), keepdims=1, noop_with_empty_axes=0),
     Node("ArgMax", (2, 3), axis=0, keepdims=1, select_last_index=0, kinds=["i64"]),
     Node("CumSum", (2, 3), np.array(1), exclusive=0, reverse=0),
