@@ -162,14 +162,16 @@ _ROWS: tuple[HostOp, ...] = (
     row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH, bfloat16=True),
     row("Floor", "floor", (6, 13)),
     row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
-    row("Gather", "gather", (1, 13), "value index", axis=0, wraps=True, bfloat16=True),
+    row(
+        "Gather", "gather", (1, 13), "value index", axis=0, wraps=True, raises=True, bfloat16=True,
+    ),
     row(
         "GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True,
-        bfloat16=True,
+        raises=True, bfloat16=True,
     ),
     row(
         "GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True,
-        bfloat16=True,
+        raises=True, bfloat16=True,
     ),
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(

@@ -11,10 +11,10 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
-from tflgpu_plugin.frontend.reports import Report
+from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
 
-from . import run_values
+from . import EP_NAME, run_values
 from .context import Export, Interface
 from .external import Changed
 from .reader import read
@@ -104,6 +104,10 @@ class Session(Client[Level]):
 
     export: Export | None = None
 
+    def has(self, partition: int) -> bool:
+        """The partition of this number is in one of its graphs."""
+        return any(one.number == partition for level in self.graphs for one in level.placed)
+
 
 kept: Records[Session, Placed] = Records()
 _failure: PerCaller[str] = PerCaller()  # why it was given no provider
@@ -119,6 +123,38 @@ def failure() -> str:
     return _failure.get() or ""
 
 
+_ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run without an answer
+
+
+def ended(number: int, text: str) -> None:
+    """Remember why a run of this partition, on the caller's thread, has no answer."""
+    owners = (one for one in kept.clients.values() if one.has(number))
+    found = next(owners, None)
+    _ended.set((text, replace_nodes(found.report(), text) if found else None))
+
+
+def replace_nodes(report: Report, reason: str) -> Report:
+    """The report of a session that its host has made anew without this provider."""
+    nodes = (
+        replace(node, where=REVERTED, reason=reason) if node.where == GPU else node
+        for node in report.nodes
+    )
+    return replace(report, nodes=tuple(nodes))
+
+
+def is_given_up(target: Any) -> bool:
+    """onnxruntime has made the session anew on the CPU, which it does once, after a run that has
+    failed."""
+    fallen = getattr(target, "_enable_fallback", None) is False
+    return fallen and EP_NAME not in target.get_providers() and _ended.get() is not None
+
+
+def given_up(target: Any) -> str:
+    """Why onnxruntime has moved a session to the CPU, "" where it has not."""
+    found = _ended.get() if is_given_up(target) else None
+    return found[0] if found else ""
+
+
 def identify(target: Any) -> Session | None:
     """The session behind an InferenceSession, None when it is not one of ours: its provider is
     asked through a dynamic option."""
@@ -132,5 +168,9 @@ def identify(target: Any) -> Session | None:
 
 def report(target: Any) -> Report | None:
     """The report of an InferenceSession; None when it is not one of ours."""
-    found = identify(target) if hasattr(target, "set_ep_dynamic_options") else None
-    return found.report() if found else None
+    if not hasattr(target, "set_ep_dynamic_options"):
+        return None
+    if found := identify(target):
+        return found.report()
+    last = _ended.get() if is_given_up(target) else None
+    return last[1] if last else None

@@ -66,6 +66,11 @@ def assert_used(session: Any) -> None:
     found = records.report(session)
     if found is not None and found.count(GPU):
         return
+    if given_up := records.given_up(session):
+        listed = ", ".join(session.get_providers())
+        raise AssertionError(
+            f"onnxruntime has moved this session to {listed} after a run failed: {given_up}"
+        )
     raise AssertionError(_unregistered(session) if found is None else _unused(found))
 
 

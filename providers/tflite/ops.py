@@ -211,7 +211,7 @@ def _rows() -> tuple[HostOp, ...]:
             types=NUMBERS,
         ),
         _row("DIV", "div", 2, mul, TWO, **ours),
-        _row("GATHER_ND", "gather_nd", 5, None, "value index", **moved),
+        _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value", **ours,
             types=ANY,
@@ -246,7 +246,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
         _row(
-            "EMBEDDING_LOOKUP", "gather", 4, lambda node: {"axis": 0}, "index value", order=(1, 0),
+            "EMBEDDING_LOOKUP", "gather", 4, params.lookup, "index value", order=(1, 0),
             **ours, types=("f32", "i32"),
         ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),

@@ -179,9 +179,20 @@ def mirror_pad(node: HostNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
+RAISES = {"raises": True}  # an index outside ends a run of hosts
+
+
+def raises(node: HostNode) -> dict[str, Any]:
+    return RAISES
+
+
+def lookup(node: HostNode) -> dict[str, Any]:
+    return {"axis": 0} | RAISES
+
+
 def gather(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
-    return {"axis": int(params.axis)} | _unusual(batch_dims=int(params.batch_dims))
+    return {"axis": int(params.axis)} | RAISES | _unusual(batch_dims=int(params.batch_dims))
 
 
 def transpose(node: HostNode) -> dict[str, Any]:

@@ -167,7 +167,7 @@ Ranks go up to {MAX_RANK}. A node that is not claimed stays on the CPU, and a se
 (`tflgpu check MODEL.tflite`).
 
 int32 is exact over its whole range. int64 tensors are int32 on the GPU: a node with a constant
-beyond that stays on the CPU, and a run that reads or makes such a number fails with a sentence.
+beyond that stays on the CPU, and a run that uses such a number is done by the host's own kernels.
 
 Beside these rows, whatever follows from constants alone is worked out before a run, `DENSIFY` of
 sparse weights among it, and so is shape arithmetic. [Rules over a whole graph](#rules) hold for all

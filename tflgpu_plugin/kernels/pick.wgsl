@@ -1,15 +1,20 @@
 // Elements at indices that a list tells: one thread per storage vec4 of the result. Row j of `indices` holds the
 // coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie after them,
 // and `outer` between repetitions of what lies before them. `wraps`: negative indices count from the end. `parts`: x holds
-// the elements from `first` to `last` of the whole; others are left to other launches.
+// the elements from `first` to `last` of the whole; others are left to other launches. `raises`: an index outside of x
+// flags the run.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_slices);
-  let v = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
 {% if wraps %}
-  return vec4u(clamp(select(v, v + i32(extent), v < vec4i()), vec4i(), vec4i(i32(extent) - 1)));
+  let given = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
+  let v = select(given, given + i32(extent), given < vec4i());
 {% else %}
-  return vec4u(clamp(v, vec4i(), vec4i(i32(extent) - 1)));
+  let v = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
 {% endif %}
+{% if raises %}
+  if (any((v < vec4i()) | (v >= vec4i(i32(extent))))) { put_check(0u, 2u); }
+{% endif %}
+  return vec4u(clamp(v, vec4i(), vec4i(i32(extent) - 1)));
 }
 
 {% include "each_vector.wgsl" %}

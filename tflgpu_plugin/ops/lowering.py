@@ -58,7 +58,7 @@ class Raw:
     tensor: int
 
 
-CHECK = Raw("check", -1)  # a word that is not 0 after a run that met a number beyond int32
+CHECK = Raw("check", -1)  # a word that is not 0 after a run that the host's kernels must do
 Source = int | Constant | Raw
 
 
@@ -322,18 +322,23 @@ class Lowering:
         parameters: Mapping[str, object] | None = None,
         variant: Mapping[str, object] | None = None,
         writes: Sequence[str] = ("out",),
+        checked: bool = False,
         **more: Any,
     ) -> None:
         """Record a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
         which knows by the parameters vectors, spatial and slices how that lies. `writes` names the
-        node's outputs in the kernel; all else is as in `dispatch`."""
+        node's outputs in the kernel; a `checked` launch may flag the run; all else is as in
+        `dispatch`."""
         out = self.geometry(node.outputs[0])
         extents = {"vectors": out.vectors, "spatial": out.spatial, "slices": out.slices}
         self.dispatch(
             kernel,
             node,
             reads,
-            dict(zip(writes, node.outputs, strict=False)),
+            {
+                **dict(zip(writes, node.outputs, strict=False)),
+                **({"check": Access(CHECK, 0)} if checked else {}),
+            },
             (-(-out.vectors // WORKGROUP), 1, 1),
             {**extents, **(parameters or {})},
             variant,

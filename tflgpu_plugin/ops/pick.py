@@ -4,8 +4,8 @@ axis, wraps`, which these become, as `gather` does when its indices are computed
 
 Each row of `indices` names an element on the m axes of x from `axis` on; the result has these axes
 replaced by one of n. With `wraps` negative indices count from the end. What lies outside becomes
-the nearest index inside, where hosts answer with an error. The first
-`batch` axes of a gather_nd are the same of x, indices and result.
+the nearest index inside, and with `raises`, where the host answers with an error, the run is
+flagged. The first `batch` axes of a gather_nd are the same of x, indices and result.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def batched(node: Node) -> int:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Indices that fit the input. One outside of it gives the nearest element."""
+    """Indices that fit the input."""
     shape, indices = _pair(graph, node)
     try:
         SHAPES[node.op](graph, node)
@@ -143,8 +143,16 @@ def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) ->
     indexed = parts[0]
     if len(parts) > 1:
         indexed = steps.add("concat", *parts, axis=1, activation="none")
-    picked = steps.add("pick", x, indexed, axis=0, wraps=node.attributes.get("wraps", False))
+    picked = steps.add("pick", x, indexed, axis=0, **outside(steps, node))
     steps.last("reshape", picked, None, shape=steps.shape(node.outputs[0]))
+
+
+def outside(steps: Decomposition, node: Node) -> dict[str, bool]:
+    """What becomes of indices outside of x: as for the node. Lists whose length a run counts have
+    any behind their end."""
+    indices = steps.editor.tensors[node.operand(1)]
+    raises = bool(node.attributes.get("raises")) and indices.counted is None
+    return {"wraps": bool(node.attributes.get("wraps")), "raises": raises}
 
 
 def rows(steps: Decomposition, indices: int, count: int) -> int:
@@ -169,13 +177,15 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k in range(width):
         parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
+    variant = {name: bool(node.attributes.get(name)) for name in ("wraps", "raises")}
     for part, limits in _parts(low, x, shape, axis + width):
         low.each_vector(
             "pick",
             node,
             {"x": Access(part, 1), "indices": Access(low.stored(indices), 1)},
             parameters | limits,
-            {"axes": width, "wraps": bool(node.attributes.get("wraps")), "parts": bool(limits)},
+            {"axes": width, "parts": bool(limits), **variant},
+            checked=variant["raises"],
             fused=False,
         )
 

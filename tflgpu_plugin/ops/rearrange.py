@@ -162,7 +162,7 @@ NEEDS = "A pattern that is known when the model is prepared."
 
 
 def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
-    """Indices inside the tensor, or of a run, of which one outside gives the nearest element."""
+    """Indices inside the tensor; of a run, any."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
     return found or (pick.refuse_indices(graph, node) if computed else None)
@@ -175,9 +175,8 @@ def decompose_gather(steps: Decomposition, node: Node) -> bool:
         return True
     if steps.data(node.inputs[1]) is not None:
         return False
-    axis, wraps = _axis(steps.graph, node), node.attributes.get("wraps", False)
-    row = pick.rows(steps, node.operand(1), 1)
-    picked = steps.add("pick", node.operand(), row, axis=axis, wraps=wraps)
+    axis, row = _axis(steps.graph, node), pick.rows(steps, node.operand(1), 1)
+    picked = steps.add("pick", node.operand(), row, axis=axis, **pick.outside(steps, node))
     steps.last("reshape", picked, None, shape=gather_shapes(steps.graph, node)[0])
     return True
 

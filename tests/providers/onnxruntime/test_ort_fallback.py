@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.support.onnx_models import Array, cpu, model, node, session
+from tests.support.onnx_models import EP, Array, cpu, model, node, quiet, session
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend import support
@@ -178,6 +178,35 @@ def test_errors_of_the_model_are_those_of_onnxruntime() -> None:
     assert counted(ours) == (1, 0, 1)
 
 
+INDEXED = {
+    "Gather": ({}, np.array([0, -5, 4]), np.array([0, 5, 1])),
+    "Gather, on the last axis": ({"axis": 1}, np.array([[0, -4]]), np.array([[0, -5]])),
+    "GatherElements": ({"axis": 0}, np.array([[0, -5, 4, 1]]), np.array([[0, -6, 4, 1]])),
+    "GatherND": ({}, np.array([[0, -4], [4, 1]]), np.array([[0, 4], [4, 1]])),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_outside_is_an_error_of_onnxruntime(name: str) -> None:
+    more, inside, outside = INDEXED[name]
+    operator = name.split(",")[0]
+    nodes = [node("Relu", ["x"], ["r"]), node(operator, ["r", "i"], ["y"], **more)]
+    data = model(nodes, {"x": (5, 4), "i": inside.shape}, {"y": None}, kinds={"i": np.int64})
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    assert {n.where for n in tflgpu_plugin.report(ours).nodes} == {"gpu"}
+    said = []
+    for feed in (inside, outside, inside):
+        feeds = {"x": floats(5, 4), "i": feed}
+        for one in (ours, theirs) if feed is outside else ():
+            with pytest.raises(Exception) as raised:
+                one.run(None, feeds)
+            said.append((type(raised.value), str(raised.value).split("Status Message:")[-1]))
+        if feed is inside:
+            same(ours.run(None, feeds), theirs.run(None, feeds))
+    assert said[0] == said[1]
+    assert counted(ours) == (2, 0, 1)
+
+
 def test_operators_of_other_domains_fall_back_too() -> None:
     from onnx import helper
 
@@ -237,3 +266,28 @@ def test_threads_that_fall_back_at_once_have_their_answers() -> None:
         thread.join()
     assert not said
     assert counted(ours) == (40, 40, 0)
+
+
+def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where its own kernels cannot be used either, Python's onnxruntime puts a session on the CPU
+    for good."""
+    import onnxruntime
+    from tflgpu_plugin.providers.onnxruntime import ep
+
+    data = model([node("Relu", ["x"], ["y"])], {"x": ("n",)}, {"y": None})
+    tflgpu_plugin.register()
+    ours = onnxruntime.InferenceSession(data, quiet(), providers=[EP, "CPUExecutionProvider"])
+    ours.run(None, {"x": floats(5)})
+    tflgpu_plugin.assert_used(ours)
+    monkeypatch.setattr(ep, "_hand_over", refuse)
+    ours.run(None, {"x": floats(2000)})
+    assert ours.get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(AssertionError, match=r"has moved this session .* This is refused\."):
+        tflgpu_plugin.assert_used(ours)
+    found = tflgpu_plugin.report(ours)
+    assert [(n.where, n.reason) for n in found.nodes] == [("reverted", "This is refused.")]
+    other = onnxruntime.InferenceSession(data, quiet(), providers=["CPUExecutionProvider"])
+    with pytest.raises(TypeError):
+        tflgpu_plugin.report(other)

@@ -174,6 +174,35 @@ def hosts_model() -> bytes:
     return model.to_bytes()
 
 
+@pytest.mark.parametrize("operator", ["GATHER", "GATHER_ND", "EMBEDDING_LOOKUP"])
+def test_an_index_outside_is_an_error_of_the_host(host: str, operator: str) -> None:
+    from conformance.models.tflite import Model
+
+    model, shape = Model(), (2, 1) if operator == "GATHER_ND" else (2,)
+    x, i = model.input("x", (5, 4)), model.input("i", shape, "i32")
+    relu = model.op("RELU", [x], shape=(5, 4))
+    options = {"GATHER": "GatherOptions"}.get(operator)
+    reads = [i, relu] if operator == "EMBEDDING_LOOKUP" else [relu, i]
+    model.output(model.op(operator, reads, options, {}, shape=(2, 4)))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, "optimized")
+    reference = hosts.interpreter(content, host, "optimized")
+    reference.allocate_tensors()
+    assert set(places(made).values()) == {"gpu"}
+    table, said = np.arange(20, dtype=np.float32).reshape(5, 4), []
+    for last in (4, 5, 3):
+        feed = [[table, np.array([0, last], np.int32).reshape(shape)]]
+        for one in (interpreter, reference) if last == 5 else ():
+            with pytest.raises(RuntimeError) as raised:
+                hosts.invoke(one, feed)
+            said.append(str(raised.value).split("tflgpu:")[0].split("Node number")[0].strip())
+        if last < 5:
+            (got,), (wanted,) = (hosts.invoke(one, feed)[0] for one in (interpreter, reference))
+            np.testing.assert_array_equal(got, wanted)
+    assert said[0] == said[1]
+    assert counted(made) == (2, 0, 1)
+
+
 LOST = """
 import numpy as np, tflgpu_plugin
 from conformance import host as hosts

@@ -140,14 +140,19 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   return 0;
 }
 
+/* What kernels say of a run: numbers of put_check. */
+static const char *const FLAGS[] = {
+    "",
+    "An int64 number of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
+    "with the option exclude.",
+    "An index of this run is outside of what it picks from."};
+
 /* It lies behind what else is staged. */
 static int check(const run *r, const uint8_t *staged, tg_error *err) {
-  uint32_t beyond;
+  uint32_t flag;
   if (!staged) return tgi_unreadable(r->replay->device, err);
-  memcpy(&beyond, staged + r->readback_bytes - CHECK_BYTES, sizeof beyond);
-  if (!beyond) return 0;
-  return tgi_fail(err, "An int64 number of this run is beyond int32, in which the GPU computes. Leave the nodes that read or "
-                       "make it to the CPU with the option exclude.");
+  memcpy(&flag, staged + r->readback_bytes - CHECK_BYTES, sizeof flag);
+  return flag ? tgi_fail(err, "%s", FLAGS[flag < 2 ? flag : 2]) : 0;
 }
 
 /* Of a run that fails: the host's variables stay as they are. */
