@@ -9,6 +9,7 @@ import pytest
 from conformance import onnx_host, tolerance
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random import values
 from conformance.random.operators import FOUND, GROUPS, Chance, Single
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
@@ -47,18 +48,19 @@ def _check(
 def _share(single: Single, wanted: str | None) -> float | None:
     """The error over the tolerance; None when the host or we do not run it."""
     model = single.to_bytes()
-    numbers = np.random.default_rng(1)
-    feed = [numbers.uniform(-1, 1, single.shape).astype(np.float32)]
-    nudged = [a * np.float32(1 + tolerance.NUDGE) for a in feed]
+    feeds = values.feeds(np.random.default_rng(1), [[single.shape]] * 2)
+    nudged = [[a * np.float32(1 + tolerance.NUDGE) for a in feed] for feed in feeds]
     try:
-        (expected,), (moved,) = (onnx_host.run_on_cpu(model, [f]) for f in (feed, nudged))
+        expected, moved = (onnx_host.run_on_cpu(model, each) for each in (feeds, nudged))
     except Exception:  # onnxruntime has no common class for what it raises
         return None
-    run = onnx_host.run_on_gpu(model, [feed], wanted)
+    run = onnx_host.run_on_gpu(model, feeds, wanted)
     if not run.placement.on_gpu:
         return None
-    (got,) = run.outputs
-    if expected[0].shape != got[0].shape:
-        return np.inf
-    error, limit = tolerance.moving(expected[0], got[0], moved[0])
-    return error / limit
+    worst = 0.0
+    for (wanted_one,), (got,), (other,) in zip(expected, run.outputs, moved, strict=True):
+        if wanted_one.shape != got.shape:
+            return np.inf
+        error, limit = tolerance.moving(wanted_one, got, other)
+        worst = max(worst, error / limit)
+    return worst

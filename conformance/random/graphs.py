@@ -20,6 +20,7 @@ from conformance.models.tflite import Model, Shape
 from conformance.random import graphs_choosing as choosing
 from conformance.random import graphs_indexed as indexed
 from conformance.random import graphs_newer as newer
+from conformance.random import values
 
 MAX_ELEMENTS = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
@@ -389,5 +390,4 @@ def build(seed: int) -> tuple[Model, list[list[Array]]]:
     # No partition gives complex numbers to the host.
     m.model.outputs = [t for t in given if m.model.tensors[t].dtype != "c64"]
     shapes = [m.shape(t) for t in m.model.inputs]
-    feeds = [[m.numbers.uniform(-1, 1, s).astype(np.float32) for s in shapes] for _ in range(2)]
-    return m.model, feeds
+    return m.model, values.feeds(m.numbers, [shapes] * 2, seed)

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from conformance.host import Array
-from conformance.random import onnx_indexed
+from conformance.random import onnx_indexed, values
 from conformance.random.onnx_blocks import BLOCKS, attention
 from conformance.random.onnx_maker import CHANNELS, NEWEST, Maker, Value
 from conformance.random.onnx_near import NEAR
@@ -65,7 +63,7 @@ def build(seed: int) -> Made:
     foreign = m.choose.sample(names, max(1, len(names) // 4)) if seed % 3 == 0 else []
     symbolic = seed % 4 == 0
     free, shapes = _shapes(m) if symbolic else ({}, [[v.shape for v in m.inputs]] * 2)
-    feeds = [[m.numbers.uniform(-1, 1, s).astype(np.float32) for s in row] for row in shapes]
+    feeds = values.feeds(m.numbers, shapes, seed)
     return Made(m.to_bytes(outputs, free), feeds, tuple(foreign), symbolic)
 
 
@@ -93,7 +91,7 @@ def build_attention(seed: int) -> Made:
     m.inputs.append(Value("x", shape))
     m.values += m.inputs
     attention(m)
-    feeds = [[m.numbers.uniform(-1, 1, shape).astype(np.float32)] for _ in range(2)]
+    feeds = values.feeds(m.numbers, [[shape]] * 2, seed)
     return Made(m.to_bytes(m.values[1:]), feeds, (), False)
 
 
@@ -101,5 +99,5 @@ def build_near(seed: int) -> Made:
     """One of the graphs that recognizing passes look at twice, by turns."""
     m = Maker(seed)
     NEAR[seed % len(NEAR)](m)
-    feeds = [[m.numbers.uniform(-1, 1, v.shape).astype(np.float32) for v in m.inputs] for _ in "ab"]
+    feeds = values.feeds(m.numbers, [[v.shape for v in m.inputs]] * 2, seed)
     return Made(m.to_bytes(m.values), feeds, (), False)

@@ -1,0 +1,36 @@
+"""What random graphs are fed: noise around 0, and values as pictures and speech have them, whose
+mean is more than half their spread. What is right for the one may be wrong for the other: a
+variance that is taken about 0, a zero point or a bias that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array
+
+MEAN, SPREAD = 0.6, 0.3  # of values that are not centred; few of these are negative
+
+
+def noise(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
+    """Between -1 and 1."""
+    return numbers.uniform(-1, 1, shape).astype(np.float32)
+
+
+def offset(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
+    """Of the same range, not centred."""
+    values = numbers.normal(MEAN, SPREAD, shape)
+    return np.asarray(np.clip(values, -1, 1), np.float32)
+
+
+def feeds(
+    numbers: np.random.Generator, runs: Iterable[Sequence[Sequence[int]]], first: int = 0
+) -> list[list[Array]]:
+    """For each run values of these shapes, of both kinds by turns: noise first, or where `first` is
+    odd the others."""
+    kinds = (noise, offset)
+    return [
+        [kinds[(run + first) % 2](numbers, shape) for shape in shapes]
+        for run, shapes in enumerate(runs)
+    ]
