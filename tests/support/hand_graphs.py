@@ -376,6 +376,43 @@ def whole_numbers_and_back() -> Graph:
     return n.graph(n.op("cast", n.op("cast", x, made=Tensor("", (), "i32"))))
 
 
+def truth_of_whole_numbers(between: str = "bool") -> Graph:
+    """A type in between that does not hold every number."""
+    n = Net()
+    x = n.input(2, 3, 4, dtype="u8", quantization=NUMBERS)
+    held = NUMBERS if between == "i8" else None
+    return n.graph(n.op("cast", n.op("cast", x, made=Tensor("", (), between, None, held))))
+
+
+def padded_between_levels() -> Graph:
+    """Zeros around a quantized image are the zero point."""
+    n = Net()
+    stored = Tensor("", (), "i8", None, STORED)
+    x = n.input(1, 6, 6, 4, dtype="i8", quantization=STORED)
+    widths = n.constant(np.array([[0, 0], [1, 2], [2, 1], [0, 0]], np.int32), "i32")
+    y = n.op("conv_2d", n.op("pad", x, widths, made=stored), _levels(n, 5, 3, 3, 4),
+             _whole_bias(n, 5), made=stored, **WINDOW | {"padding": "valid"})  # fmt: skip
+    return n.graph(n.op("transpose", n.op("max_pool_2d", y, made=stored, window=(2, 2),
+                        strides=(2, 2), padding="same", activation="none"),
+                        made=stored, perm=FIRST))  # fmt: skip
+
+
+def turned_levels() -> Graph:
+    """Quantized layers between turns, with a constant that lies as the result does."""
+    n = Net()
+    stored = Tensor("", (), "i8", None, STORED)
+    other = Tensor("", (), "i8", None, Quantization((0.08,), (-3,)))
+    given = n.input(1, 4, 6, 6, dtype="i8", quantization=STORED)
+    x = n.op("transpose", given, made=stored, perm=LAST)
+    y = n.op("conv_2d", x, _levels(n, 4, 1, 1, 4), _whole_bias(n, 4), made=stored, **WINDOW)
+    y = n.op("transpose", y, made=stored, perm=FIRST)
+    picture = n.constant(n.random.integers(-20, 128, (1, 4, 6, 6)).astype(np.int8), "i8",
+                         quantization=Quantization((0.03,), (4,)))  # fmt: skip
+    y = n.op("add", y, picture, made=other, activation="none")
+    y = n.op("transpose", y, made=other, perm=LAST)
+    return n.graph(n.op("conv_2d", y, _levels(n, 3, 1, 1, 4), None, made=stored, **WINDOW))
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "normalized image": normalized_image,
     "normalized between layers": normalized_between_layers,
@@ -411,4 +448,8 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "between levels": between_levels,
     "between levels, no limit": lambda: between_levels("sin"),
     "whole numbers and back": whole_numbers_and_back,
+    "truth of whole numbers": truth_of_whole_numbers,
+    "whole numbers that wrap": lambda: truth_of_whole_numbers("i8"),
+    "padded between levels": padded_between_levels,
+    "turned levels": turned_levels,
 }

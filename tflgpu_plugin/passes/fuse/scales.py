@@ -42,7 +42,7 @@ def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
     channels = e.shape(node.outputs[0])[-1]
-    if data.shape[axis] != channels:
+    if data.shape[axis] != channels or ops.bias(node) is not None:  # it would have to be scaled
         return None
     scale, offset = np.ones(channels), np.zeros(channels)
     steps = 0

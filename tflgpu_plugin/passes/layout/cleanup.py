@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ir.graph import Node, Tensor
 from tflgpu_plugin.ops.views import View, through
 from tflgpu_plugin.passes.rewriter import Editor
 
@@ -90,7 +90,7 @@ def _drop(e: Editor) -> bool:
         if (view := e.view(node)) is None:
             continue
         source, output = node.operand(), node.outputs[0]
-        key = source, e.tensors[output].dtype, view.key, node.attributes.get("perm")
+        key = source, _facts(e.tensors[output]), view.key, node.attributes.get("perm")
         same = first.setdefault(key, output)
         if _idle(e, node, view):
             idle.append(node)
@@ -108,7 +108,12 @@ def _idle(e: Editor, node: Node, view: View) -> bool:
     perm = list(node.attributes.get("perm", ()))
     if perm != sorted(perm):
         return False
-    return e.tensors[node.operand()].dtype == e.tensors[node.outputs[0]].dtype
+    return _facts(e.tensors[node.operand()])[:2] == _facts(e.tensors[node.outputs[0]])[:2]
+
+
+def _facts(tensor: Tensor) -> tuple[object, ...]:
+    """What is known of a tensor that takes the place of another one."""
+    return tensor.dtype, tensor.quantization, tensor.wide
 
 
 def _take_over(e: Editor, node: Node) -> bool:
@@ -119,6 +124,9 @@ def _take_over(e: Editor, node: Node) -> bool:
     for k, producer in enumerate(e.nodes):
         if source in producer.outputs:
             names = {source: node.outputs[0]}
+            made = e.tensors[node.outputs[0]]
+            wide = made.wide or e.tensors[source].wide
+            e.tensors[node.outputs[0]] = replace(made, wide=wide)
             outputs = tuple(names.get(t, t) for t in producer.outputs)
             e.nodes[k] = replace(producer, outputs=outputs)
             e.nodes = [n for n in e.nodes if n.id != node.id]

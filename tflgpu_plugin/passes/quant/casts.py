@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.passes.rewriter import Editor
 
 
@@ -16,7 +16,7 @@ def drop_casts(graph: Graph) -> Graph:
     found: dict[int, Node] = {}
     for number, node in enumerate(graph.nodes) if made else ():
         source = made.get(node.operand()) if node.op == "cast" else None
-        if source is not None and quantization.real(graph.tensors[source]):
+        if source is not None and _kept(graph.tensors[source], graph.tensors[node.operand()]):
             found[number] = replace(node, inputs=(source,))
     if not found:
         return graph
@@ -24,3 +24,10 @@ def drop_casts(graph: Graph) -> Graph:
     e.nodes = [found.get(number, node) for number, node in enumerate(e.nodes)]
     e.drop_unused()
     return e.finish()
+
+
+def _kept(source: Tensor, between: Tensor) -> bool:
+    """Whether a cast to the type in between keeps every number of the source: bool, float16 and
+    smaller integers do not."""
+    wide = between.dtype in (source.dtype, "f32", *quantization.COUNTS)
+    return wide and quantization.real(source)

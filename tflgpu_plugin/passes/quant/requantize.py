@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, ONE, Levels, fixed_point
@@ -37,6 +38,8 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
     result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
     if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
+        return None
+    if ops.bias(node) is not None:  # it is no step
         return None
     scale = np.asarray(weights.quantization.scale, np.float64)
     if scale.size not in (1, channels) or weights.data.dtype != np.float32:

@@ -33,7 +33,8 @@ def _may_have(node: Node) -> bool:
     summed = any(each.op in kernels.ROWS for each in node.epilogue)  # of whole numbers already
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
-    return bool(dense) and not summed and len(operands) <= MOST_OPERANDS
+    bare = not summed and ops.bias(node) is None  # the scale comes first of all steps
+    return bool(dense) and bare and len(operands) <= MOST_OPERANDS
 
 
 def _numbers(weights: Tensor) -> Array | None:
