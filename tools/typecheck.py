@@ -25,9 +25,11 @@ def link_tree() -> None:
         link.unlink()
     for name, path in wanted.items():
         (package / name).symlink_to(path)
-    for name in PACKAGES[1:]:
+    beside = {name: ROOT / name for name in PACKAGES[1:]}
+    beside["tflgpu_startup.py"] = ROOT / "startup" / "tflgpu_startup.py"
+    for name, path in beside.items():
         (TREE / name).unlink(missing_ok=True)
-        (TREE / name).symlink_to(ROOT / name)
+        (TREE / name).symlink_to(path)
 
 
 def main() -> int:
