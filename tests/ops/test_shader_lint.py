@@ -105,6 +105,7 @@ BAD = {
         f"@group(0) @binding({k}) var<storage, read> e{k}_data: array<f32>;\n" for k in range(2, 10)
     ),
     "in f16": GOOD.replace("v += load_x(k);", "let h = exp(vec4h(load_x(k)));"),
+    "rounds a quotient": GOOD.replace("v += load_x(k);", "v += floor(load_x(k / 2u) / 3.0);"),
     "returns early": GOOD.replace(
         "v += load_x(k);", "if (k > 3u) { return; } v += subgroupShuffle(load_x(k), 1u);"
     ),

@@ -49,10 +49,10 @@ EIGHT = 8  # vec4 of constants that begin at a multiple of as many
 
 # A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ...
 # its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
-# the hosts' kernels; comparisons instead of max, min and clamp, because those may drop NaN
-# (llvmpipe does) where the hosts keep it.
+# the hosts' kernels. What max, min, clamp, and comparisons that mean the same, make of NaN is the
+# driver's choice: where hosts keep it, `keep_nan` does.
 EPILOGUE_OPS: dict[str, str] = {
-    "relu": "select(v, vec4f(0.0), v < vec4f(0.0))",
+    "relu": "keep_nan(v, max(v, vec4f(0.0)))",
     "relu6": "cut(v, 0.0, 6.0)",
     "relu_n1_to_1": "cut(v, -1.0, 1.0)",
     "logistic": "logistic(v)",
@@ -63,12 +63,12 @@ EPILOGUE_OPS: dict[str, str] = {
     "reverse_sub": "e - v",
     "mul": "v * e",
     # TFLite's keep NaN of the second operand alone, ONNX's that of either (the attribute `nan`).
-    "maximum": "select(e, v, v > e)",
-    "reverse_maximum": "select(v, e, e > v)",
-    "maximum_nan": "select(e, v, (v > e) | is_nan(v))",
-    "minimum": "select(e, v, v < e)",
-    "reverse_minimum": "select(v, e, e < v)",
-    "minimum_nan": "select(e, v, (v < e) | is_nan(v))",
+    "maximum": "second_nan(v, e, max(v, e))",
+    "reverse_maximum": "second_nan(e, v, max(v, e))",
+    "maximum_nan": "keep_nan(v, keep_nan(e, max(v, e)))",
+    "minimum": "second_nan(v, e, min(v, e))",
+    "reverse_minimum": "second_nan(e, v, min(v, e))",
+    "minimum_nan": "keep_nan(v, keep_nan(e, min(v, e)))",
     "prelu": "select(v * e, v, v >= vec4f(0.0))",
     "div": "v / e",
     "reverse_div": "e / v",
@@ -82,8 +82,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "floor": "floor(v)",
     "round": "round(v)",  # halves to the even neighbour
     "sign": "select(sign(v), v, is_nan(v))",
-    "sqrt": "sqrt(v)",
-    "rsqrt": "1.0 / sqrt(v)",
+    "sqrt": "root(v)",
+    "rsqrt": "1.0 / root(v)",
     "square": "v * v",
     "cube": "v * v * v",
     "reciprocal": "1.0 / v",
@@ -109,7 +109,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "thresholded_relu": "select(vec4f(0.0), v, v > vec4f($0))",
     "clip": "cut(v, $0, $1)",
     "hard_sigmoid": "cut($0 * v + $1, 0.0, 1.0)",
-    "hard_swish": "v * (cut(v + 3.0, 0.0, 6.0) / 6.0)",
+    "hard_swish": "v * (cut(v + 3.0, 0.0, 6.0) * 0.16666667)",
     "swish": "v * logistic($0 * v)",
     "softplus": "softplus_exact(v)",
     "softsign": "v / (1.0 + abs(v))",
@@ -119,7 +119,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "is_infinite": "bool_as_f32(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "fake_quantized(v, vec4f($3), $0, $1, $2, $4)",
-    "fake_quant_even": "cut(round(v / $0), $1, $2) * $0",
+    "fake_quant_even": "cut(nearest_even_units(v, $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
     "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "

@@ -68,9 +68,10 @@ fn between(plane: u32, first: {{ vector }}, t: {{ vector }}) -> vec4f {
 {% if places == "pixels" %}
   let wanted = place;
 {% elif aligned %}
-  let wanted = (place + 1.0) / 2.0 * ({{ vector }}(vec{{ axes }}u({{ extents }})) - 1.0);
+  let wanted = (place + 1.0) * 0.5 * ({{ vector }}(vec{{ axes }}u({{ extents }})) - 1.0);
 {% else %}
-  let wanted = ((place + 1.0) * {{ vector }}(vec{{ axes }}u({{ extents }})) - 1.0) / 2.0;
+  let wanted = ({{ vector }}(
+{%- for c in letters %}product(vec4f(place.{{ c }} + 1.0), f32({{ ["p.width", "p.height", "p.depth"][loop.index0] }})).x{{ ", " if not loop.last }}{% endfor %}) - 1.0) * 0.5;
 {% endif %}
   let there = clamp(wanted, {{ vector }}(-8388608.0), {{ vector }}(8388608.0));
 {% if taps == 1 %}

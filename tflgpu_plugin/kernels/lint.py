@@ -27,6 +27,10 @@ _SHUFFLE = re.compile(r"\bsubgroup(?:Shuffle|Broadcast|Add|Mul|Min|Max|And|Or|Xo
                       r"Ballot|Inclusive|Exclusive)\w*|\bquad(?:Broadcast|Swap)\w*")  # fmt: skip
 _EXACT = re.compile(r"\b(?:tanh|exp2?|log2?|pow|sqrt|inverseSqrt|sin|cos)\s*\(")
 _REMAINDER = re.compile(r"%\s*(i32\(|vec[234]i\b|vec[234]<i32>|\d+i?\b(?!u)|(\w+))")
+_ROUNDING = re.compile(r"\b(?:round|floor|ceil|trunc|nearest_away)\s*(?=\()")
+_LOAD = re.compile(r"\b(?:load|half|padded)_\w+\([^()]*\)")
+# Functions that correct a rounded quotient, or for which the whole numbers on both sides will do.
+CORRECTED = ("divided", "half_or_whole", "nearest_part", "floor_quotient", "mirrored")
 _HALF = re.compile(r"\bf16\b|\bvec[234]h\b|\bvec[234]<f16>|\d(?:\.\d*)?h\b")
 
 
@@ -130,6 +134,26 @@ def half_precision(kernel: Kernel) -> Iterator[str]:
             yield f"a function of f32 is computed in f16: {' '.join(statement.split())}"
 
 
+def rounded_quotients(kernel: Kernel) -> Iterator[str]:
+    """Devices divide inexactly, so that what rounds to a whole number must not be a plain quotient
+    (`units_in`, `nearest_units` and `quotient` of numbers.wgsl are there for that)."""
+    for name, body in kernel.functions.items():
+        for found in _ROUNDING.finditer(body):
+            argument = _LOAD.sub("", _in_parentheses(body[found.end() :]))
+            if "/" in argument and name not in CORRECTED:
+                yield f"{name} rounds a quotient, which devices have inexactly: {argument}"
+
+
+def _in_parentheses(text: str) -> str:
+    """Up to the one that closes the first."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth == 0:
+            return text[: at + 1]
+    raise ValueError(f"parentheses do not match: {text[:40]}")
+
+
 def shuffles_without_return(kernel: Kernel) -> Iterator[str]:
     """A lane that has returned gives an undefined value to lanes that shuffle."""
     for name, body in kernel.functions.items():
@@ -186,6 +210,7 @@ RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
     workgroup_size,
     storage_bindings,
     half_precision,
+    rounded_quotients,
     shuffles_without_return,
     memory_through_accessors,
     uniform_block,

@@ -4,32 +4,55 @@
 fn power_of_two(n: vec4f) -> vec4f {
   return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));
 }
-// exp with a relative error that does not grow with |v| (a driver's own may have 3 + 2 |v| ulp): v = n ln 2 + r, with
-// ln 2 in two parts after Cody and Waite, and 2^n in two factors so that results near the ends of f32 are right.
-fn exp_exact(v: vec4f) -> vec4f {
-  let x = cut(v, -104.0, 89.0);
+// v 2^n for normal v and 2^n from 2^-150 to 2^130, as one product: of three factors compilers may multiply any two first.
+fn scaled(v: vec4f, n: vec4f) -> vec4f {
+  let half = floor(n * 0.5);
+  return bitcast<vec4f>(bitcast<vec4i>(v) + (vec4i(half) << vec4u(23u))) * power_of_two(n - half);
+}
+// exp(v) as m 2^n with m around 1, which is 1 of 0: v = n ln 2 + r, with ln 2 in two parts after Cody and Waite, and the
+// polynomial of Cephes' expf. The relative error does not grow with |v|; a driver's own may have 3 + 2 |v| ulp.
+fn exp_parts(v: vec4f) -> mat2x4f {
+  let x = max(min(v, vec4f(90.0)), vec4f(-104.0));
   let n = round(x * 1.44269504);
   let r = (x - n * 0.693359375) + n * 2.12194440e-4;
-  let half = floor(n * 0.5);
-  // NaN by hand: SwiftShader's exp of it is infinite.
-  return select(exp(r) * power_of_two(half) * power_of_two(n - half), v, is_nan(v));
+  var y = 1.9875691500e-4 * r + 1.3981999507e-3;
+  y = y * r + 8.3334519073e-3;
+  y = y * r + 4.1665795894e-2;
+  y = y * r + 1.6666665459e-1;
+  y = y * r + 5.0000001201e-1;
+  return mat2x4f(1.0 + (r + r * r * y), n);
+}
+fn exp_exact(v: vec4f) -> vec4f {
+  let parts = exp_parts(v);
+  return keep_nan(v, scaled(parts[0], parts[1]));
 }
 // As near as a driver's own, and NaN of NaN, of which SwiftShader's is infinite.
 fn exp_near(v: vec4f) -> vec4f {
   return select(exp(v), v, is_nan(v));
 }
+// 1 / e to a unit in the last place, for e far from the ends of f32: a device's own may be 2.5 off.
+fn inverse_of(e: vec4f) -> vec4f {
+  let near = 1.0 / e;
+  return near + near * (1.0 - e * near);
+}
+// sqrt to a unit in the last place, but near the ends of f32: a device's own may be 4.5 off.
+fn root(v: vec4f) -> vec4f {
+  let near = sqrt(v);
+  let better = near + 0.5 * (v - near * near) / near;
+  return select(near, better, v > vec4f(0x1p-100f) & v < vec4f(0x1p+100f));
+}
 // Stable for every finite argument: exp never overflows.
 fn logistic(v: vec4f) -> vec4f {
-  let e = exp(-abs(v));
-  return select(e, vec4f(1.0), v >= vec4f(0.0)) / (1.0 + e);
+  let e = exp_exact(-abs(v));
+  return select(e, vec4f(1.0), v >= vec4f(0.0)) * inverse_of(1.0 + e);
 }
 // tanh by exp, with the Taylor form near zero where the difference would cancel (relative error below 2 ulp of f32).
 fn tanh_exact(v: vec4f) -> vec4f {
   let a = abs(v);
-  let e = exp(-2.0 * a);
+  let e = exp_exact(-2.0 * a);
   let s = v * v;
   let near = v * (1.0 + s * (-0.33333333 + s * (0.13333333 + s * (-0.053968254 + s * 0.021869488))));
-  return select(sign(v) * (1.0 - e) / (1.0 + e), near, a < vec4f(0.25));
+  return select(sign(v) * (1.0 - e) * inverse_of(1.0 + e), near, a < vec4f(0.25));
 }
 // A NaN that no compiler folds away.
 fn not_a_number(v: vec4f) -> vec4f {
@@ -137,8 +160,7 @@ fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
     left -= step;
   }
   let power = vec4f(exponent) - 150.0;
-  let half = floor(power * 0.5);
-  let size = vec4f(m) * power_of_two(half) * power_of_two(power - half);
+  let size = select(scaled(vec4f(m), power), vec4f(0.0), m == vec4u(0u));
   let r = select(select(size, -size, bitcast<vec4u>(v) >= vec4u(0x80000000u)), v, x < y);
   return select(r, not_a_number(v), is_nan(v) | is_nan(e) | is_infinite(v) | e == vec4f(0.0));
 }
@@ -200,15 +222,20 @@ fn sine(v: vec4f, quarter: i32) -> vec4f {
   let w = cut(select(s, c, (k & vec4i(1)) != vec4i(0)), -1.0, 1.0);
   return select(w, -w, (k & vec4i(2)) != vec4i(0));
 }
+// exp(v) / 2, which is finite where exp(v) no longer is.
+fn half_exp(v: vec4f) -> vec4f {
+  let parts = exp_parts(v);
+  return scaled(parts[0], parts[1] - 1.0);
+}
 fn sinh_exact(v: vec4f) -> vec4f {
   let z = v * v;
   let near = v + v * z * ((2.03721912945e-4 * z + 8.33028376239e-3) * z + 1.66667160211e-1);
-  let h = exp_exact(0.5 * abs(v));
-  return select(sign(v) * (0.5 * h * h - 0.5 / h / h), near, abs(v) < vec4f(1.0));
+  let h = half_exp(abs(v));
+  return keep_nan(v, select(sign(v) * (h - 0.25 / h), near, abs(v) < vec4f(1.0)));
 }
 fn cosh_exact(v: vec4f) -> vec4f {
-  let h = exp_exact(0.5 * abs(v));
-  return 0.5 * h * h + 0.5 / h / h;
+  let h = half_exp(abs(v));
+  return keep_nan(v, h + 0.25 / h);
 }
 fn atan_exact(v: vec4f) -> vec4f {
   let a = abs(v);
@@ -235,10 +262,13 @@ fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
 // C's hypot: no square of large or small numbers is out of range, and infinity beside NaN is infinite.
 fn hypot_exact(v: vec4f, e: vec4f) -> vec4f {
   let most = max(abs(v), abs(e));
-  let scale = select(select(vec4f(1.0), vec4f(0x1p-70f), most > vec4f(0x1p+60f)), vec4f(0x1p+70f), most < vec4f(0x1p-40f));
+  let large = most > vec4f(0x1p+60f);
+  let small = most < vec4f(0x1p-40f);
+  let scale = select(select(vec4f(1.0), vec4f(0x1p-70f), large), vec4f(0x1p+70f), small);
+  let back = select(select(vec4f(1.0), vec4f(0x1p+70f), large), vec4f(0x1p-70f), small);
   let a = v * scale;
   let b = e * scale;
-  let found = sqrt(a * a + b * b) / scale;
+  let found = root(a * a + b * b) * back;
   return select(found, infinity(v), is_infinite(v) | is_infinite(e));
 }
 // asin for 0 <= a <= 0.5.
@@ -249,13 +279,13 @@ fn asin_near(a: vec4f) -> vec4f {
 }
 fn asin_exact(v: vec4f) -> vec4f {
   let a = abs(v);
-  let far = 1.57079633 - 2.0 * asin_near(sqrt(0.5 * (1.0 - a)));
+  let far = 1.57079633 - 2.0 * asin_near(root(0.5 * (1.0 - a)));
   let size = select(far, asin_near(a), a <= vec4f(0.5));
   return select(select(size, -size, v < vec4f(0.0)), not_a_number(v), a > vec4f(1.0));
 }
 fn acos_exact(v: vec4f) -> vec4f {
   let a = abs(v);
-  let far = 2.0 * asin_near(sqrt(0.5 * (1.0 - a)));
+  let far = 2.0 * asin_near(root(0.5 * (1.0 - a)));
   let outer = select(far, 3.14159265 - far, v < vec4f(0.0));
   let near = asin_near(a);
   let inner = 1.57079633 - select(near, -near, v < vec4f(0.0));
@@ -267,7 +297,7 @@ fn asinh_exact(v: vec4f) -> vec4f {
   let y = ((2.0122003309e-2 * z - 4.2699340972e-2) * z + 7.4847586088e-2) * z - 1.6666288134e-1;
   let near = a + a * z * y;
   let huge = a > vec4f(1500.0);
-  let far = log_exact(select(a + sqrt(z + 1.0), a, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
+  let far = log_exact(select(a + root(z + 1.0), a, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
   let size = select(far, near, a < vec4f(0.5));
   return select(size, -size, v < vec4f(0.0));
 }
@@ -275,14 +305,14 @@ fn acosh_exact(v: vec4f) -> vec4f {
   let z = v - 1.0;
   let y = (((1.7596881071e-3 * z - 7.5272886713e-3) * z + 2.6454905019e-2) * z - 1.1784741703e-1) * z + 1.4142135263;
   let huge = v > vec4f(1500.0);
-  let far = log_exact(select(v + sqrt(z * (v + 1.0)), v, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
-  return select(select(far, y * sqrt(z), z < vec4f(0.5)), not_a_number(v), v < vec4f(1.0));
+  let far = log_exact(select(v + root(z * (v + 1.0)), v, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
+  return select(select(far, y * root(z), z < vec4f(0.5)), not_a_number(v), v < vec4f(1.0));
 }
 fn atanh_exact(v: vec4f) -> vec4f {
   let z = v * v;
   let y = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z + 1.99782164500e-1) * z
     + 3.33337300303e-1;
-  return select(0.5 * log_exact((1.0 + v) / (1.0 - v)), v + v * z * y, abs(v) < vec4f(0.5));
+  return select(0.5 * log_exact((1.0 + v) * inverse_of(1.0 - v)), v + v * z * y, abs(v) < vec4f(0.5));
 }
 // erf within about 1 ulp: odd polynomial near zero, 1 - exp(polynomial) beyond.
 fn erf_exact(v: vec4f) -> vec4f {
@@ -313,13 +343,17 @@ fn mish_exact(v: vec4f) -> vec4f {
   let e = exp_exact(cut(v, -104.0, 20.0));
   let n = e * (e + 2.0);
   // Far below, where exp leaves f32 before v exp(v) does.
-  let root = exp_exact(cut(v, -208.0, 0.0) * 0.5);
-  let small = select(v * n / (n + 2.0), v * root * root, v < vec4f(-20.0));
+  let parts = exp_parts(v);
+  let far = select(scaled(max(v, vec4f(-104.0)) * parts[0], parts[1]), vec4f(0.0), v < vec4f(-104.0));
+  let small = select(v * n / (n + 2.0), far, v < vec4f(-20.0));
   return select(small, v, v > vec4f(20.0));
 }
 // floor(v / e) of the exact quotient: a rounded quotient may reach the next whole number.
 fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {
-  return round((v - floor_remainder(v, e)) / e);
+  let whole = v - floor_remainder(v, e);
+  let near = round(whole / e);
+  let rest = round((whole - near * e) / e);  // where quotients are off by whole numbers
+  return select(near, near + rest, abs(near) > vec4f(0x1p+20f));
 }
 // The remainder with the sign of the divisor.
 fn floor_remainder(v: vec4f, e: vec4f) -> vec4f {

@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% endcall %}
 {% endif %}
 {% if centred %}
-  let mean = sum_of(thread, sum) / p.count;
+  let mean = quotient({{ "sum_of(thread, sum)" if groups == "lanes" else "vec4f(sum_of(thread, sum))" }}, p.count){{ "" if groups == "lanes" else ".x" }};
 {% endif %}
   var squares = vec4f(0.0);
 {% call(x) each("p.items") %}

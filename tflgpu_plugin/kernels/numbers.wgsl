@@ -67,44 +67,95 @@ fn to_bfloat16(v: vec4f) -> vec4f {
 }
 fn from_bfloat16(v: vec4f) -> vec4f { return bitcast<vec4f>(vec4u(v) << vec4u(16u)); }
 // The range [low, high]; NaN stays NaN.
-fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
-  let w = select(v, vec4f(high), v > vec4f(high));
-  return select(w, vec4f(low), v < vec4f(low));
+fn cut(v: vec4f, low: f32, high: f32) -> vec4f { return keep_nan(v, max(min(v, vec4f(high)), vec4f(low))); }
+// w, but NaN where v is that; and w, but e where v or e is NaN. Chosen as bits: of a comparison and a choice of floats drivers
+// make the smaller or the larger one, which drops NaN.
+fn keep_nan(v: vec4f, w: vec4f) -> vec4f {
+  return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(v), is_nan(v)));
+}
+fn second_nan(v: vec4f, e: vec4f, w: vec4f) -> vec4f {
+  return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(e), is_nan(v) | is_nan(e)));
 }
 // The nearest whole number, halves away from zero (round() takes halves to the even neighbour).
 fn nearest_away(v: vec4f) -> vec4f {
   let whole = trunc(v);
   return whole + select(vec4f(0.0), sign(v), abs(v - whole) >= vec4f(0.5));
 }
+// How many units v is, which is near a whole number of them. Devices divide inexactly, so the rest counts once more.
+fn units_in(v: vec4f, unit: f32) -> vec4f {
+  let inverse = 1.0 / unit;
+  let n = round(v * inverse);
+  return n + round((v - n * unit) * inverse);
+}
+// v - n unit without any rounding, where n is near v / unit and below 2^16 in halves, or `unit` has 12 bits. Both in parts of
+// 12 bits: all products are exact, so it does not matter whether a device fuses them with the differences.
+fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
+  let unit_head = bitcast<f32>(bitcast<u32>(unit) & 0xfffff000u);
+  let unit_tail = unit - unit_head;
+  let n_head = bitcast<vec4f>(bitcast<vec4u>(n) & vec4u(0xfffff000u));
+  let n_tail = n - n_head;
+  return (((v - n_head * unit_head) - n_head * unit_tail) - n_tail * unit_head) - n_tail * unit_tail;
+}
+// v / e, rounded as hosts do if e has 12 bits, as counts have: what an inexact quotient leaves is divided, too.
+fn quotient(v: vec4f, e: f32) -> vec4f {
+  let inverse = 1.0 / e;
+  let near = v * inverse;
+  return near + left_of(v, near, e) * inverse;
+}
+// v n, rounded before anything is added to it, if n has 12 bits: both products are exact.
+fn product(v: vec4f, n: f32) -> vec4f {
+  let head = bitcast<vec4f>(bitcast<vec4u>(v) & vec4u(0xfffff000u));
+  return head * n + (v - head) * n;
+}
+// v / unit, if that is a half once it is rounded to a float, as hosts do first; otherwise the nearest whole number. An
+// inexact quotient is only used to find the half whose distance is then worked out.
+fn half_or_whole(v: vec4f, unit: f32) -> vec4f {
+  let below = floor(v * (1.0 / unit));
+  let half = below + 0.5;
+  let left = left_of(v, half, unit);
+  let towards_zero = select(vec4u(0u), vec4u(1u), (left < vec4f(0.0)) != (half < vec4f(0.0)));  // where floats may be denser
+  let spacing = bitcast<vec4f>((bitcast<vec4u>(half) - towards_zero) & vec4u(0x7f800000u)) * 0x1p-24f;
+  return select(select(below, below + 1.0, left > vec4f(0.0)), half, abs(left) <= spacing * unit);
+}
+// The whole number nearest to v / unit: halves to the even neighbour, or away from zero.
+fn nearest_even_units(v: vec4f, unit: f32) -> vec4f { return round(half_or_whole(v, unit)); }
+fn nearest_units(v: vec4f, unit: f32) -> vec4f { return nearest_away(half_or_whole(v, unit)); }
 // The nearest value scale * n, n whole in [least, most]. Hosts come to n by rounding twice: first to a multiple of
 // 1 / parts (a power of two, or a count), then to a whole number, both with halves away from zero; `zero` is added
-// before and taken away after. The quarter keeps halves of that fraction where they are, however division rounds.
+// before and taken away after.
 fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
-  let fine = nearest_away((v / scale + zero) * parts);
-  let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
-  return cut(n, least, most) * scale;
+  let fine = nearest_away(half_or_whole(v * parts, scale) + zero * parts);
+  return cut(nearest_part(fine, parts) - zero, least, most) * scale;
+}
+// a / b for whole numbers, to the nearest, halves away from zero.
+fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
+  let size = abs(a);
+  let near = round(size * (1.0 / b));
+  let twice = 2.0 * (size - near * b);
+  let n = near + select(vec4f(0.0), vec4f(1.0), twice >= b) - select(vec4f(0.0), vec4f(1.0), twice < -b);
+  return select(n, -n, a < vec4f(0.0));
 }
 // Stored numbers of both over a common scale with 20 bits after the point, and their sum in that of the result, as
 // `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale, factor
 // (high and low part), shift to the right.
 fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
-  let sum = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(20u), a)
-          + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
+  let sum = fixed_point(vec4i(units_in(v, a.x)) << vec4u(20u), a)
+          + fixed_point(vec4i(units_in(e, b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
 // The square of the difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
 // squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
-  let d = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(7u), a)
-        - fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(7u), b);
+  let d = fixed_point(vec4i(units_in(v, a.x)) << vec4u(7u), a)
+        - fixed_point(vec4i(units_in(e, b.x)) << vec4u(7u), b);
   return cut(vec4f(fixed_point(d * d, y)), least, most) * y.x;
 }
 // Whole numbers times factors in fixed point (high and low part, shift to the left): one for those from zero on, another
 // below, where they are multiplied by e. `levels`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
 // of tensorflow/lite/kernels/internal/reference.
 fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f) -> vec4f {
-  let n = vec4i(nearest_away(v / scales.x));
-  let m = n * vec4i(nearest_away(e / scales.y));
+  let n = vec4i(units_in(v, scales.x));
+  let m = n * vec4i(units_in(e, scales.y));
   let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
   return cut(vec4f(whole), levels.y, levels.z) * levels.x;
 }
@@ -115,7 +166,7 @@ fn multiplied(x: vec4i, by: vec3f) -> vec4i {
 // x relu6(x + 3) / 6 in 16 bits of fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
 // `to_result`: factor and shift to the right; `to_three`: factor to a 3 of 2^15 and shift to the left.
 fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, levels: vec3f) -> vec4f {
-  let fine = vec4i(nearest_away(v / scale)) * 128i;
+  let fine = vec4i(units_in(v, scale)) * 128i;
   let result = high_16(fine, to_result.x);
   var gate = fine;
   if (to_three.y > 0i) { gate = cut_16(gate << vec4u(u32(to_three.y - 1i))); }
@@ -143,8 +194,8 @@ fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
 // zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
 fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {
   let turned = vec4<bool>(second != 0.0);
-  let left = nearest_away(select(v, e, turned) / a.x) + a.y;
-  let right = nearest_away(select(e, v, turned) / b.x) + b.y;
+  let left = units_in(select(v, e, turned), a.x) + a.y;
+  let right = units_in(select(e, v, turned), b.x) + b.y;
   let sum = fma(left, vec4f(a.z), fma(right, vec4f(b.z), vec4f(start)));
   return cut(round(sum) - y.y, y.z, y.w) * y.x;
 }
@@ -162,7 +213,7 @@ fn shifted(x: vec4i, right: vec4u) -> vec4i {
 // tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
 fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
-  let sum = vec4i(round(v / scale)) + vec4i(bias_high) + vec4i(bias_low);
+  let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
   let shift = vec4i(bitcast<vec4u>(power) >> vec4u(23u)) - vec4i(127);
   let left = sum << vec4u(max(shift, vec4i(0)));
   let product = doubling_high(left, vec4u(high * 0x1p+16f), vec4u(low * 0x1p+31f));
@@ -175,7 +226,7 @@ fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, l
                      scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let fraction = vec4i(high * 0x1p+31f) + vec4i(low * 0x1p+31f);
   let start = fraction * 0x4b400000i + vec4i(0x40000000i);
-  let sum = round(v / scale) + bias_high + bias_low;
+  let sum = units_in(v, scale) + bias_high + bias_low;
   let near = floor(sum * (high + low));
   let distance = counted(sum) * fraction - start + (counted(near) << vec4u(31u));
   let n = (near + select(vec4f(0.0), vec4f(1.0), distance >= vec4i(0))) * power;
@@ -187,7 +238,7 @@ fn counted(v: vec4f) -> vec4i { return bitcast<vec4i>(v + vec4f(0x3p+22f)); }
 // The same with the factor as a float32 number, halves of the product going to the even neighbour.
 fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
             scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
-  let sum = vec4i(round(v / scale)) + vec4i(bias_high) + vec4i(bias_low);
+  let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
   return cut(round(vec4f(sum) * factor), least, most) * unit;
 }
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into

@@ -1,8 +1,8 @@
 // Whether boxes overlap enough: two corners of each in `boxes`, either way round, and the share p.overlap of their union.
 
-// As C++ has them where one is NaN.
-fn lesser(a: vec2f, b: vec2f) -> vec2f { return select(a, b, b < a); }
-fn greater(a: vec2f, b: vec2f) -> vec2f { return select(a, b, a < b); }
+// As C++ has them: a where one is NaN.
+fn lesser(a: vec2f, b: vec2f) -> vec2f { return second_nan(b.xyxy, a.xyxy, min(a, b).xyxy).xy; }
+fn greater(a: vec2f, b: vec2f) -> vec2f { return second_nan(b.xyxy, a.xyxy, max(a, b).xyxy).xy; }
 
 fn odd_number(v: f32) -> bool { return (bitcast<u32>(v) & 0x7f800000u) == 0x7f800000u; }
 

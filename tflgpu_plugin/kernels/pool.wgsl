@@ -30,7 +30,7 @@
 {% else %}
   let taps = end - begin;
 {% endif %}
-  a = a / f32(taps.x * taps.y * taps.z);
+  a = quotient(a, f32(taps.x * taps.y * taps.z));
 {% endif %}
   store_out(i, epilogue_out(divided(plane, p.slices).y), {{ finish }});
 }

@@ -60,12 +60,12 @@ fn gate(number: u32, q: u32) -> vec4f {
 }
 {% if rounded %}
 // The hosts' 16-bit fixed point, which saturates.
-fn fixed(v: vec4f, scale: f32) -> vec4f { return cut(nearest_away(v / scale), -32768.0, 32767.0) * scale; }
+fn fixed(v: vec4f, scale: f32) -> vec4f { return cut(nearest_units(v, scale), -32768.0, 32767.0) * scale; }
 fn entering(v: vec4f) -> vec4f { return fixed(v, 0x1p-12f); }
 fn part(v: vec4f) -> vec4f { return fixed(v, 0x1p-15f); }
 fn in_state(v: vec4f) -> vec4f { return fixed(v, p.state_scale); }
 fn in_hidden(v: vec4f) -> vec4f {
-  return cut(nearest_away(v / p.hidden_scale), p.hidden_least, p.hidden_most) * p.hidden_scale;
+  return cut(nearest_units(v, p.hidden_scale), p.hidden_least, p.hidden_most) * p.hidden_scale;
 }
 {% else %}
 fn entering(v: vec4f) -> vec4f { return v; }
@@ -102,7 +102,7 @@ fn normalize(thread: u32, first: u32, count: u32) {
 {% endif %}
     own += gates[base + u];
   }
-  let mean = summed(thread, own) / f32(p.units);
+  let mean = quotient(vec4f(summed(thread, own)), f32(p.units)).x;
   own = 0.0;
   for (var u = thread % TEAM; u < units; u += TEAM) {
     let away = gates[base + u] - mean;

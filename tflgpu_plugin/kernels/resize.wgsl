@@ -21,10 +21,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     let plane = min(wi.z, p.batch - 1u) * p.slices + q;
     let at = plane * image;
 {% if whole %}
-    let a = nearest_away(load_x(at + upper + left) / p.scale) + p.zero;
-    let b = nearest_away(load_x(at + lower + left) / p.scale) + p.zero;
-    let c = nearest_away(load_x(at + upper + right) / p.scale) + p.zero;
-    let d = nearest_away(load_x(at + lower + right) / p.scale) + p.zero;
+    let a = units_in(load_x(at + upper + left), p.scale) + p.zero;
+    let b = units_in(load_x(at + lower + left), p.scale) + p.zero;
+    let c = units_in(load_x(at + upper + right), p.scale) + p.zero;
+    let d = units_in(load_x(at + lower + right), p.scale) + p.zero;
 {% if whole == "i8" %}
     let n = whole_between(vec4i(a), vec4i(b), vec4i(c), vec4i(d), vec2i(vec2f(y.z, x.z) * 1024.0));
 {% else %}

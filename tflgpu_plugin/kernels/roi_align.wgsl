@@ -2,12 +2,6 @@
 // `rois` holds left, top, right and bottom, `batches` the image of each. With p.samples = 0 a bin has a sample for each
 // pixel that it is long.
 
-// a / b as hosts have it where it has no more digits than a float: places on the edge of what counts are such.
-fn quotient(a: f32, b: f32) -> f32 {
-  let near = a / b;
-  return near + (a - near * b) / b;
-}
-
 // Samples along an axis of a bin: where that begins, its length, how many there are, and those that may meet the image.
 struct Samples { start: f32, length: f32, count: f32, first: i32, last: i32 }
 
@@ -17,9 +11,9 @@ fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
 {% else %}
   let span = max(high - low, 1.0);
 {% endif %}
-  let length = quotient(span, f32(bins));
+  let length = quotient(vec4f(span), f32(bins)).x;
   let count = select(min(ceil(length), 8388608.0), f32(p.samples), p.samples > 0u);
-  let start = low + f32(bin) * length;
+  let start = low + product(vec4f(length), f32(bin)).x;
   let step = select(length / count, 0.0, count < 1.0);
   let ends = (vec2f(-1.0, f32(extent)) - start) / select(step, 1.0, step == 0.0);
   let met = clamp(select(ends, ends.yx, ends.y < ends.x), vec2f(), vec2f(max(count, 0.0)));
@@ -29,7 +23,7 @@ fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
   return Samples(start, length, count, first, last);
 }
 
-fn place(s: Samples, k: i32) -> f32 { return s.start + quotient((f32(k) + 0.5) * s.length, s.count); }
+fn place(s: Samples, k: i32) -> f32 { return s.start + quotient(vec4f((f32(k) + 0.5) * s.length), s.count).x; }
 
 // The two pixels around a place, and the share of the second.
 struct Place { first: u32, second: u32, share: f32 }

@@ -48,7 +48,7 @@ var<workgroup> inner: array<vec4f, {{ inner }}>;
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let b = group_id(wid).x;
   let x_base = b * p.slices * p.spatial;
-{% call(what, u, k) each("p.slices", "p.map_lanes", "p.spatial", map_ahead, "means[q] = partial[thread] / p.divisor;") %}
+{% call(what, u, k) each("p.slices", "p.map_lanes", "p.spatial", map_ahead, "means[q] = quotient(partial[thread], p.divisor);") %}
 {% if what == "load" %}
       let x{{ u }} = load_x(x_base + at + {{ k }});
 {% else %}

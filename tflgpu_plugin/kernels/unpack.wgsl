@@ -46,11 +46,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let bytes = select(vec4u(0u), vec4u(1u), v != vec4f(0.0)) << vec4u(0u, 8u, 16u, 24u);
   put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);
 {% elif form in ("i8", "u8") %}
-  let steps = vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most));
+  let steps = vec4i(cut(nearest_units(v, p.scale) + p.zero, p.least, p.most));
   let bytes = (vec4u(steps) & vec4u(255u)) << vec4u(0u, 8u, 16u, 24u);
   put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);
 {% elif form in ("i16", "u16") %}
-  let pairs = vec4u(vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most))) & vec4u(0xffffu);
+  let pairs = vec4u(vec4i(cut(nearest_units(v, p.scale) + p.zero, p.least, p.most))) & vec4u(0xffffu);
   put_raw(2u * t, pairs.x | (pairs.y << 16u));
   put_raw(2u * t + 1u, pairs.z | (pairs.w << 16u));
 {% elif form == "f16" %}

@@ -46,15 +46,15 @@ class Reduction(NamedTuple):
 
 
 REDUCTIONS = {
-    "mean": Reduction(ZERO, SUM, "a / p.divisor"),
+    "mean": Reduction(ZERO, SUM, "quotient(a, p.divisor)"),
     "reduce_sum": Reduction(ZERO, SUM),
     "reduce_prod": Reduction("vec4f(1.0)", "a * v"),
     "reduce_max": Reduction(f"-{INFINITE}", "select(a, v, (v > a) | is_nan(v))"),
     "reduce_min": Reduction(INFINITE, "select(a, v, (v < a) | is_nan(v))"),
     "reduce_l1": Reduction(ZERO, SUM, each="abs(v)"),
-    "reduce_l2": Reduction(ZERO, SUM, "sqrt(a)", "v * v"),
+    "reduce_l2": Reduction(ZERO, SUM, "root(a)", "v * v"),
     "reduce_sum_square": Reduction(ZERO, SUM, each="v * v"),
-    "reduce_mean_square": Reduction(ZERO, SUM, "a / p.divisor", "v * v"),
+    "reduce_mean_square": Reduction(ZERO, SUM, "quotient(a, p.divisor)", "v * v"),
     "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
 }
 MAXIMUM = Reduction(LOWEST, "max(a, v)")
