@@ -8,6 +8,8 @@
 #   make conformance-settings  dense operators with every kernel setting forced in turn
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
 #   make passes      every graph there is evaluated in numpy around every pass (ARGS= names kinds or model files)
+#   make conformance-worst  the quick part and the models on a driver made as inexact as WGSL permits, in six modes
+#                    (ARGS="--modes low,high --sample 100" chooses less)
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
@@ -29,7 +31,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -48,6 +50,9 @@ conformance-settings: .venv/ready-dev
 
 conformance-cpus: .venv/ready-dev
 	@$(BIN)/python tools/cpus.py $(ARGS)
+
+conformance-worst: .venv/ready-dev
+	@$(BIN)/python tools/worst.py $(ARGS)
 
 exported: .venv/ready-dev
 	@sh tools/exported.sh $(ARGS)

@@ -16,11 +16,12 @@ SHARED = ROOT / "benchmarks" / "layer.h"
 
 
 def build(source: Path) -> Path:
-    """The library of a layer, whose name is that of its source, and beside it the file by which the
-    loader finds it. Raises Unavailable."""
+    """The library of a layer, whose name is that of its source (a file, or a folder of files), and
+    beside it the file by which the loader finds it. Raises Unavailable."""
     folder = FOLDER / source.stem
     library = folder / "layer.so"
-    written = max(path.stat().st_mtime for path in (source, SHARED))
+    sources = sorted(source.glob("*.c")) if source.is_dir() else [source]
+    written = max(path.stat().st_mtime for path in (*source.glob("*.h"), *sources, SHARED))
     if library.exists() and library.stat().st_mtime > written:
         return library
     drivers, archive = tools()
@@ -28,7 +29,7 @@ def build(source: Path) -> Path:
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     try:
         include = [f"-I{path}" for path in (drivers.headers("libvulkan-dev"), SHARED.parent)]
-        subprocess.run(["cc", *flags, *include, str(source), "-o", str(library)], check=True)
+        subprocess.run(["cc", *flags, *include, *map(str, sources), "-o", str(library)], check=True)
     except archive.Unavailable as error:
         raise Unavailable(f"Vulkan's headers are missing: {error}") from error
     except (OSError, subprocess.CalledProcessError) as error:

@@ -76,6 +76,12 @@ def _compiled(output: str) -> str:
     return "; ".join(re.findall(told, output, re.MULTILINE))
 
 
+def _modes(output: str) -> str:
+    """For each mode of an inexact driver: "low: 40 passed"; or why it was not run."""
+    found = re.findall(r"^([\w-]+) +(?:ok|FAIL) +(.*?)  \[", output, re.MULTILINE)
+    return "; ".join(f"{mode}: {counts}" for mode, counts in found) or "nothing"
+
+
 def _mutants(output: str) -> str:
     """The line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0 survived"."""
     found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
@@ -110,6 +116,8 @@ def steps() -> list[Step]:
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
+        Step("worst", "a sample, on a driver as inexact as WGSL permits",
+             (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "60"), _modes, {}),
         Step("compiled", "every kernel through AMD's compiler",
              (PYTHON, "-m", "benchmarks.compiled", "check"), _compiled, {}),
         Step("mutants", "a sample of small defects, which the tests must see",

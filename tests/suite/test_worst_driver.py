@@ -1,0 +1,122 @@
+"""The layer that makes a driver inexact does what its words say, within the bounds of WGSL"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+
+import drivers  # noqa: E402
+import worst  # noqa: E402
+
+pytestmark = pytest.mark.adapter
+
+NUMBERS = np.array([3, 7, 1e-20, 1e30, 1 + 2**-12, -(1 + 2**-11), np.nan, 0.75, 1e-30], np.float32)
+STATEMENTS = (
+    "x[0] / x[1]",
+    "exp(x[0])",
+    "inverseSqrt(x[1])",
+    "sqrt(x[1])",
+    "log(x[7])",
+    "sin(x[0])",
+    "x[4] * x[4] + x[5]",
+    "fma(x[4], x[4], x[5])",
+    "x[2] * x[2]",
+    "x[3] * x[3]",
+    "x[2] * x[2] * x[3]",
+    "select(x[0], x[6], x[6] < x[0])",
+    "f32(i32(-x[1]) % i32(x[0]))",
+)
+WORDS = (
+    *("up", "down", "seed=1", "seed=2", "seed=3", "split", "fused", "flush", "finite"),
+    *("regroup,flush", "smaller", "signs"),
+)
+# The layer reads its words whenever a shader is made.
+PRINTED = """
+import json, os, sys
+import numpy as np
+from tests.support.harness import run_wgsl
+numbers, statements, words = map(json.loads, sys.argv[1:])
+for each in words:
+    os.environ["WORST_DRIVER"] = each
+    main = f"/* {each} */" + " ".join(f"y[{k}] = {s};" for k, s in enumerate(statements))
+    print(json.dumps(run_wgsl(main, np.array(numbers, np.float32), len(statements)).tolist()))
+"""
+
+
+def environment(words: str, bits: int = 256) -> dict[str, str]:
+    try:
+        return worst.environment(worst.Mode(words, bits))
+    except drivers.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def computed() -> dict[str, dict[str, float]]:
+    """What each statement comes to, on the driver that each of these words describes."""
+    given = [json.dumps(each) for each in (NUMBERS.tolist(), STATEMENTS, WORDS)]
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTED, *given], cwd=ROOT, env=environment(""),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        words: dict(zip(STATEMENTS, r, strict=True)) for words, r in zip(WORDS, rows, strict=True)
+    }
+
+
+# Of each function the true value, and how far off it may be, in units of the last place.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "x[0] / x[1]": (3 / 7, 2.5),
+    "exp(x[0])": (float(np.exp(3.0)), 9),
+    "inverseSqrt(x[1])": (7**-0.5, 2),
+    "sqrt(x[1])": (7**0.5, 4.5),
+    "log(x[7])": (float(np.log(0.75)), 2**-21 / float(np.spacing(np.float32(0.25)))),
+    "sin(x[0])": (float(np.sin(3.0)), 2**-11 / float(np.spacing(np.float32(np.sin(3.0))))),
+}
+
+
+def units(found: dict[str, float], name: str) -> float:
+    true, _ = BOUNDS[name]
+    return (found[name] - true) / float(np.spacing(np.float32(abs(true))))
+
+
+def test_results_are_off_by_what_is_permitted(computed: dict[str, dict[str, float]]) -> None:
+    for name, (_, most) in BOUNDS.items():
+        up, down, *seeded = [units(computed[w], name) for w in WORDS[:5]]
+        assert up != down, name
+        assert max(abs(up), abs(down)) > 0.4 * most, name
+        assert len(set(seeded)) > 1, name
+        assert max(map(abs, (up, down, *seeded))) <= most + 0.6, name  # the driver's own rounding
+
+
+def test_what_else_a_driver_may_do(computed: dict[str, dict[str, float]]) -> None:
+    sums, tiny = ("x[4] * x[4] + x[5]", "fma(x[4], x[4], x[5])"), "x[2] * x[2]"
+    plain = computed["split"]
+    assert [computed["fused"][name] for name in sums] == [2**-24] * 2
+    assert [plain[name] for name in sums] == [0.0] * 2
+    assert 0 < plain[tiny] < 2**-126
+    assert computed["flush"][tiny] == computed["flush"]["x[2] * x[2] * x[3]"] == 0.0
+    assert computed["regroup,flush"]["x[2] * x[2] * x[3]"] > 0.0  # x[2] * (x[2] * x[3])
+    assert np.isinf(plain["x[3] * x[3]"])
+    assert np.isfinite(computed["finite"]["x[3] * x[3]"])
+    choice = "select(x[0], x[6], x[6] < x[0])"
+    assert computed["smaller"][choice] == 3.0
+    remainder = "f32(i32(-x[1]) % i32(x[0]))"
+    assert plain[remainder] == -1.0 != computed["signs"][remainder]
+
+
+def test_the_variables_name_the_layer_and_the_driver() -> None:
+    found = environment("up,fused", 128)
+    assert found["WORST_DRIVER"] == "up,fused"
+    assert found["LP_NATIVE_VECTOR_WIDTH"] == "128"
+    assert os.path.exists(os.path.join(found["VK_LAYER_PATH"], "layer.json"))

@@ -1,0 +1,165 @@
+"""`make conformance-worst`: conformance on a driver that is as inexact as WGSL permits.
+
+Usage: python tools/worst.py [--modes NAME,...] [--sample N] [--seed N] [--reports DIR] [--jobs N]
+
+A Vulkan layer (tools/worst_driver) rewrites every shader for the system's lavapipe: quotients,
+roots and exponentials are off by what WGSL allows, products are fused with sums or grouped anew,
+subnormal numbers are zero, choices between two floats drop NaN, no operation makes an infinity or
+NaN, remainders of negative integers are others; subgroups have 4, 8 or 16 lanes. In each mode the
+quick part, the networks and the real models run; with --sample so many of these tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import drivers
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+SOURCES = ROOT / "tools" / "worst_driver"
+MODELS = tuple(
+    f"conformance/test_{name}.py"
+    for name in ("models", "networks", "onnx_models", "onnx_quantized_models")
+)
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dtype", "all")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How inexact the driver is: words for the layer, and the bits of llvmpipe's vectors, of which
+    a lane has 32. `without` are tests, by words of their names, that need what the mode drops."""
+
+    words: str
+    bits: int = 256
+    without: tuple[str, ...] = ()
+
+
+# What kernels promise of infinities and NaN, they do on drivers that have them.
+NOT_FINITE = ("nan", "infinit", "special", "nothing", "ends", "corners", "overflow")
+MODES = {
+    "low": Mode("down,regroup"),
+    "high": Mode("up,fused"),
+    "random": Mode("seed=1,flush,smaller,signs"),
+    "finite": Mode("seed=2,finite", without=NOT_FINITE),
+    "4-lanes": Mode("seed=3", bits=128),
+    "16-lanes": Mode("seed=4", bits=512),
+}
+
+
+def environment(mode: Mode) -> dict[str, str]:
+    """Of a process whose Vulkan driver is the system's lavapipe, made inexact. Raises
+    Unavailable."""
+    from benchmarks import layers
+    from benchmarks.engine import Unavailable
+
+    kept = drivers.folder().parent / "worst"
+    kept.mkdir(parents=True, exist_ok=True)
+    try:
+        library = layers.build(SOURCES)
+    except Unavailable as reason:
+        raise drivers.Unavailable(str(reason)) from reason
+    own = {
+        "WORST_DRIVER": mode.words,
+        "LP_NATIVE_VECTOR_WIDTH": str(mode.bits),
+        "LP_NUM_THREADS": "0",
+        "MESA_SHADER_CACHE_DIR": str(kept),
+        "TFLGPU_NO_CACHE": "1",
+    }
+    return drivers.lavapipe().environment() | layers.variables(library) | own
+
+
+def tests(*which: str) -> list[str]:
+    """The identifiers of these tests."""
+    done = subprocess.run(
+        [*PYTEST, "--collect-only", *which], cwd=ROOT, capture_output=True, text=True
+    )
+    found = [line for line in done.stdout.splitlines() if "::" in line]
+    if done.returncode or not found:
+        raise SystemExit(f"The suite cannot be collected:\n{done.stdout}{done.stderr}")
+    return found
+
+
+def chosen(mode: Mode, names: Sequence[str], sample: int, seed: int) -> list[str]:
+    """The tests of a mode, or a sample of them, in the order of the suite."""
+    left = [name for name in names if not any(word in name.lower() for word in mode.without)]
+    if not sample:
+        return left
+    picked = set(random.Random(seed).sample(left, min(sample, len(left))))
+    return [name for name in left if name in picked]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mode came to: pytest's exit status, its last line, and the seconds."""
+
+    status: int
+    counts: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{'FAIL' if self.status else 'ok':<5} {self.counts}  [{self.seconds:.0f} s]"
+
+
+def run(mode: Mode, names: Sequence[str], folder: Path, jobs: int) -> Outcome:
+    """These tests in a mode, with a report in the folder. Raises Unavailable."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = folder / "tests.txt"
+    listed.write_text("\n".join(names))
+    command = [*PYTEST, "-n", str(jobs), "--report", str(folder), f"@{listed}"]
+    start, last = time.monotonic(), ""
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(mode), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line if re.search(r" in [\d.]+s", line) else last
+    counts = re.sub(r" in [\d.]+s.*", "", last.strip(" =\n"))
+    return Outcome(process.returncode, counts or "no summary", time.monotonic() - start)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--modes", default=",".join(MODES), help=f"of {', '.join(MODES)}")
+    parser.add_argument("--sample", type=int, default=0, help="tests of each mode, 0 for all")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument("--reports", type=Path, default=ROOT / "build" / "conformance-worst")
+    parser.add_argument(
+        "tests", nargs="*", help="pytest's arguments instead of the quick part and the models"
+    )
+    options = parser.parse_args(arguments)
+    modes = [name for name in options.modes.split(",") if name]
+    if unknown := [name for name in modes if name not in MODES]:
+        parser.error(f"no mode {unknown[0]}; the modes are {', '.join(MODES)}")
+    names = (
+        tests(*options.tests)
+        if options.tests
+        else tests("-m", "quick", "conformance") + tests(*MODELS)
+    )
+    outcomes = dict[str, Outcome]()
+    try:
+        for name in modes:
+            print(f"\n== {name}: {MODES[name].words}, {MODES[name].bits // 32} lanes", flush=True)
+            some = chosen(MODES[name], list(dict.fromkeys(names)), options.sample, options.seed)
+            outcomes[name] = run(MODES[name], some, options.reports.resolve() / name, options.jobs)
+    except drivers.Unavailable as reason:
+        print(f"NOT RUN: {reason}")
+        return 0
+    print("\n== Modes")
+    print("\n".join(f"{name:<9} {outcome}" for name, outcome in outcomes.items()))
+    return int(any(outcome.status for outcome in outcomes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
