@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
 from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion
 from .rearranging import cut
@@ -100,8 +101,10 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
 
 
 def _added(e: Expansion, least: float) -> int | None:
-    """The mask as what is added to scores, `least` where it is false."""
+    """The mask as what is added to scores, `least` where it is false; integers are numbers."""
     mask = e.get(ONNX_MASK)
+    if mask is not None and e.dtype(mask) in COUNTS:
+        return e.numbers(mask)
     if mask is None or e.dtype(mask) != "bool":
         return mask
     return e.add("where", mask, 0.0, least, dtype="f32")

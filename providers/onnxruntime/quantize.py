@@ -152,7 +152,7 @@ def dynamic_quantize(e: Expansion) -> list[int]:
     axes = e.index(range(e.rank(x)))
     low = e.add("minimum", e.add("reduce_min", x, axes, keep_dims=False), 0.0)
     high = e.add("maximum", e.add("reduce_max", x, axes, keep_dims=False), 0.0)
-    width = e.add("mul", e.add("sub", high, low), 1 / 255)
+    width = e.add("div", e.add("sub", high, low), 255.0)
     flat = e.add("equal", width, 0.0, dtype="bool")
     scale = e.add("where", flat, 1.0, width, dtype="f32")
     zero = e.add("round", e.add("div", e.add("neg", low), scale))

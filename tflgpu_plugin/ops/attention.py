@@ -23,6 +23,7 @@ from math import isnan, nan, prod
 
 import numpy as np
 
+from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -104,6 +105,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:
+        if quantization.whole(graph.tensors[mask]):
+            return "A mask of integers is not supported; cast it to float32."
         given, whole = graph.shape(mask), (*q[:3], k[2])
         fits = zip(given[::-1], whole[::-1], strict=False)
         if not 0 < len(given) <= 4 or any(g not in (1, w) for g, w in fits):

@@ -244,10 +244,19 @@ def refuse_lp(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def decompose_lp(steps: Decomposition, node: Node) -> bool:
-    """x / max(norm, least)."""
+    """x / max(norm, least). Without a `least` of its own small x is multiplied by 2^75 first, since
+    devices may take squares below 2^-126 for zero; what is so small that the hosts' squares are
+    zero, too, gives zeros."""
     x, axes = node.operand(), steps.indices(_axes(steps.graph, node))
-    norm = steps.add(f"reduce_l{node.attributes.get('p', 2)}", x, axes, keep_dims=True)
-    least = steps.number(node.attributes.get("least", SMALLEST))
+    power, least = node.attributes.get("p", 2), steps.number(node.attributes.get("least", SMALLEST))
+    if power == 2 and "least" not in node.attributes:
+        largest = steps.add("reduce_max", steps.add("abs", x), axes, keep_dims=True)
+        some = steps.truth("greater", largest, steps.number(2.0**-75))
+        small = steps.truth("less", largest, steps.number(2.0**-40))
+        factor = steps.add("mul", steps.cast(small, "f32"), steps.number(2.0**75))
+        factor = steps.add("add", factor, steps.number(1.0))
+        x = steps.add("mul", x, steps.add("mul", steps.cast(some, "f32"), factor))
+    norm = steps.add(f"reduce_l{power}", x, axes, keep_dims=True)
     steps.last("div", x, steps.add("maximum", least, norm))  # which keeps NaN of its second operand
     return True
 

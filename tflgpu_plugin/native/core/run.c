@@ -143,7 +143,7 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
 /* What kernels say of a run: numbers of put_check. */
 static const char *const FLAGS[] = {
     "",
-    "An int64 number of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
+    "An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
     "with the option exclude.",
     "An index of this run is outside of what it picks from."};
 
