@@ -225,6 +225,39 @@ def test_operators_of_other_domains_fall_back_too() -> None:
     assert counted(ours) == (2, 1, 0)
 
 
+def test_branches_fall_back_each_for_itself() -> None:
+    """With constants of the graph around them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def branch(name: str, weights: Array) -> Any:
+        nodes = [
+            node("MatMul", ["x", f"{name}w"], [f"{name}m"]),
+            node("Relu", [f"{name}m"], [f"{name}r"]),
+            node("MatMul", [f"{name}r", "outer"], [f"{name}y"]),
+        ]
+        made = [helper.make_tensor_value_info(f"{name}y", TensorProto.FLOAT, None)]
+        held = [numpy_helper.from_array(weights, f"{name}w")]
+        return helper.make_graph(nodes, name, [], made, held)
+
+    branches = {
+        "then_branch": branch("a", floats(4, 4)),
+        "else_branch": branch("b", 2 * floats(4, 4)),
+    }
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 4)),
+             helper.make_tensor_value_info("c", TensorProto.BOOL, ())]  # fmt: skip
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    held = [numpy_helper.from_array(WEIGHTS, "outer")]  # of the graph around
+    graph = helper.make_graph([node("If", ["c"], ["y"], **branches)], "g", given, made, held)
+    opset = [helper.make_opsetid("", 17)]
+    data = helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    ours, theirs = session(data, optimize=False, force="1"), cpu(data, optimize=False)
+    for rows in (3, 2000, 4):
+        for chosen in (True, False):
+            feed = {"x": floats(rows, 4), "c": np.array(chosen)}
+            same(ours.run(None, feed), theirs.run(None, feed))
+    assert counted(ours) == (4, 2, 0)
+
+
 def test_a_lost_device_leaves_answers() -> None:
     """In a process of its own, as others share the device."""
     from tests.support.subprocesses import run_python
