@@ -22,7 +22,7 @@ from typing import Any
 
 import tflgpu_startup as startup
 
-from tflgpu_plugin import log
+from tflgpu_plugin import log, trusted
 from tflgpu_plugin.options import OptionError, parse
 
 VARIABLE = "TFLGPU_PREFER"
@@ -143,7 +143,7 @@ def current() -> Preference | None:
     with _lock:
         if _active:
             return _active[-1]
-        return None if os.environ.get(VARIABLE, "") in OFF else _of_environment()
+        return None if trusted.variable(VARIABLE) in OFF else _of_environment()
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def imported(name: str) -> None:
 
     if startup.HOSTS[name] in startup.enabled and startup.HOSTS[name] == "onnxruntime":
         tflgpu_plugin.register()
-    if _active or os.environ.get(VARIABLE, "") not in OFF:
+    if _active or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
 

@@ -104,7 +104,9 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
     digest = sha256(data).hexdigest()
     file = target.with_name(f"{target.stem}_tflgpu_{digest[:12]}.bin")
     try:
-        file.write_bytes(data)
+        file.unlink(missing_ok=True)
+        with file.open("xb") as stream:  # a new file, which no link leads to
+            stream.write(data)
     except OSError as error:
         raise BuildError(
             partition.nodes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,42 @@ def test_others_may_look_but_not_write(tmp_path: Path) -> None:
         tmp_path.chmod(mode)
         assert (folders.unsafe(tmp_path.stat()) is None) == safe, oct(mode)
     tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no such modes here")
+def test_folders_above_are_of_this_user_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who may write to one of them could put another folder in the place of ours."""
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    above = tmp_path / "above"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(above / "home"))
+    for mode, safe in ((0o755, True), (0o775, True), (0o777, False), (0o1777, True)):
+        above.mkdir(exist_ok=True)
+        above.chmod(mode)
+        assert (folders.cache("some") is not None) == safe, oct(mode)
+    linked = tmp_path / "linked"
+    linked.symlink_to(above)
+    above.chmod(0o777)
+    assert "others can write" in str(folders.unsafe_above(linked / "home"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no owners here")
+def test_folders_above_are_not_of_another_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert folders.unsafe_above(tmp_path / "some") is None
+    user, stat = os.getuid(), os.stat
+
+    def told(path: Any, **options: Any) -> os.stat_result:
+        found = stat(path, **options)
+        owner = user + 7 if Path(str(path)) == tmp_path else found.st_uid
+        return os.stat_result([*found[:4], owner, *found[5:10]])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", told)
+        found = folders.unsafe_above(tmp_path / "some")
+    assert found is not None and "belongs to another user" in found
 
 
 def test_nothing_is_left_of_what_cannot_be_kept(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import log
+from tflgpu_plugin import log, trusted
 from tflgpu_plugin.registry import Once
 
 PACKAGE = "tflgpu-plugin"
@@ -35,10 +35,11 @@ class Unsafe(ValueError):
 
 def cache(name: str) -> Path | None:
     """A folder of this name in the user's cache folder for this package, made when it is absent;
-    None where it cannot be made, when TFLGPU_NO_CACHE is set or, with a line for the user, when it
-    is a link or somebody else could write to it.
+    None where it cannot be made, when TFLGPU_NO_CACHE is set, in a privileged process or, with a
+    line for the user, when it is a link or somebody else could write to it or put another one in
+    its place.
     """
-    if os.environ.get("TFLGPU_NO_CACHE"):
+    if os.environ.get("TFLGPU_NO_CACHE") or trusted.privileged():
         return None
     variable, usual = PLACES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
     given = os.environ.get(variable)
@@ -54,7 +55,7 @@ def cache(name: str) -> Path | None:
     except (OSError, RuntimeError):  # the latter: this user has no home folder
         return None
     reason = unsafe(status) if stat.S_ISDIR(status.st_mode) else "it is a link"
-    if reason:
+    if reason := reason or unsafe_above(folder):
         tell(f"tflgpu: {folder} is not used: {reason}.")
         return None
     return folder if os.access(folder, os.W_OK) else None
@@ -128,6 +129,22 @@ def unsafe(status: os.stat_result) -> str | None:
         return "it belongs to another user; name one of your own"
     if status.st_mode & 0o022:
         return "others can write to it; run chmod go-w on it, or name one of your own"
+    return None
+
+
+def unsafe_above(path: Path) -> str | None:
+    """The reason why others may put something else in the place of this file or folder: one of the
+    folders above it belongs to another user, or everybody can write to it and remove what others
+    have there. None when only this user and the system's owner may."""
+    if not hasattr(os, "getuid"):
+        return None
+    owners = {0, os.getuid(), os.stat("/").st_uid}  # the last where a container hides who root is
+    for folder in dict.fromkeys((*path.absolute().parents, *path.resolve().parents)):
+        status = os.stat(folder)
+        if status.st_uid not in owners:
+            return f"{folder} belongs to another user; name a folder of your own"
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            return f"others can write to {folder}; run chmod o-w on it, or name another folder"
     return None
 
 

@@ -167,7 +167,7 @@ def opened(options: Options) -> Cache | None:
     try:
         folder = folder.absolute()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unsafe = folders.unsafe(os.stat(folder))
+        unsafe = folders.unsafe(os.stat(folder)) or folders.unsafe_above(folder)
     except OSError as error:
         folders.tell(
             f"tflgpu: nothing can be kept in {folder} ({error.strerror}); models run all the same."

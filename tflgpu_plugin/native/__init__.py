@@ -10,14 +10,13 @@ import atexit
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin import threads
+from tflgpu_plugin import threads, trusted
 from tflgpu_plugin.registry import Single
 
 MAX_ADAPTERS = 32  # adapters
@@ -185,7 +184,7 @@ def looking() -> Iterator[None]:
 
 def _wgpu_path() -> Path:
     """The library inside the installed wgpu package, or the one that its variable names."""
-    if named := os.environ.get("WGPU_LIB_PATH", "").strip():
+    if named := trusted.variable("WGPU_LIB_PATH").strip():
         return Path(named)
     found = importlib.util.find_spec("wgpu")
     if found is None or not found.origin:

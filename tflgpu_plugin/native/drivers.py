@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, trusted
 
 NO_LAYER = "NODEVICE_SELECT"  # without Mesa's device-select layer, whose own variables follow
 CHOICE = (
@@ -24,6 +24,8 @@ CHOICE = (
     "MESA_VK_DEVICE_SELECT_FORCE_DEFAULT_DEVICE",
     "DRI_PRIME",
 )
+
+MOST_BYTES = 1 << 20  # of a manifest file
 
 
 def open_ahead() -> None:
@@ -59,6 +61,8 @@ def libraries() -> Iterator[str]:
     """What the drivers' manifest files name: paths, or names for the system's search."""
     for manifest in manifests():
         try:
+            if not manifest.is_file() or manifest.stat().st_size > MOST_BYTES:
+                continue
             named = json.loads(manifest.read_text())["ICD"]["library_path"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
@@ -82,7 +86,7 @@ def _named(path: Path, patterns: str) -> bool:
 
 def _found() -> Iterator[Path]:
     """All manifest files: those that the loader's variables name, or the usual folders'."""
-    get = os.environ.get
+    get = trusted.variable  # the loader itself leaves them out in privileged processes
     named = get("VK_DRIVER_FILES") or get("VK_ICD_FILENAMES") or ""
     added = get("VK_ADD_DRIVER_FILES") or ""
     for name in filter(None, (added + os.pathsep + named).split(os.pathsep)):
@@ -90,7 +94,7 @@ def _found() -> Iterator[Path]:
         yield from sorted(path.glob("*.json")) if os.path.isdir(path) else [path]
     if named:
         return
-    home = Path(get("HOME") or "/")
+    home = Path(get("HOME") or "/nonexistent")
     folders = [get("XDG_CONFIG_HOME") or home / ".config"]
     folders += (get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
     folders += ["/etc", get("XDG_DATA_HOME") or home / ".local/share"]

@@ -98,8 +98,11 @@ def test_only_what_is_there_is_mapped(tmp_path: Path) -> None:
         files.check()
 
 
-@pytest.mark.parametrize("place", [0, 7, -8, -1])
-def test_other_values_at_either_end_are_not_those_of_the_file(tmp_path: Path, place: int) -> None:
+@pytest.mark.parametrize("place", [0, 7, 1025, 15_000, -8, -1])
+def test_other_values_are_not_those_of_the_file(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "COMPARED", 4096)
     data = np.random.default_rng(1).standard_normal((300, 100)).astype(np.float32)
     (tmp_path / "weights").write_bytes(data.tobytes())
     other = data.copy()
