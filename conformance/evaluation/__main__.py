@@ -14,6 +14,7 @@ from pathlib import Path
 from conformance.evaluation import passes, sources
 from conformance.evaluation.sources import Source
 
+EVERY = 100  # graphs a line says how far it is
 KINDS = ("cases", "random", "networks", "models")
 
 
@@ -37,6 +38,8 @@ class Result:
         for graph in graphs:
             checked = passes.check(graph)
             self.graphs += 1
+            if self.graphs % EVERY == 0:
+                print(f"{self.graphs:,} graphs, {len(self.findings)} findings", flush=True)
             self.changed.update(checked.applied)
             if checked.skipped:
                 self.skipped[f"{checked.skipped[:120]} ({source.name})"] += 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,7 @@ import numpy as np
 from conformance import host, onnx_host
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.ir.graph import Graph
 
 ONLY_READ = "Only its graph is wanted."
@@ -52,8 +54,10 @@ def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> l
     return found
 
 
-def of_onnx(content: bytes, exclude: str = "") -> list[Graph]:
+def of_onnx(model: bytes | Path, exclude: str = "") -> list[Graph]:
     """Those of an ONNX model, with the graph as it is. Raises what onnxruntime raises."""
+    options = {"force": "1"} | ({"exclude": exclude} if exclude else {})
+    settings = onnx.settings(optimized=False, threads=1, logs=onnx.FATAL)
     with captured() as found:
-        onnx_host.session(content, exclude=exclude)
+        onnx.opened(model, settings, options, onnx_host.place(None))
     return found

@@ -87,7 +87,7 @@ def typed(value: Array, tensor: Tensor) -> Array:
     if np.iscomplexobj(value):
         return value
     if tensor.dtype == "bool":
-        return np.asarray(value) != 0
+        return np.not_equal(value, 0)
     if tensor.dtype == BFLOAT16 or (quantization.whole(tensor) and not is_real(tensor)):
         with np.errstate(invalid="ignore"):
             return np.asarray(value).astype(np.int64)

@@ -4,6 +4,7 @@ graphs, real models and model files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from conformance import direct, node_cases
 from conformance.cases import Case, all_cases
 from conformance.evaluation import captured
 from conformance.models import model_inputs
+from conformance.node_cases import NodeCase
+from conformance.random.onnx_graphs import Made
 from tflgpu_plugin.ir.graph import Graph
 
 
@@ -25,32 +28,34 @@ def cases(families: Iterable[str] = ()) -> Iterator[Source]:
     """Single operators of TFLite and single nodes, of these families or of all."""
     wanted = set(families)
     for family, listed in all_cases().items():
-        if wanted and family not in wanted:
-            continue
-        for case in (*listed, *node_cases.family_nodes(family)):
+        every: list[Case | NodeCase] = [*listed, *node_cases.family_nodes(family)]
+        for case in every if not wanted or family in wanted else ():
             if not case.refused:
-                yield Source(f"{case.op} {case.name}", lambda case=case: [graph(case)])
+                yield Source(f"{case.op} {case.name}", partial(_of_case, case))
 
 
-def graph(case: Case | node_cases.NodeCase) -> Graph:
-    """The case as a graph of one node."""
-    return direct.graph(case) if isinstance(case, Case) else node_cases.graph(case)
+def _of_case(case: Case | NodeCase) -> list[Graph]:
+    """One of one node."""
+    return [direct.graph(case) if isinstance(case, Case) else node_cases.graph(case)]
 
 
 def random_tflite(seeds: Iterable[int]) -> Iterator[Source]:
     """Graphs of a few operators, and as many in 8 bits."""
-    from conformance.random import graphs, quantized
-
     for seed in seeds:
-        yield Source(
-            f"random TFLite graph {seed}",
-            lambda seed=seed: captured.of_tflite(graphs.build(seed)[0].to_bytes()),
-        )
-        yield Source(f"random int8 graph {seed}", lambda seed=seed: _quantized(quantized, seed))
+        yield Source(f"random TFLite graph {seed}", partial(_random_tflite, seed))
+        yield Source(f"random int8 graph {seed}", partial(_random_int8, seed))
 
 
-def _quantized(module: object, seed: int) -> list[Graph]:
-    found = module.build(seed)  # type: ignore[attr-defined]
+def _random_tflite(seed: int) -> list[Graph]:
+    from conformance.random import graphs
+
+    return captured.of_tflite(graphs.build(seed)[0].to_bytes())
+
+
+def _random_int8(seed: int) -> list[Graph]:
+    from conformance.random import quantized
+
+    found = quantized.build(seed)
     return [] if found is None else captured.of_tflite(found[0].to_bytes())
 
 
@@ -58,31 +63,37 @@ def random_onnx(seeds: Iterable[int]) -> Iterator[Source]:
     """Graphs as exporters write them, by each kind of maker."""
     from conformance.random import onnx_graphs
 
-    makers = {
+    makers: dict[str, Callable[[int], Made]] = {
         "graph": onnx_graphs.build, "attention": onnx_graphs.build_attention,
         "near graph": onnx_graphs.build_near,
     }  # fmt: skip
     for seed in seeds:
         for kind, build in makers.items():
-            yield Source(f"random ONNX {kind} {seed}",
-                         lambda seed=seed, build=build: _of_made(build(seed)))  # fmt: skip
+            yield Source(f"random ONNX {kind} {seed}", partial(_random_onnx, build, seed))
 
 
-def _of_made(made: object) -> list[Graph]:
-    return captured.of_onnx(made.content, ",".join(made.foreign))  # type: ignore[attr-defined]
+def _random_onnx(build: Callable[[int], Made], seed: int) -> list[Graph]:
+    made = build(seed)
+    return captured.of_onnx(made.content, ",".join(made.foreign))
 
 
 def networks() -> Iterator[Source]:
     """The networks of conformance, in both hosts."""
-    from conformance import test_networks as networks
+    from benchmarks.networks import NETWORKS
     from conformance.models import seeded
 
-    for name in ["demo", *networks.NETWORKS]:
-        yield Source(f"{name} in TFLite",
-                     lambda name=name: captured.of_tflite(networks.in_tflite(name)[0]))  # fmt: skip
-    for name in [*networks.NETWORKS, *seeded.NETWORKS]:
-        yield Source(f"{name} in ONNX",
-                     lambda name=name: captured.of_onnx(networks.in_onnx(name)[0]))  # fmt: skip
+    for name in ("demo", *NETWORKS):
+        yield Source(f"{name} in TFLite", partial(_network, name, True))
+    for name in (*NETWORKS, *seeded.NETWORKS):
+        yield Source(f"{name} in ONNX", partial(_network, name, False))
+
+
+def _network(name: str, tflite: bool) -> list[Graph]:
+    from conformance import test_networks
+
+    if tflite:
+        return captured.of_tflite(test_networks.in_tflite(name)[0])
+    return captured.of_onnx(test_networks.in_onnx(name)[0])
 
 
 def models() -> Iterator[Source]:
@@ -93,7 +104,11 @@ def models() -> Iterator[Source]:
 def files(paths: Iterable[Path]) -> Iterator[Source]:
     """Model files of either host; others are passed over."""
     for path in paths:
-        if path.suffix == ".tflite":
-            yield Source(path.name, lambda path=path: captured.of_tflite(path.read_bytes()))
-        elif path.suffix == ".onnx":
-            yield Source(path.name, lambda path=path: captured.of_onnx(str(path)))
+        if path.suffix in (".tflite", ".onnx"):
+            yield Source(path.name, partial(_of_file, path))
+
+
+def _of_file(path: Path) -> list[Graph]:
+    if path.suffix == ".tflite":
+        return captured.of_tflite(path.read_bytes())
+    return captured.of_onnx(path)

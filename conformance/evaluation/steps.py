@@ -50,8 +50,9 @@ def rescale(v: Array, rows: Array, *numbers: float) -> Array:
 
 def quantized_sum(v: Array, e: Array, *n: float) -> Array:
     (a, *first), (b, *second), (y, *third) = n[:4], n[4:8], n[8:12]
-    terms = (away(v / a) * _right(*first), away(e / b) * _right(*second))
-    return _cut(away(sum(away(t * 2.0**20) for t in terms) * _right(*third)), (y, *n[12:14]))
+    left = away(away(v / a) * 2.0**20 * _right(*first))
+    right = away(away(e / b) * 2.0**20 * _right(*second))
+    return _cut(away((left + right) * _right(*third)), (y, *n[12:14]))
 
 
 def _right(high: float, low: float, shift: float) -> float:
@@ -112,7 +113,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 # Besides what `REFERENCES` has under the name of the step.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
-    "fake_quant_channels": lambda v, parts, *levels: fake_quant(v, *levels, parts),
+    "fake_quant_channels": lambda v, parts, *levels: fake_quant(v, *levels[:3], parts=parts),
     "requantize": requantize, "requantize_small": requantize, "rescale": rescale,
     **{f"reverse_{op}": _reversed(op) for op in ("sub", "div", "pow", "maximum", "minimum")},
     "maximum_nan": np.maximum, "minimum_nan": np.minimum,
