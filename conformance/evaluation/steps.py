@@ -32,6 +32,10 @@ def fake_quant(v: Array, scale: float, least: float, most: float, parts: Any = 1
     return _cut(away(fine / parts) - zero, (scale, least, most))
 
 
+def fake_quant_channels(v: Array, parts: Array, scale: float, least: float, most: float) -> Array:
+    return fake_quant(v, scale, least, most, parts)
+
+
 def fake_quant_even(v: Array, scale: float, least: float, most: float) -> Array:
     return _cut(even(v / scale), (scale, least, most))
 
@@ -113,7 +117,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 # Besides what `REFERENCES` has under the name of the step.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
-    "fake_quant_channels": lambda v, parts, *levels: fake_quant(v, *levels[:3], parts=parts),
+    "fake_quant_channels": fake_quant_channels,
     "requantize": requantize, "requantize_small": requantize, "rescale": rescale,
     **{f"reverse_{op}": _reversed(op) for op in ("sub", "div", "pow", "maximum", "minimum")},
     "maximum_nan": np.maximum, "minimum_nan": np.minimum,
