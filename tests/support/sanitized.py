@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ OURS = re.compile(r"/native/(?:core|ort|platform|tflite)/\w+\.[ch]|libtflgpu")
 # A line of a stack, by its number and what it tells of the place.
 FRAME = re.compile(r"^ +#(\d+) (.*)$", re.MULTILINE)
 INTERCEPTED = re.compile(r"sanitizer_common|lib[atu]+san|/sanitizer/|\.\./\.\./\.\./\.\./src/")
+
+
+DECLARED = {  # as in CMakeLists.txt
+    "_declarations": ("core/tflgpu.h", "tflite/abi.h"),
+    "_declarations_ort": ("ort/abi.h",),
+}
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,19 @@ def build(folder: Path, checks: Checks) -> None:
     for source in sandbox.sources(Path(native.__file__).parent):
         sandbox.compile_one(source, sandbox.made_of(objects, source), checks.flags)
     sandbox.build(folder / "tree", None, objects)
-    library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY
+    made = folder / "tree" / sandbox.PACKAGE / "native"
+    for module, headers in DECLARED.items():  # of these sources, whatever is installed
+        _declare(made / f"{module}.py", [sandbox.NATIVE / header for header in headers])
+    library = made / sandbox.LIBRARY
     library.unlink()
     sandbox.link(sorted(objects.glob("*.o")), library, checks.flags[:1])
+
+
+def _declare(made: Path, headers: list[Path]) -> None:
+    made.unlink()
+    module = f"tflgpu_plugin.native.{made.stem}"
+    declare = [sys.executable, str(sandbox.NATIVE / "declare.py"), module, str(made)]
+    subprocess.run([*declare, *map(str, headers)], check=True)
 
 
 def environment(folder: Path, checks: Checks) -> dict[str, str]:
