@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import sys
 from typing import Any
 
 from tflgpu_plugin.providers import NoAdapter
@@ -34,6 +37,8 @@ def register() -> None:
             "Run: pip install -U onnxruntime"
         )
     with _lock:
+        if _told.first("exit"):
+            atexit.register(_keep_open)
         if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
             _register(onnxruntime)
     if found < BY_NAME and _told.first("by name"):
@@ -41,6 +46,16 @@ def register() -> None:
             f"tflgpu: onnxruntime {onnxruntime.__version__} ignores providers=[{EP_NAME!r}]; use "
             "SessionOptions.add_provider_for_devices, or onnxruntime 1.25 and newer."
         )
+
+
+def _keep_open() -> None:
+    """Leave sessions open in a child of a fork that ends: onnxruntime would wait for their threads,
+    which the parent has."""
+    if native.lib.tg_is_forked(native.ffi.NULL):
+        kind = getattr(sys.modules.get("onnxruntime"), "InferenceSession", ())
+        for one in gc.get_objects():
+            if issubclass(type(one), kind):
+                native.keep_for_ever(one)
 
 
 def _register(onnxruntime: Any) -> None:
