@@ -13,7 +13,6 @@ import inspect
 import json
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Any
 
 import tflgpu_startup as startup
 
-from tflgpu_plugin import log, trusted
+from tflgpu_plugin import log, threads, trusted
 from tflgpu_plugin.options import OptionError, parse
 
 VARIABLE = "TFLGPU_PREFER"
@@ -73,7 +72,7 @@ class Preference:
     _models: list[_Model] = field(default_factory=list, repr=False)
     _ended: dict[str, Counts] = field(default_factory=dict, repr=False)
     _told: set[str] = field(default_factory=set, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threads.Lock = field(default_factory=threads.Lock, repr=False)
 
     def made(self, kind: str, target: Any, report: Callable[[Any], Any]) -> None:
         """Count a model: "session" or "interpreter"."""
@@ -223,7 +222,7 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-_lock = threading.RLock()
+_lock = threads.RLock()
 _active: list[Preference] = []
 
 
@@ -256,7 +255,7 @@ def _at_end(function: Callable[[], None]) -> None:
 def _forget() -> None:
     """A child of a fork counts its own models, and its parent's threads hold no lock in it."""
     global _lock
-    _lock = threading.RLock()
+    _lock = threads.RLock()
     _of_environment.cache_clear()
 
 
