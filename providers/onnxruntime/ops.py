@@ -314,17 +314,17 @@ _ROWS: tuple[HostOp, ...] = (
     row("Round", "round", (11, 22)),
     row(
         "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
-        wraps=True,
+        wraps=True, raises=True,
         bfloat16=True,
     ),
     row(
         "ScatterElements", "scatter_elements", (11, 18), f"value {PLACED}", axis=0,
-        reduction="none", wraps=True,
+        reduction="none", wraps=True, raises=True,
         bfloat16=True,
     ),
     row(
-        "ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none", wraps=True,
-        bfloat16=True,
+        "ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none",
+        wraps=True, raises=True, bfloat16=True,
     ),
     row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
     row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),

@@ -1,7 +1,8 @@
 // Updates put where their indices say: one thread per storage vec4 of the result, which looks through all `count` updates
 // that may be for its elements. An index has `axes` coordinates, on axes of `extent` whose neighbours are `stride` apart
 // (in units of `inner` elements). `rows`: one index for all of these; otherwise each has its own, of one
-// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's.
+// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's, and with `raises` flags the run;
+// lanes are of `total` elements.
 {% set index = "i32" if rows else "vec4i" %}
 fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
   let t = stored_at(vec4u(e), p.index_channels, p.index_spatial, p.index_slices);
@@ -33,9 +34,17 @@ fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
       at += c{{ k }} * i32(p.stride{{ k }});
 {% endfor %}
       let hit = (vec4i(wanted) == vec4i(at)) & vec4<bool>(inside);
+{% if raises %}
+      if (!inside) { put_check(0u, 2u); }
+{% endif %}
 {% else %}
-      let c = loaded(e);
-      let hit = vec4i(wanted) == {{ "select(c, c + i32(p.extent0), c < vec4i())" if wraps else "c" }};
+      let given = loaded(e);
+      let c = {{ "select(given, given + i32(p.extent0), given < vec4i())" if wraps else "given" }};
+      let hit = vec4i(wanted) == c;
+{% if raises %}
+      let outside = (c < vec4i()) | (c >= vec4i(i32(p.extent0)));
+      if (any(outside & (o < vec4u(p.total)))) { put_check(0u, 2u); }
+{% endif %}
 {% endif %}
       if (any(hit)) {
         let t = stored_at(e, p.update_channels, p.update_spatial, p.update_slices);

@@ -8,7 +8,8 @@
 
 `reduction` is "none" (the last update stays), "add", "mul", "min" or "max" with what was there, in
 the order of the updates. With `wraps` negative indices count from the end. An update whose index
-lies outside is left out, where hosts answer with an error.
+lies outside is left out, and with `raises`, where the host answers with an error, the run is
+flagged.
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k, extent in enumerate(form.axes):
         parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
+    if raises := bool(node.attributes.get("raises")):
+        parameters["total"] = prod(low.graph.shape(x))
     low.loops(node, form.updates + 2 * -(-form.updates // BLOCK) + 1)
     low.each_vector(
         "scatter",
@@ -154,9 +157,10 @@ def lower(low: Lowering, node: Node) -> None:
         parameters,
         {
             "axes": len(form.axes), "rows": node.op == "scatter_nd",
-            "wraps": bool(node.attributes.get("wraps")),
+            "wraps": bool(node.attributes.get("wraps")), "raises": raises,
             "combined": COMBINED[node.attributes["reduction"]],
         },
+        checked=raises,
         fused=False,
     )  # fmt: skip
 

@@ -183,20 +183,32 @@ INDEXED = {
     "Gather, on the last axis": ({"axis": 1}, np.array([[0, -4]]), np.array([[0, -5]])),
     "GatherElements": ({"axis": 0}, np.array([[0, -5, 4, 1]]), np.array([[0, -6, 4, 1]])),
     "GatherND": ({}, np.array([[0, -4], [4, 1]]), np.array([[0, 4], [4, 1]])),
-}
+    "ScatterND": ({}, np.array([[0], [-5], [4]]), np.array([[0], [5], [4]])),
+    "ScatterElements": ({"axis": 0}, np.array([[0, -5, 4, 1]]), np.array([[0, -5, 5, 1]])),
+    "ScatterElements, on the last axis": (
+        {"axis": 1}, np.array([[0, -4, 3]] * 5), np.array([[0, -5, 3]] * 5),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", INDEXED)
 def test_an_index_outside_is_an_error_of_onnxruntime(name: str) -> None:
     more, inside, outside = INDEXED[name]
     operator = name.split(",")[0]
-    nodes = [node("Relu", ["x"], ["r"]), node(operator, ["r", "i"], ["y"], **more)]
-    data = model(nodes, {"x": (5, 4), "i": inside.shape}, {"y": None}, kinds={"i": np.int64})
+    scatters = operator.startswith("Scatter")
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node(operator, ["r", "i", "u"] if scatters else ["r", "i"], ["y"], **more),
+    ]
+    updates = {"u": floats(3, 4) if operator == "ScatterND" else floats(*inside.shape)}
+    updates = updates if scatters else {}
+    shapes = {"x": (5, 4), "i": inside.shape} | {name: u.shape for name, u in updates.items()}
+    data = model(nodes, shapes, {"y": None}, kinds={"i": np.int64})
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
     assert {n.where for n in tflgpu_plugin.report(ours).nodes} == {"gpu"}
     said = []
     for feed in (inside, outside, inside):
-        feeds = {"x": floats(5, 4), "i": feed}
+        feeds = {"x": floats(5, 4), "i": feed, **updates}
         for one in (ours, theirs) if feed is outside else ():
             with pytest.raises(Exception) as raised:
                 one.run(None, feeds)
