@@ -104,7 +104,7 @@ def judged(model: Path) -> Found:
         nodes=len(nodes),
         gpu=sum(n.where == GPU for n in nodes),
         partitions=len(report.islands),
-        on_host=sum(partition.failures for partition in report.islands),
+        on_host=report.host_runs,
         state=RIGHT if share <= 1 else WRONG,
     )
     text = f"{share:.3f} of tolerance" + (f", {where}" if share > 1 else "")

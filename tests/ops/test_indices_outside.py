@@ -10,6 +10,7 @@ import pytest
 
 from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of
+from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -99,3 +100,21 @@ def test_scatter_elements_leaves_out_what_is_outside(axis: int, wraps: bool) -> 
     given = [x, index, updates]
     got = run("scatter_elements", given, SHAPE, axis=axis, reduction="none", wraps=wraps)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.parametrize(("index", "outside"), [(0, False), (3, False), (4, True), (-1, None),
+                                                (-4, None), (-5, True)])  # fmt: skip
+def test_a_gather_that_raises_flags_what_is_outside(
+    index: int, outside: bool | None, wraps: bool
+) -> None:
+    """The last element of each axis and the one behind it; None: where nothing wraps."""
+    x, rows = held(), np.array([[1, 1], [2, index], [0, 2]], np.int32)
+    fails = not wraps if outside is None else outside
+    more: dict[str, Any] = {"batch": 0, "wraps": wraps, "raises": True}
+    if fails:
+        with pytest.raises(native.NativeError):
+            run("gather_nd", [x, rows], (3, 5), **more)
+        return
+    wanted = x[tuple(wrapped(rows, np.array(SHAPE[:2]), wraps).T)]
+    np.testing.assert_array_equal(run("gather_nd", [x, rows], (3, 5), **more), wanted)

@@ -1,0 +1,47 @@
+"""A run that fails leaves what is kept between runs as it was, and the next run goes on from
+there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tests.native.test_runs import compiled, instance
+from tflgpu_plugin import native
+from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.runtime.program import Instance
+
+pytestmark = pytest.mark.adapter
+__all__ = ["instance"]
+SHAPE = (1, 4, 3, 2)
+RIGHT, BEYOND = np.arange(3, dtype=np.int64), np.full(3, 2**40, np.int64)
+
+
+@pytest.fixture
+def counting(instance: Instance) -> Instance:
+    """A sum that goes from run to run, beside int64 numbers that may be beyond int32."""
+    b = Builder()
+    x, number, total = b.tensor(SHAPE), b.tensor((3,), dtype="i64"), b.tensor(SHAPE)
+    more = b.node("add", (total, x), SHAPE, activation="none")
+    less = b.node("neg", (number,), (3,))
+    b.tensors[less] = replace(b.tensors[less], dtype="i64")
+    graph = Graph(b.tensors, tuple(b.nodes), (x, number), (more, less), ((total, more),))
+    return compiled(graph, instance.program.device)
+
+
+def test_states_are_those_before_a_run_that_failed(counting: Instance) -> None:
+    total, wanted = np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.float32)
+    for step, numbers in enumerate((RIGHT, RIGHT, BEYOND, RIGHT, BEYOND, BEYOND, RIGHT, RIGHT)):
+        given = np.full(SHAPE, step + 1, np.float32)
+        if numbers is BEYOND:
+            with pytest.raises(native.NativeError, match="beyond int32"):
+                counting.run([given, numbers], [total])
+        else:
+            wanted = wanted + given
+            sums, less = counting.run([given, numbers], [total])
+            np.testing.assert_array_equal(sums, wanted)
+            np.testing.assert_array_equal(less, -numbers)
+        np.testing.assert_array_equal(total, wanted)
