@@ -182,6 +182,7 @@ def test_constants_of_int64_are_in_the_range_of_int32(numbers: Shape, right: boo
         ((2, 3), (2, 4), 5, "i8", False), ((2, 3), (3, 4), 2, "i8", True),
         ((2, 5), (3, 4), 5, "i8", True), ((2, 3), (1, 3), 1, "i8", True),
         ((2, 3), (1, 3), 1, "f32", False), ((2, 3), (2, 4), 4, "dequantized", True),
+        ((2, 3), (5, 6), 4, "i8", True), ((5, 6), (2, 3), 4, "i8", True),
     ],
 )  # fmt: skip
 def test_versions_of_quantized_tensors_are_further_ones(
