@@ -41,7 +41,8 @@ class _Finder:
         if name not in HOSTS:
             return None
         for finder in sys.meta_path[:]:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader)
