@@ -35,6 +35,7 @@ def _made(preference: Any, plain: Plain, arguments: BoundArguments, host: Any) -
         plain(attempt)
     except Exception as error:
         plain(arguments)
-        return preference.fail("interpreter", error)
-    preference.made("interpreter", delegate, records.report)
+        preference.fail("interpreter", error)
+    else:
+        preference.made("interpreter", delegate, records.report)
     return None

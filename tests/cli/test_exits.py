@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from tests.support import batches
-from tflgpu_plugin.cli import exits, shared
+from tflgpu_plugin.cli import commands, exits, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
-from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.harness import compare, hosts
 
 TFLGPU = [sys.executable, "-m", "tflgpu_plugin.cli"]
 WITHOUT_DRIVERS = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
@@ -78,6 +78,14 @@ def test_names_are_whole_when_piped(name: str) -> None:
     done = shell(f"$T ops | grep {name}", COLUMNS="40")
     assert done.returncode == 0 and done.stdout.startswith(name)
     assert done.stdout.rstrip().endswith(".")  # the last cell is whole, too
+
+
+def test_names_of_tensors_are_whole_when_piped(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(commands, "table", lambda head, rows: shown.extend(rows))
+    name = "a/path/of/many/words/that/goes/on/and/on/BiasAdd"
+    commands._show_agreements([compare.Agreement(name, 0, 1, 1)])
+    assert shown[0][0] == name
 
 
 def test_names_are_whole_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

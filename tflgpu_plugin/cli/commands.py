@@ -260,7 +260,7 @@ def _show_demo(result: Any) -> None:
 def _show_agreements(agreements: Iterable[Any]) -> None:
     cells = [
         [
-            _tail(a.name),
+            _tail(a.name) if console.is_terminal else a.name,
             f"{a.difference:.1e}",
             f"{a.magnitude:.3g}",
             f"{a.relative:.1e}",

@@ -26,6 +26,12 @@ class Sentence(click.ClickException):
     exit_code = UNUSABLE
 
 
+class NothingToRunOn(Sentence):
+    """This machine has no adapter."""
+
+    exit_code = NO_ADAPTER
+
+
 class Commands(click.Group):
     """A group whose commands may raise anything: it becomes a sentence and a status."""
 
@@ -44,9 +50,8 @@ class Commands(click.Group):
         except Exception as error:
             if debugging():
                 raise
-            failure = Sentence(sentence(error))
-            failure.exit_code = status(error)
-            raise failure from error
+            kind = NothingToRunOn if status(error) == NO_ADAPTER else Sentence
+            raise kind(sentence(error)) from error
 
 
 def sentence(error: BaseException) -> str:
