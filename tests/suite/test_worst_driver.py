@@ -115,6 +115,17 @@ def test_what_else_a_driver_may_do(computed: dict[str, dict[str, float]]) -> Non
     assert plain[remainder] == -1.0 != computed["signs"][remainder]
 
 
+KERNELS = ("inexact", "nan", "fixed_point", "function_accuracy")
+
+
+@pytest.mark.parametrize("words", ["down,regroup,smaller", "up,fused,flush", "seed=4,signs"])
+def test_kernels_get_by_without_exact_operations(words: str) -> None:
+    files = [f"tests/ops/test_{name}.py" for name in KERNELS]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=ROOT, env=environment(words), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 def test_the_variables_name_the_layer_and_the_driver() -> None:
     found = environment("up,fused", 128)
     assert found["WORST_DRIVER"] == "up,fused"
