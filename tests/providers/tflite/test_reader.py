@@ -123,8 +123,11 @@ READ = [
           ("CONV_3D", "tgl_conv_3d_params", (*CONV, "stride_d", "dilation_d"),
            {"strides": (1, 1, 1), "dilations": (1, 1, 1), "padding": "same",
             "filters_last": True}))],
-    (host_node("GATHER", "tgl_gather_params", axis=2, batch_dims=1), {"axis": 2, "batch_dims": 1}),
-    (host_node("GATHER", "tgl_gather_params", axis=-1), {"axis": -1}),
+    (
+        host_node("GATHER", "tgl_gather_params", axis=2, batch_dims=1),
+        {"axis": 2, "batch_dims": 1, "raises": True},
+    ),
+    (host_node("GATHER", "tgl_gather_params", axis=-1), {"axis": -1, "raises": True}),
     (host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1),
      {"keep_num_dims": False, "activation": "none", "shuffled": True}),
     (host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=1), {"mode": "reflect"}),
