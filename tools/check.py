@@ -117,7 +117,7 @@ def steps() -> list[Step]:
         _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
         Step("worst", "a sample, on a driver as inexact as WGSL permits",
-             (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "60"), _modes, {}),
+             (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "40"), _modes, {}),
         Step("compiled", "every kernel through AMD's compiler",
              (PYTHON, "-m", "benchmarks.compiled", "check"), _compiled, {}),
         Step("mutants", "a sample of small defects, which the tests must see",
