@@ -195,7 +195,7 @@ def _rows() -> tuple[HostOp, ...]:
              need.all_symmetric, need.OF_SVDF, **ours),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
-        _row("SQRT", "sqrt", 2, **ours),
+        _row("SQRT", "sqrt", 2, **ours, types=FLOATS),  # of int8 the host cuts fractions off
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row(
             "ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index",

@@ -27,6 +27,8 @@ from tflgpu_plugin.ops.table import GATE, Op
 Numbers = tuple[float, ...]
 SUM_UNIT = 1 << 20  # of a sum: hosts shift both operands by 20 bits
 DIFFERENCE_UNIT = 1 << 14  # of a square: both operands are shifted by 7 bits
+ROOT_UNIT = 1 << 20  # of an inverse root
+MOST = 1 << 30  # of whole numbers that are multiplied
 SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
@@ -137,6 +139,50 @@ def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) ->
     return (*found, levels.least, levels.most)
 
 
+def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
+    """Of an abs: its numbers times one factor in fixed point."""
+    numbers = _by_ratio(graph, node, levels)
+    return None if numbers is None else replace(node, epilogue=(_times(numbers),))
+
+
+def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | None]:
+    """The rule of an activation that only cuts: hosts cut the stored result, not the input, to
+    levels that they find in float32."""
+
+    def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
+        least, most = (quantization.nearest(limit, levels.scale) for limit in (low, high))
+        cut = levels._replace(least=max(levels.least, least), most=min(levels.most, most))
+        return _made(node, "quantized_leaky_relu", _by_ratio(graph, node, cut))
+
+    return rule
+
+
+def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
+    """Of an rsqrt: hosts keep 20 bits of the inverse root of a number, and take the largest result
+    for that of 0."""
+    scales = _scales(graph, node)
+    if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
+        return None
+    (x,), unit = scales, 1 / (float(scales[0]) ** 0.5 * ROOT_UNIT)
+    factor = 1 / float(np.sqrt(x) * np.float32(levels.scale)) / ROOT_UNIT
+    finite = EpilogueOp("clip", None, (0.0, unit * MOST))
+    numbers = (unit, *_factors(factor, factor), *levels)
+    return replace(node, epilogue=(finite, _times(numbers)))
+
+
+def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
+    """The input's numbers times the ratio of both scales; None where they are the same, and nothing
+    is rounded."""
+    scales, unit = _scales(graph, node), np.float32(levels.scale)
+    if scales is None or scales[0] == unit or quantization.even(graph.tensors[node.outputs[0]]):
+        return None
+    return (float(scales[0]), *_factors(scales[0] / unit, scales[0] / unit), *levels)
+
+
+def _times(numbers: Numbers) -> EpilogueOp:
+    return EpilogueOp("quantized_leaky_relu", None, numbers)
+
+
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
     """Two factors of 16 bits: to the result before it is shifted, and to a 3 of 2^15."""
     (x,) = scales
@@ -212,7 +258,7 @@ ROWS = (  # of the family quantization
     _row("quantized_sum", "add", "sub"),
     _row("even_sum", "add"),
     _row("quantized_prelu", "prelu", errors=GATE),
-    _row("quantized_leaky_relu", "leaky_relu", errors=GATE),
+    _row("quantized_leaky_relu", "leaky_relu", "relu", "relu6", "relu_n1_to_1", errors=GATE),
     _row("quantized_squared_difference", "squared_difference"),
     _row("quantized_hard_swish", "hard_swish", errors=GATE),
     Op("times_factor", refuse, shapes, lower_factor, "exact", types=("f32", "i32"),

@@ -90,11 +90,12 @@ def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> O
     """An activation that only cuts."""
     limits = (low, high)
     whole = f"clamp(v, {LIMITED[name]})"
-    return row(name, "exact", errors=errors, whole=whole, limits=limits, rounding=rounding.RATIO)
+    return row(name, "exact", errors=errors, whole=whole, limits=limits, rounding=rounding.RATIO,
+               quantize=quantized.limited(*limits))  # fmt: skip
 
 
 FUNCTION = (
-    *("sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
+    *("sqrt", "reciprocal", "erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
 # Activations that hosts fuse into most ops, and their limits of whole numbers.
@@ -110,7 +111,7 @@ OPS = (
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
     *(row(name, "exact") for name in ("clip", "ceil", "floor", "round")),
-    row("abs", "exact", whole="abs(v)", checked=True),
+    row("abs", "exact", whole="abs(v)", checked=True, quantize=quantized.magnitude),
     row("neg", "exact", whole="-v", checked=True),
     row("sign", "exact", whole="sign(v)"),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
@@ -118,6 +119,7 @@ OPS = (
     row("cube", "elementwise", whole="v * v * v", checked=True),
     row("shrink", "elementwise"),
     *(row(name, "function") for name in FUNCTION),
+    row("rsqrt", "function", quantize=quantized.inverse_root),
     row("log", "function", errors=RELATIVE),
     row("tanh", "function", errors=BOUNDED),
     *(row(name, errors=BOUNDED) for name in ("logistic", "hard_sigmoid")),
