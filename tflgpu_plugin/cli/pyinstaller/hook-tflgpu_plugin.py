@@ -12,7 +12,7 @@ from PyInstaller.utils.hooks import (
 )
 
 # What programs import only by a statement, with what that needs.
-NAMED = ("_pyinstaller", "batch", "cli", "demo", "harness")
+NAMED = ("batch", "cli", "demo", "harness")
 
 
 def _is_needed(name: str) -> bool:
