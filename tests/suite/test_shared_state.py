@@ -23,7 +23,7 @@ CHANGES = {
 DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 # What is safe as it is, and why.
 EXCEPTED = {
-    "tflgpu_plugin/_pyinstaller/hook-tflgpu_plugin.py:hiddenimports": "PyInstaller's interface",
+    "tflgpu_plugin/cli/pyinstaller/hook-tflgpu_plugin.py:hiddenimports": "PyInstaller's interface",
     "tflgpu_plugin/frontend/callbacks.py:_tables": "with the lock _connecting",
     "tflgpu_plugin/preference.py:_active": "with the lock _lock",
     "tflgpu_plugin/preference.py:_lock": "made anew in a forked child, which has one thread",
