@@ -83,7 +83,7 @@ def on_tflite(model: Path) -> Runs:
             raise error if delegates else HostRefuses(str(error)) from error
         names = [str(detail["name"]) for detail in interpreter.get_input_details()]
         runs.append([hosts.invoked(interpreter, [given[n] for n in names]) for given in feeds])
-    return tflgpu_plugin.report(delegate), *runs
+    return tflgpu_plugin.report(delegate), runs[0], runs[1]
 
 
 def judged(model: Path) -> Found:
@@ -128,7 +128,7 @@ def _compared(rows: Mapping[str, Row], only: str, file: Path, record: bool) -> i
     recorded = exported_table.read(file)
     if record:
         others = {name: row for name, row in recorded.items() if only not in name}
-        exported_table.write(others | rows, file)
+        exported_table.write(others | dict(rows), file)
         print(f"Recorded in {file}.")
         return 0
     asked = {name: row for name, row in recorded.items() if only in name}

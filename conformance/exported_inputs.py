@@ -51,8 +51,10 @@ def _off_centre(array: Array) -> Array:
         return array
     file = model_inputs.SHARED / "images" / SPEECH
     if shape and SAMPLES <= shape[-1] == array.size and file.exists():
-        return np.resize(model_inputs.sound(file), shape).astype(array.dtype)
-    return (array + FROM_CENTRE * array.std()).astype(array.dtype)
+        array = np.resize(model_inputs.sound(file), shape).astype(array.dtype)
+        return array
+    moved: Array = (array + FROM_CENTRE * array.std()).astype(array.dtype)
+    return moved
 
 
 def _photographs(shape: tuple[int, ...]) -> Iterator[Array]:
