@@ -3,6 +3,8 @@ numbers of the host's reference kernels."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
 
 pytestmark = pytest.mark.adapter
 # The operators, with a function that is near enough to tell the range of their results.
-FUNCTIONS = {
+FUNCTIONS: dict[str, Any] = {
     "ABS": np.abs, "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), "EXP": np.exp,
     "GELU": lambda x: np.maximum(x, -0.17), "HARD_SWISH": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "LEAKY_RELU": lambda x: np.where(x > 0, x, 0.2 * x), "LOG": np.log, "LOGISTIC": np.tanh,

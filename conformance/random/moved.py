@@ -202,7 +202,10 @@ def imaged(d: Moves) -> None:
     elif op in ("DepthToSpace", "SpaceToDepth"):
         d.fed(op, [a], blocksize=2)
     elif op == "Resize":
-        how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        how: dict[str, Any] = {
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
         scales = d.constant([1, 1, 2, 2], np.float32)
         d.fed(op, [a, "", scales], mode="nearest", **how)
     elif op == "Pad":

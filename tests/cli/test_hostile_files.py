@@ -47,7 +47,7 @@ def _huge(path: Path) -> None:
         stream.truncate(inputs.MOST_MODEL + 1)
 
 
-MADE: tuple[Callable[[Path], None], ...] = (_endless, os.mkfifo, Path.mkdir, _huge)  # type: ignore[assignment]
+MADE: tuple[Callable[[Path], None], ...] = (_endless, os.mkfifo, Path.mkdir, _huge)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such files on this system")
