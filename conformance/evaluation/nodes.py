@@ -80,7 +80,7 @@ BY_DECOMPOSITION = {
 NUMBERED = {*steps.QUANTIZED, "times_factor"}
 # Families of layers over time, whose activation is that of each step, within their meaning.
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
-IDLE = {"raises", "split", "unchecked", "zeros"}  # attributes that say nothing about values
+IDLE = {"nan", "raises", "split", "unchecked", "zeros"}  # attributes that say nothing of numbers
 
 
 def known_ops() -> dict[str, str]:
