@@ -28,7 +28,7 @@ def _compile(pipeline: Pipeline, device: adapter.Device) -> Made | str:
     told = Path(os.environ["NULL_DEVICE_OUT"])
     told.unlink(missing_ok=True)
     try:
-        pipelines.make((pipeline,), device.handle, {}, warm=False)
+        pipelines.make((pipeline,), device.handle, pipelines.Pipelines(), warm=False)
     except pipelines.PipelineError as error:
         return str(error)
     return read(told.read_text(errors="replace"))

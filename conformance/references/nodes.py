@@ -163,8 +163,10 @@ def _pad(x: Array, amounts: Array | None, value: Array | None = None, mode: str 
          paddings: Any = ()) -> Array:  # fmt: skip
     given = np.asarray(paddings[: x.ndim]) if amounts is None else amounts
     value = None if value is None else np.reshape(value, ())
-    more = {"constant_values": value} if value is not None and mode == "constant" else {}
-    return np.asarray(np.pad(x, given.reshape(-1, 2), mode=mode, **more))
+    more: dict[str, Any] = {"mode": mode}
+    if value is not None and mode == "constant":
+        more["constant_values"] = value
+    return np.asarray(np.pad(x, given.reshape(-1, 2), **more))
 
 
 def _gather(x: Array, indices: Array, axis: int, wraps: bool = False, batch_dims: int = 0) -> Array:

@@ -42,7 +42,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
     data = _model(part, tensors, *ports)
     names = [ffi.new("char[]", name.encode()) for name in large]
-    dims = [ffi.new("int64_t[]", np.shape(part.values[name].data)) for name in large]
+    dims = [ffi.new("int64_t[]", np.asarray(part.values[name].data).shape) for name in large]
     listed = ffi.new("tg_ort_constant[]", len(large))
     for one, (name, held), extents in zip(listed, large.items(), dims, strict=True):
         one.data, one.bytes = ffi.cast("void *", held.ctypes.data), held.nbytes

@@ -139,10 +139,9 @@ def moved(
         first = np.moveaxis(found, axis, 0).reshape(found.shape[axis], -1)
         if found.size and np.all(first == first[:, :1]):
             listed = [int(n) for n in first[:, 0]]
-            scale, zero = (
-                tuple(each[n] for n in listed) for each in (given.scale, given.zero_point)
-            )
-            return replace(given, scale=scale, zero_point=zero, axis=axis)
+            scale = tuple(given.scale[n] for n in listed)
+            zero_point = tuple(given.zero_point[n] for n in listed)
+            return replace(given, scale=scale, zero_point=zero_point, axis=axis)
     return None
 
 
