@@ -18,7 +18,7 @@ from .host import DTYPES, NIBBLES
 from .snapshot import DEFAULT_DOMAINS, HostNode, Snapshot, Value
 
 IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
-INLINE = 1 << 10  # bytes; constants of more stay where they are
+INLINE = 1 << 10  # bytes; larger constants are not copied into the model
 EXTERNAL = 1  # TensorProto.DataLocation
 # Of AttributeProto: types, and the fields that hold their values.
 FLOAT, INT, TEXT, TENSOR, FLOATS, INTS, TEXTS = 1, 2, 3, 4, 6, 7, 8
@@ -37,7 +37,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     made = {name for node in part.nodes for name in node.writes}
     known = [part.values[name] for name in part.reads if name not in {*inputs, *made}]
     constants = {value.name: _bytes(value) for value in known if value.data is not None}
-    large = {name: data for name, data in constants.items() if data.nbytes > INLINE}
+    large = {n: data for n, data in constants.items() if _stays(part.values[n], data)}
     tensors = [_constant(part.values[n], data, n in large) for n, data in constants.items()]
     ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
     data = _model(part, tensors, *ports)
@@ -58,6 +58,13 @@ def _bytes(value: Value) -> Array:
     """A constant as onnxruntime stores it."""
     data = np.ascontiguousarray(value.data)
     return packed(data) if value.element in NIBBLES else data
+
+
+def _stays(value: Value, data: Array) -> bool:
+    """Whether a constant may be given beside the model: it is large, and its bytes are those of the
+    value itself, which lives as long as the partition. A packed copy does not."""
+    assert value.data is not None
+    return data.nbytes > INLINE and np.may_share_memory(data, value.data)
 
 
 def packed(numbers: Array) -> Array:

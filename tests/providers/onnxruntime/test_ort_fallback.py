@@ -237,6 +237,42 @@ def test_operators_of_other_domains_fall_back_too() -> None:
     assert counted(ours) == (2, 1, 0)
 
 
+def test_constants_beside_the_model_are_memory_of_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A packed copy of numbers of 4 bits would be gone when the session reads it."""
+    import onnx
+    from onnx import TensorProto, helper
+    from tflgpu_plugin.providers.onnxruntime import model as made
+
+    nodes = [
+        node("DequantizeLinear", ["w", "s"], ["d"]),
+        node("Mul", ["x", "d"], ["m"]),
+        node("Add", ["m", "c"], ["y"]),
+    ]
+    inputs = {"x": ("n", *LARGE.shape), "s": ()}
+    proto = onnx.load_from_string(model(nodes, inputs, {"y": None}, {"c": LARGE}, opset=21))
+    proto.ir_version = 10
+    numbers = np.random.default_rng(3).integers(-8, 8, LARGE.size)
+    packed = helper.make_tensor("w", TensorProto.INT4, LARGE.shape, numbers)
+    proto.graph.initializer.append(packed)
+    kept: list[tuple[str, bool]] = []
+    stays = made._stays
+
+    def noted(value: Any, data: Array) -> bool:
+        kept.append((value.name, stays(value, data)))
+        return kept[-1][1]
+
+    monkeypatch.setattr(made, "_stays", noted)
+    data = proto.SerializeToString()
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    for rows in (2, 1001, 1001):
+        feed = {"x": floats(rows, *LARGE.shape), "s": np.array(0.1, np.float32)}
+        same(ours.run(None, feed), theirs.run(None, feed))
+    assert counted(ours) == (1, 2, 0)
+    assert sorted(kept) == [("c", True), ("w", False)]
+
+
 def test_branches_fall_back_each_for_itself() -> None:
     """With constants of the graph around them."""
     from onnx import TensorProto, helper, numpy_helper
