@@ -110,8 +110,9 @@ class Worker:
         begun = Begun(work, self._name)
         with self._lock:
             if self._process != os.getpid():
-                self._process, self._waiting = os.getpid(), SimpleQueue()
-                _thread.start_new_thread(self._run, (self._waiting,))
+                self._waiting = SimpleQueue()
+                _thread.start_new_thread(self._run, (self._waiting,))  # may raise RuntimeError
+                self._process = os.getpid()
             self._waiting.put(begun)
         return begun
 

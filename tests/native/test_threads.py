@@ -86,3 +86,19 @@ def test_shared_work_is_done_once_each_and_its_errors_surface() -> None:
 
     with pytest.raises(IndexError, match="of the work itself"):
         threads.share(fails, range(20), "test", 3)
+
+
+def test_a_worker_begins_again_where_no_thread_could_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Work that is given to it later is done, too."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker = threads.Worker("test")
+    with monkeypatch.context() as patch:
+        patch.setattr(threads._thread, "start_new_thread", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            worker.begin(lambda: 1)
+    assert worker.begin(lambda: 2)() == 2
