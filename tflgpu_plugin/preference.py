@@ -23,6 +23,7 @@ import tflgpu_startup as startup
 
 from tflgpu_plugin import log, threads, trusted
 from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.registry import Once
 
 VARIABLE = "TFLGPU_PREFER"
 OFF = ("", "0")
@@ -71,7 +72,7 @@ class Preference:
     failed: int = 0
     _models: list[_Model] = field(default_factory=list, repr=False)
     _ended: dict[str, Counts] = field(default_factory=dict, repr=False)
-    _told: set[str] = field(default_factory=set, repr=False)
+    _told: Once = field(default_factory=Once, repr=False)
     _lock: threads.Lock = field(default_factory=threads.Lock, repr=False)
 
     def made(self, kind: str, target: Any, report: Callable[[Any], Any]) -> None:
@@ -101,9 +102,7 @@ class Preference:
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
             self.failed += 1
-            told = text in self._told
-            self._told.add(text)
-        if not told:
+        if self._told.first(text):
             log.say(text)
 
     def counts(self) -> dict[str, Counts]:

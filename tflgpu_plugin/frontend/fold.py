@@ -32,7 +32,7 @@ TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
 # Attributes that are no arguments.
-IDLE = {("activation", "none"), ("raises", True), ("rescales", True)}
+IDLE = (("activation", "none"), ("raises", True), ("rescales", True))
 
 
 @dataclass(frozen=True)
