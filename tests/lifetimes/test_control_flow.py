@@ -119,7 +119,7 @@ def work():
         except Timeout: said.append(name)
     check(made())
     said.append("done")
-thread = threading.Thread(target=work); thread.start(); thread.join(60)
+thread = threading.Thread(target=work); thread.start(); thread.join()
 assert said == ["create", PLAN, "done"], said
 """,
     )
@@ -208,7 +208,7 @@ GREENLETS = {
 import gevent
 def together(*works):
     jobs = [gevent.spawn(work) for work in works]
-    gevent.joinall(jobs, timeout=90, raise_error=True)
+    gevent.joinall(jobs, raise_error=True)
     assert all(job.successful() for job in jobs)
 """,
     "eventlet": """

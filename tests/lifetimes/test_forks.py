@@ -25,7 +25,7 @@ def forked(work):
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
-        signal.alarm(60)                   # ends one that hangs
+        signal.alarm(150)                  # ends one that hangs
         try: said = "answer: " + str(work())
         except BaseException as error: said = f"{type(error).__name__}: {error}"
         os.write(theirs, said.encode()[:60000])
@@ -240,7 +240,7 @@ one = made(); check(one); loop = [one]; loop.append(loop)
 time.sleep(1)                              # the host's threads have gone to sleep
 child = os.fork()
 if not child:
-    signal.alarm(60)
+    signal.alarm(150)
     try: run(one)
     except Exception: pass
     sys.exit(7)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HANGS = 300  # seconds; only what never ends takes as long, also on a machine that is busy
 
 
 def run_python(code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +19,7 @@ def run_python(code: str, status: int = 0, **environment: str) -> subprocess.Com
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS,
     )
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
