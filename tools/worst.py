@@ -57,7 +57,7 @@ MODES = {
 
 
 def environment(mode: Mode) -> dict[str, str]:
-    """Of a process whose Vulkan driver is the system's lavapipe, made inexact. Raises
+    """Variables of a process whose Vulkan driver is the system's lavapipe, made inexact. Raises
     Unavailable."""
     from benchmarks import layers
     from benchmarks.engine import Unavailable

@@ -109,7 +109,7 @@ class Snapshot:
 
     @property
     def bytes(self) -> int:
-        """Of the constants that nodes read."""
+        """The size of all constants that nodes read."""
         held = (self.values[name].data for name in self.reads)
         return sum(data.nbytes for data in held if data is not None)
 

@@ -1,4 +1,4 @@
-"""The layer that makes a driver inexact does what its words say, within the bounds of WGSL"""
+"""The layer that makes a driver inexact does what its words say, within the bounds of WGSL."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def lower_pair(
     checked: str = "",
 ) -> None:
     """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
-    spread to the output. `numbers` are further parameters that it uses; a run fails where `checked`
-    (a vec4 of bool) is true."""
+    spread to the output. `numbers` are further parameters that it uses; a run is flagged where
+    `checked` (a vec4 of bool) is true."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []

@@ -140,7 +140,7 @@ def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) ->
 
 
 def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Of an abs: its numbers times one factor in fixed point."""
+    """The rule of abs: its numbers times one factor in fixed point."""
     numbers = _by_ratio(graph, node, levels)
     return None if numbers is None else replace(node, epilogue=(_times(numbers),))
 
@@ -158,8 +158,8 @@ def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | N
 
 
 def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Of an rsqrt: hosts keep 20 bits of the inverse root of a number, and take the largest result
-    for that of 0."""
+    """The rule of rsqrt: hosts keep 20 bits of the inverse root of a number, and take the largest
+    result for that of 0."""
     scales = _scales(graph, node)
     if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
         return None

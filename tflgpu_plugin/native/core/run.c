@@ -155,7 +155,7 @@ static int check(const run *r, const uint8_t *staged, tg_error *err) {
   return flag ? tgi_fail(err, "%s", FLAGS[flag < 2 ? flag : 2]) : 0;
 }
 
-/* Of a run that fails: the host's variables stay as they are. */
+/* A flagged run gives the host nothing: its outputs and variables stay as they are. */
 static void leave_results(const run *r) {
   for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &r->replay->outputs[i];

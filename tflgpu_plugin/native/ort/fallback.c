@@ -43,7 +43,7 @@ static int add_constants(tgi_fallback *fallback, tgo_session_options *options, c
 }
 
 /* Threads that wait in a loop for the next run would slow down the runs on the GPU that come between. What goes wrong is
- * told by the session around it. */
+ * reported by the session around it. */
 static int set_options(tgi_fallback *fallback, tgo_session_options *options, const tg_ort_model *model, tg_error *err) {
   const tgo_api *api = fallback->api;
   return tgi_take_status(api, api->disable_arena(options), err) ||

@@ -34,14 +34,14 @@ int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints 
   tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
   if (!list || !context->get_node) {
     free(list);
-    return tgi_fail(err, "The host did not tell its nodes.");
+    return tgi_fail(err, "The host gives no access to its nodes.");
   }
   for (int32_t i = 0; i < nodes->size; i++) {
     tgl_node *node = NULL;
     tgl_registration *registration = NULL;
     if (context->get_node(context, nodes->data[i], &node, &registration) || !node || !registration) {
       free(list);
-      return tgi_fail(err, "The host did not tell its node %d.", nodes->data[i]);
+      return tgi_fail(err, "The host gives no access to its node %d.", nodes->data[i]);
     }
     list[i] = (tgi_host_node){*node, *registration, nodes->data[i]};
   }
@@ -280,7 +280,7 @@ static int refused(const tgi_host_node *one, const char *what, tg_error *err) {
                   one->registration.custom_name ? one->registration.custom_name : "an operator of the host", what);
 }
 
-/* A kernel may leave it to its run to tell the shape of its results. */
+/* A kernel may say that only its run knows the shape of its results. */
 static int prepare_node(running *r, tg_error *err) {
   int32_t status = call(r, r->one->registration.prepare);
   if (status == TGL_OK) return 0;
