@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import small_models
+from tflgpu_plugin.cli import exits
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import hosts
@@ -31,9 +32,9 @@ def answer(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def sentence(*words: str) -> str:
+def sentence(*words: str, status: int = exits.UNUSABLE) -> str:
     result = CliRunner().invoke(main, ["kernels", *words])
-    assert result.exit_code == 2 and "Traceback" not in result.output, result.output
+    assert result.exit_code == status and "Traceback" not in result.output, result.output
     return result.output
 
 
@@ -121,7 +122,7 @@ def test_without_an_adapter_it_says_what_to_install(
     path = tmp_path / "m.tflite"
     path.write_bytes(b"")
     monkeypatch.setattr(adapter, "adapters", lambda: [])
-    assert "mesa-vulkan-drivers" in sentence(str(path))
+    assert "mesa-vulkan-drivers" in sentence(str(path), status=exits.NO_ADAPTER)
 
 
 def test_the_uniform_block_is_read_as_the_kernel_reads_it() -> None:
