@@ -19,6 +19,7 @@ from tflgpu_plugin.cli import commands, exits, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import compare, hosts
+from tflgpu_plugin.runtime import adapter
 
 TFLGPU = [sys.executable, "-m", "tflgpu_plugin.cli"]
 WITHOUT_DRIVERS = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
@@ -126,6 +127,26 @@ def test_no_adapter_is_three(command: str, suffix: str, models: Path, tmp_path: 
     )
     assert done.returncode == exits.NO_ADAPTER, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr and "No usable GPU adapter" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "kernels", "profile"])
+def test_an_adapter_is_chosen_by_device_id_too(
+    command: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of adapters that are not there."""
+    if not hosts.installed():
+        pytest.skip("no TFLite host is installed")
+    asked: list[Any] = []
+
+    def select(wanted: Any = None) -> None:
+        asked.append(wanted)
+        raise adapter.NoAdapter("There is none.")
+
+    monkeypatch.setattr(adapter, "select", select)
+    for option in ("device_id=7", "adapter=7"):
+        result = CliRunner().invoke(main, [command, str(models / "m.tflite"), "-o", option])
+        assert "There is none." in result.stderr, result.output
+    assert asked == ["7", "7"]
 
 
 class EPFail(Exception):

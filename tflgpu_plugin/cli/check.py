@@ -16,6 +16,7 @@ from typing import Any
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 
 
@@ -44,18 +45,17 @@ class Check:
 def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
     """Prepare the model with the delegate, or make a session on it, and take the report.
 
-    Raises NoHost, BadInput, NoAdapter, or what the host raises for an unknown option or a damaged
-    model.
+    Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model.
     """
     if subjects.is_onnx(path, host_name):
         onnx_model = onnx.read(path)
-        adapter.select(options.get("adapter"))
+        adapter.select(parse(options).adapter)
         with _quiet():
             report = onnx.report(onnx.session(onnx_model, options))
         return Check(path.name, onnx.host(), report)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
-    adapter.select(options.get("adapter"))
+    adapter.select(parse(options).adapter)
     with _quiet():
         delegate = host.delegate(options)
         interpreter = host.made(model, experimental_delegates=[delegate])

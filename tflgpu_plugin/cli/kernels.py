@@ -14,6 +14,7 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.cli import check, measure
 from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.ir.plan import Dispatch, Plan
+from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, \w+> (\w+)_data: array<(\w+)>;")
@@ -106,7 +107,7 @@ def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> 
     """Prepare the model in a host and take the plans. Raises ValueError or RuntimeError with a
     sentence, also without an adapter, and when no node runs on the GPU.
     """
-    info = adapter.select(options.get("adapter"))
+    info = adapter.select(parse(options).adapter)
     kernels: dict[str, Kernel] = {}
     with engine.watch() as built:
         found = check.check(path, options, host)

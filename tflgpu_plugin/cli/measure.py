@@ -18,6 +18,7 @@ from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.harness.compare import difference
+from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter, profile
 
 Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
@@ -162,7 +163,7 @@ def _run(built: Built) -> Built:
 
 
 def _opened(options: Mapping[str, str]) -> adapter.AdapterInfo:
-    info = adapter.select(options.get("adapter"))
+    info = adapter.select(parse(options).adapter)
     adapter.open_device(info)
     return info
 
