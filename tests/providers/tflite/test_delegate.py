@@ -6,6 +6,7 @@ Every comparison is with the host's own reference kernels on the same model and 
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -126,13 +127,13 @@ def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> N
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"adaptor": 1}, "There is no option 'adaptor'. The options are: is_precision_loss"),
+        ({"adaptor": 1}, "There is no option 'adaptor'. Did you mean 'adapter'? The options"),
         ({"force": "perhaps"}, "Option 'force' cannot be 'perhaps'; it takes True or 1"),
         ({"adapter": "no such thing"}, "No adapter matches 'no such thing'. This machine has"),
     ],
 )
 def test_bad_options_are_a_value_error(host: str, options: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match="Failed to load delegate from tflgpu") as caught:
+    with pytest.raises(ValueError, match=r"^(There|Option|No adapter)") as caught:
         delegate(host, **options)
     assert sentence in str(caught.value)
 
@@ -223,17 +224,32 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
     assert all(partition.runs for partition in tflgpu_plugin.report(made).islands if partition.live)
 
 
+def _refusal(model: bytes, host: str, shape: tuple[int, ...]) -> str:
+    """What the host's own kernels say against an input of this shape, "" where they take it."""
+    reference = hosts.interpreter(model, host, "reference")
+    reference.resize_tensor_input(0, shape)
+    try:
+        reference.allocate_tensors()
+    except RuntimeError as error:
+        return str(error).partition("Node number")[0]
+    return ""
+
+
 def test_a_shape_that_cannot_be_built_runs_on_the_kernels_of_the_host(host: str) -> None:
     """The mean of no elements."""
     interpreter, made = gpu(small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 0, 8, 3))
     interpreter.allocate_tensors()
-    same(interpreter, small_models.guide(), host)
+    if refusal := _refusal(small_models.guide(), host, (1, 0, 8, 3)):
+        with pytest.raises(RuntimeError, match=re.escape(refusal)):
+            interpreter.invoke()
+    else:
+        same(interpreter, small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 8, 8, 3))
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
     newest = tflgpu_plugin.report(made).islands[-1]
-    assert (newest.runs, newest.failures) == (1, 0)
+    assert (newest.runs, newest.failures) == (1, 1 if refusal else 0)
 
 
 @pytest.fixture
