@@ -58,7 +58,7 @@ def report(target: Any) -> Report:
             return found
     raise TypeError(
         "report() takes a delegate of this plugin that is still in use, or an onnxruntime session "
-        f"that uses it, not {target!r}."
+        f"that uses it, not {target!r}. assert_used(session) says why one does not."
     )
 
 
@@ -81,7 +81,8 @@ def register() -> None:
 
 def assert_used(session: Any) -> None:
     """Raise AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
-    runs on the GPU: onnxruntime falls back to the CPU without an error.
+    runs on the GPU: onnxruntime falls back to the CPU without an error. Raises TypeError for
+    anything else.
     """
     if reason := _forked():
         raise AssertionError(reason)

@@ -77,7 +77,11 @@ def version(onnxruntime: Any) -> tuple[int, ...]:
 
 
 def assert_used(session: Any) -> None:
-    """Raise AssertionError with the reasons when no node of the session is on the GPU."""
+    """Raise AssertionError with the reasons when no node of the session is on the GPU, TypeError
+    for what is not a session.
+    """
+    if not hasattr(session, "get_providers"):
+        raise TypeError(f"assert_used() takes an onnxruntime.InferenceSession, not {session!r}.")
     found = records.report(session)
     if found is not None and found.count(GPU):
         return

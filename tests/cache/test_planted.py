@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 # Python that makes it at `place`, `good` being what would be right, and what is told of it.
 FILES = {
-    "a pipe": ("os.mkfifo(place)", "it is no regular file"),
-    "a folder": ("place.mkdir()", "it is no regular file"),
+    "a pipe": ("os.mkfifo(place)", "it is not a regular file"),
+    "a folder": ("place.mkdir()", "it is not a regular file"),
     "a link": ("place.symlink_to(good)", "it is a link"),
     "a link to nothing": ("place.symlink_to('nothing')", "it is a link"),
     "a socket": ("os.mknod(place, 0o600 | stat.S_IFSOCK)", "No such device or address"),

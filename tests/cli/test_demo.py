@@ -94,7 +94,7 @@ def test_bad_inputs_get_a_sentence(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no picture")
     detail: dict[str, Any] = {"shape": [1, 4, 6, 3], "dtype": np.float32}
-    with pytest.raises(inputs.BadInput, match="cannot be read as a picture"):
+    with pytest.raises(inputs.BadInput, match=r"as a picture .pillow does not know"):
         inputs.make([detail], text, 127.5, 127.5)
     with pytest.raises(inputs.BadInput, match="takes no picture"):
         inputs.make([detail | {"shape": [1, 10]}], text, 127.5, 127.5)

@@ -161,7 +161,7 @@ EPFail.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
     [
         (MemoryError(), "There is not enough memory"),
         (EPFail("[ONNXRuntimeError] : 11 : EP_FAIL"), "Error: [ONNXRuntimeError] : 11 : EP_FAIL"),
-        (OSError(28, "No space left on device", "x"), "No space left on device: 'x'"),
+        (OSError(28, "No space left on device", "x"), "Error: x: No space left on device."),
         (ImportError("no numpy"), "Error: no numpy"),
         (RuntimeError(), "Error: RuntimeError"),
         (KeyError("x"), "This is a defect of tflgpu-plugin (KeyError: 'x'). Please report it"),
@@ -187,6 +187,22 @@ def test_whatever_is_raised_is_a_sentence(
     result = CliRunner().invoke(main, [command, *words])
     assert result.exit_code == exits.UNUSABLE, result.output
     assert text in result.stderr and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("name", ["m.tflite", "m.onnx"])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("speed=1", "Error: There is no option 'speed'."),
+        ("device_id=77", "Error: No adapter matches '77'. This machine has adapter 0: "),
+    ],
+)
+def test_bad_options_are_one_sentence(name: str, option: str, text: str, models: Path) -> None:
+    """Without what the host puts before it."""
+    if name == "m.onnx" and not find_spec("onnxruntime"):
+        pytest.skip("onnxruntime is not installed")
+    result = CliRunner().invoke(main, ["check", str(models / name), "-o", option])
+    assert result.exit_code == exits.UNUSABLE and result.stderr.startswith(text), result.output
 
 
 def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,9 @@ def test_what_is_no_picture_and_no_list_of_labels(
 ) -> None:
     path = tmp_path / "x.png"
     make(path)
-    with pytest.raises(BadInput, match="no regular file"):
+    with pytest.raises(BadInput, match="not a regular file"):
         inputs.picture(path, (1, 4, 4, 3), np.dtype(np.float32), 0.0, 1.0)
-    with pytest.raises(BadInput, match="no regular file"):
+    with pytest.raises(BadInput, match="not a regular file"):
         inputs.labels(path)
 
 

@@ -141,13 +141,15 @@ def test_interpreters(name: str, tflite_file: str) -> None:
     assert line == f"tflgpu: 1 interpreter, {NODES} of {NODES} nodes on the GPU"
 
 
-def test_what_cannot_be_started() -> None:
+def test_what_cannot_be_started(tmp_path: Path) -> None:
     def refused(*words: str) -> str:
         result = CliRunner().invoke(main, ["exec", *words])
         assert result.exit_code == 2, result.output
         return result.stderr
 
-    assert "There is no program 'no such'" in refused("no such")
+    assert "There is no file or program 'no such'" in refused("no such")
+    (tmp_path / "text").write_text("no program")
+    assert "is neither executable nor a Python file" in refused(str(tmp_path / "text"))
     assert "Did you mean 'adapter'" in refused("-o", "adaptor=x", "--", "python")
     assert "KEY=VALUE" in refused("-o", "x", "python")
     assert "Missing argument" in refused()

@@ -34,7 +34,8 @@ class Reader:
         except BadInput:
             raise
         except Exception as error:  # of many kinds, in damaged files
-            text = " ".join(str(error).split()) or type(error).__name__
+            system = error.strerror if isinstance(error, OSError) else None
+            text = system or " ".join(str(error).split()) or type(error).__name__
             raise BadInput(f"it cannot be read ({text})") from error
 
     def _read(self, item: Item) -> Sample:

@@ -108,7 +108,7 @@ def opened(path: Path, most: int | None, private: bool = True) -> int:
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise Unsafe("it is no regular file")
+            raise Unsafe("it is not a regular file")
         if private and (reason := unsafe(status)):
             raise Unsafe(reason)
         if most is not None and status.st_size > most:

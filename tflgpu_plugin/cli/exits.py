@@ -58,7 +58,7 @@ def sentence(error: BaseException) -> str:
     """What a user reads of an error."""
     if isinstance(error, MemoryError):
         return "There is not enough memory for this. Use a smaller model or input, or free some."
-    text = " ".join(str(error).split())
+    text = " ".join(_text(error).split())
     of_host = type(error).__module__.startswith("onnxruntime")  # they have no common class
     if isinstance(error, EXPECTED) or of_host:
         return text or type(error).__name__
@@ -66,6 +66,13 @@ def sentence(error: BaseException) -> str:
         f"This is a defect of tflgpu-plugin ({type(error).__name__}: {text}). Please report it "
         "with the traceback, which TFLGPU_DEBUG=1 shows."
     )
+
+
+def _text(error: BaseException) -> str:
+    """The text of an error; of the system's errors the file and the reason, without a number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
 
 
 def status(error: BaseException) -> int:

@@ -49,7 +49,9 @@ def _command(words: Sequence[str]) -> list[str]:
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     found = shutil.which(words[0], path=path)
     if found is None:
-        raise LaunchError(f"There is no program {words[0]!r} on the search path.")
+        if Path(words[0]).is_file():
+            raise LaunchError(f"{words[0]!r} is neither executable nor a Python file.")
+        raise LaunchError(f"There is no file or program {words[0]!r}.")
     if reason := _elsewhere(Path(found)):
         log.say(f"WARNING: tflgpu: {reason}")
     return [os.path.abspath(found), *words[1:]]

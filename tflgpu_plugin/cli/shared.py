@@ -31,7 +31,7 @@ option_pairs = click.option(
 
 def prepared(command: F) -> F:
     """Options of the commands that make a model ready to run."""
-    host = "tflite-runtime or ai-edge-litert; the preferred one by default."
+    host = "tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
     return option_pairs(click.option("--host", help=host)(command))
 
 

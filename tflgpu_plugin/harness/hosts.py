@@ -104,10 +104,16 @@ class Host:
             ) from error
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
-        """Our delegate, loaded by the host's own function."""
+        """Our delegate, loaded by the host's own function. Raises ValueError with our sentence,
+        without the line that the host puts before it.
+        """
         import tflgpu_plugin  # noqa: F401  makes the name known to the loader
 
-        return self.module.load_delegate("tflgpu", {k: str(v) for k, v in (options or {}).items()})
+        given = {key: str(value) for key, value in (options or {}).items()}
+        try:
+            return self.module.load_delegate("tflgpu", given)
+        except ValueError as error:
+            raise ValueError(str(error).partition("\n")[2] or str(error)) from error
 
 
 def host(name: str | None = None) -> Host:

@@ -68,7 +68,7 @@ def picture(
     last = shape[3] in (1, 3)
     height, width, channels = shape[1:] if last else (*shape[2:], shape[1])
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise BadInput("Reading pictures needs pillow. Run: pip install pillow") from error
     try:
@@ -77,7 +77,9 @@ def picture(
             scaled = opened.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
     except Exception as error:  # what pillow raises for damaged files is of many kinds
         name = source if isinstance(source, Path) else "it"
-        raise BadInput(f"{name} cannot be read as a picture ({error}).") from error
+        unknown = isinstance(error, UnidentifiedImageError)  # its text names one of our objects
+        reason = "pillow does not know its format" if unknown else error
+        raise BadInput(f"{name} cannot be read as a picture ({reason}).") from error
     pixels = np.asarray(scaled).reshape(1, height, width, channels)
     return values_of(pixels if last else pixels.transpose(0, 3, 1, 2), dtype, mean, std)
 

@@ -49,15 +49,16 @@ def host() -> str:
 
 @dataclass(frozen=True)
 class File:
-    """The bytes of a model, and the folder of what it keeps outside."""
+    """The bytes of a model, the folder of what it keeps outside, and what messages call it."""
 
     content: bytes
     folder: str = ""
+    name: str = "this model"
 
 
 def read(path: Path) -> File:
     """A model file. Raises BadInput."""
-    return File(inputs.content(path), str(path.resolve().parent))
+    return File(inputs.content(path), str(path.resolve().parent), str(path))
 
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:
@@ -227,7 +228,7 @@ def session(model: File, options: Mapping[str, str] | None = None, optimized: bo
         return opened(model.content, given, options)
     except Exception as error:  # onnxruntime's exceptions have no common class
         own = str(error).partition("tflgpu: ")[2]
-        raise ValueError(own or f"{HOST} makes no session: {error}") from error
+        raise ValueError(own or f"{HOST} cannot make a session of {model.name}: {error}") from error
 
 
 def report(session: Any) -> Report:

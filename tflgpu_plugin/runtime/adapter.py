@@ -161,7 +161,7 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
             text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)
         ):
             return info
-    names = ", ".join(f"{k}: {info.name} ({info.backend})" for k, info in enumerate(found))
+    names = ", ".join(f"adapter {k}: {info.name} ({info.backend})" for k, info in enumerate(found))
     raise NoAdapter(f"No adapter matches {shown(str(wanted))}. This machine has {names}.")
 
 

@@ -171,7 +171,7 @@ def test_an_old_onnxruntime_is_refused_with_a_sentence(monkeypatch: Any) -> None
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"forse": 1}, "There is no option 'forse'. The options are: "),
+        ({"forse": 1}, r"There is no option 'forse'. Did you mean 'force'\? The options are: "),
         ({"force": "perhaps"}, "Option 'force' cannot be 'perhaps'"),
         ({"adapter": "no such adapter"}, "No adapter matches 'no such adapter'"),
     ],
@@ -241,8 +241,17 @@ def test_the_report_counts_runs_and_bytes() -> None:
 
 
 def test_a_foreign_session_has_no_report() -> None:
-    with pytest.raises(TypeError, match="an onnxruntime session that uses it"):
+    with pytest.raises(
+        TypeError,
+        match=r"session that uses it, not .* assert_used\(session\) says",
+    ):
         tflgpu_plugin.report(m.cpu(m.add_relu()))
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "model.onnx"])
+def test_only_sessions_are_asserted(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"takes an onnxruntime.InferenceSession, not "):
+        tflgpu_plugin.assert_used(wrong)
 
 
 def test_on_refusal_hears_of_each_node(monkeypatch: Any) -> None:
@@ -277,5 +286,5 @@ def test_check_reads_onnx_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="There is no option 'speed'"):
         check.check(path, {"speed": "1"})
     path.write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="makes no session"):
+    with pytest.raises(ValueError, match=r"cannot make a session of .*small\.onnx"):
         check.check(path, {})
