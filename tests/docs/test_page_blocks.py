@@ -34,6 +34,9 @@ ELSEWHERE = {
     "picture 0: class": "tests/batch/test_ray.py runs it, as the next two, on a cluster",
     "import ray\n": "a block of its own there",
     "import numpy as np\nfrom ray import serve": "likewise",
+    "tflgpu exec ": "tests/cli/test_preference.py runs programs in it; docs/programs.md has these",
+    "python -m conformance.evaluation ": "an hour; parts: tests/passes/test_evaluation.py",
+    "FAIL a.onnx: ": "what it prints",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }
 
@@ -70,10 +73,11 @@ def block(start: str) -> str:
 
 
 # Blocks of Python in the order in which they run together, and output blocks, by their first words.
+IN_LITERT = "import tflgpu_plugin\nfrom ai_edge_litert"  # its comment names tflite-runtime
 DELEGATES = {
-    "import tflgpu_plugin\nfrom tflite_runtime": "tflite_runtime",
-    "import tflgpu_plugin\nfrom ai_edge_litert": "ai_edge_litert",
-    "import tensorflow": "tensorflow",
+    "tflite_runtime": IN_LITERT,
+    "ai_edge_litert": IN_LITERT,
+    "tensorflow": "import tensorflow",
 }
 PROVIDER = (
     "import onnxruntime",
@@ -89,14 +93,24 @@ CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
-    names = (*DELEGATES, *PROVIDER, LOGGING) if one.language == "python" else ()
+    names = (*DELEGATES.values(), *PROVIDER, LOGGING) if one.language == "python" else ()
     return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE))
 
 
 def test_every_block_is_run_here_or_elsewhere() -> None:
     assert len(ALL) >= 15
     assert not [(one.page, one.start) for one in ALL if not is_known(one)]
-    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE):
+    starts = (
+        *DELEGATES.values(),
+        *PROVIDER,
+        LOGGING,
+        *OUTPUTS,
+        COMPARE,
+        KERNELS,
+        CASES,
+        *ELSEWHERE,
+    )
+    for start in starts:
         assert any(one.text.startswith(start) for one in ALL), f"no page has {start!r} any more"
 
 
@@ -137,14 +151,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("start", DELEGATES, ids=DELEGATES.values())
-def test_python_for_tflite(start: str, folder: Path) -> None:
-    if importlib.util.find_spec(DELEGATES[start]) is None:
-        pytest.skip(f"{DELEGATES[start]} is not installed here")
-    (code,) = [one.text for one in ALL if one.text.startswith(start)]
+@pytest.mark.parametrize("package", DELEGATES)
+def test_python_for_tflite(package: str, folder: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed here")
+    fitting = [one.text for one in ALL if one.text.startswith(DELEGATES[package])]
+    assert fitting
     used = "interpreter.allocate_tensors()\ninterpreter.invoke()\n"
     asked = "assert tflgpu_plugin.last_report().runs == 1\n"
-    ran(sys.executable, "-c", code + used + asked, folder=folder)
+    for code in fitting:
+        code = code.replace("from ai_edge_litert", f"from {package}")
+        ran(sys.executable, "-c", code + used + asked, folder=folder)
 
 
 @pytest.mark.adapter
