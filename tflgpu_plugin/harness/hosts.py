@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def installed() -> dict[str, str]:
     return {name: version(name) for name in _names()}
 
 
+@cache
 def version(name: str) -> str:
     import importlib.metadata  # a tenth of what a start imports
 
