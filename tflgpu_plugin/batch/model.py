@@ -11,10 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 import tflgpu_plugin
+from tflgpu_plugin import native
 from tflgpu_plugin.batch.spec import BATCH, Array, Signature, Spec
 from tflgpu_plugin.frontend.reports import GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.runtime import adapter
 
 Sample = Sequence[Array]
 Row = list[Array]
@@ -121,17 +123,30 @@ class Model:
     """Takes samples, gives the results of each; runs `spec.batch` of them at once where the model's
     first extent is open, one at a time elsewhere.
 
-    A run that fails is tried again with the model opened anew, as for a device that was lost. What
-    fails then is tried alone, so that one sample does not take the others with it.
+    A run that fails is tried again with the model opened anew, and so is one whose device was lost
+    meanwhile, which the host's own kernels have answered. What fails then is tried alone, so that
+    one sample does not take the others with it.
     """
 
     def __init__(self, spec: Spec, signature: Signature | None = None) -> None:
         self.spec = spec
         self.signature = spec.signature() if signature is None else signature
         self.batch = spec.batch if self.signature.batched else 1
-        self.running = opened(spec)
+        self._open()
         if self.signature.batched and self.signature.fixed:
             self._make_ready()
+
+    def _open(self) -> None:
+        """Raises what `opened` does."""
+        self.running = opened(self.spec)
+        try:
+            chosen = adapter.select(self.spec.options.get("adapter"))
+            self.device: adapter.Device | None = adapter.open_device(chosen)
+        except adapter.NoAdapter:
+            self.device = None
+
+    def _lost(self) -> bool:
+        return self.device is not None and bool(native.lib.tg_device_is_lost(self.device.handle))
 
     def _make_ready(self) -> None:
         """For whole batches, so that those who start later find the plans kept. Raises BadInput."""
@@ -180,15 +195,18 @@ class Model:
 
     def _again(self, batch: Sequence[Sample]) -> list[Row]:
         try:
-            return self._run(batch)
+            rows = self._run(batch)
+            if not self._lost():
+                return rows
         except BadInput:
             raise
         except Exception:
-            try:
-                self.running = opened(self.spec)
-            except Exception as error:
-                raise Gone(f"The model cannot be opened again: {error}") from error
-            return self._run(batch)
+            pass
+        try:
+            self._open()
+        except Exception as error:
+            raise Gone(f"The model cannot be opened again: {error}") from error
+        return self._run(batch)
 
     def _each(self, batch: Sequence[Sample], error: Exception) -> list[Row | Failed]:
         if len(batch) == 1:
