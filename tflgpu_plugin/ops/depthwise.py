@@ -119,8 +119,9 @@ def _dispatch(
     low.loops(node, high * (2 + wide) + 33)
     lanes = _lanes(low.target)
     # Lanes that all compute one item have no weights to share, and an NVIDIA H200 (driver
-    # 580.159.04) loses the ninth tap there when values are stored as float16.
-    shared = passes_weights(low.target) and items > 1
+    # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
+    # compile fewer load sites sooner.
+    shared = passes_weights(low.target) and (items > 1 or low.target.software)
     low.dispatch(
         "depthwise",
         node,
