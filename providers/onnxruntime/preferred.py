@@ -11,6 +11,8 @@ from tflgpu_plugin import providers
 from . import EP_NAME, records
 
 CPU_NAME = "CPUExecutionProvider"
+# What onnxruntime's own wheel lists as available. Azure's takes operators of its own domain alone.
+AVAILABLE = {CPU_NAME, "AzureExecutionProvider"}
 Plain = Callable[[BoundArguments], None]
 
 
@@ -84,13 +86,15 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
 
 
 def _plain(listed: Sequence[Any], settings: Any) -> bool:
-    """These are none but the CPU's, and the session options name no devices or policy either."""
+    """Whether these are what every installation has, the CPU's among them, and the session options
+    name no devices or policy either."""
     if not isinstance(listed, Sequence):  # which the host refuses
         return False
     chosen = getattr(settings, "has_providers", None)
     if chosen is not None and chosen():
         return False
-    return {one[0] if isinstance(one, tuple) else one for one in listed} == {CPU_NAME}
+    names = {one[0] if isinstance(one, tuple) else one for one in listed}
+    return CPU_NAME in names and names <= AVAILABLE
 
 
 def _register(preference: Any) -> None:

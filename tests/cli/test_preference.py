@@ -226,12 +226,21 @@ def test_sessions_that_get_ours(call: Any) -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
+def test_all_that_the_wheel_of_onnxruntime_has_are_no_choice() -> None:
+    """`providers=onnxruntime.get_available_providers()`, as programs have it."""
+    with tflgpu_plugin.preferred():
+        session = session_of(providers=["AzureExecutionProvider", CPU])
+    assert session.get_providers()[0] == OURS
+    tflgpu_plugin.assert_used(session)
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
 @pytest.mark.parametrize(
     "call",
     [
         lambda: session_of(providers=["AzureExecutionProvider"]),
         lambda: session_of(providers=iter([CPU])),
-        lambda: session_of(providers=["AzureExecutionProvider", CPU]),
         lambda: session_of(providers=[(OURS, {"exclude": "Add,Relu"}), CPU]),
         lambda: session_of([settings(chosen=True)]),
     ],
