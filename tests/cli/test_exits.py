@@ -189,6 +189,7 @@ def test_whatever_is_raised_is_a_sentence(
     assert text in result.stderr and "Traceback" not in result.output
 
 
+@pytest.mark.adapter
 @pytest.mark.parametrize("name", ["m.tflite", "m.onnx"])
 @pytest.mark.parametrize(
     ("option", "text"),

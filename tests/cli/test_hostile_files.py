@@ -22,6 +22,7 @@ from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import flatbuffer, inputs, protobuf
 from tflgpu_plugin.harness.inputs import BadInput
 
+CHOOSE_FIRST = ("kernels", "demo")  # look for an adapter before they read a model
 SOON = 20.0  # seconds of processor time; what is guarded against takes minutes, or never ends
 RESULT = ((0, "a.npy", "it is damaged"),)
 COMMANDS = [
@@ -53,7 +54,13 @@ MADE: tuple[Callable[[Path], None], ...] = (_endless, os.mkfifo, Path.mkdir, _hu
 @pytest.mark.skipif(os.name != "posix", reason="no such files on this system")
 @pytest.mark.parametrize("suffix", [".tflite", ".onnx"])
 @pytest.mark.parametrize("make", MADE, ids=["device", "pipe", "folder", "huge"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(name, marks=pytest.mark.adapter) if name in CHOOSE_FIRST else name
+        for name in COMMANDS
+    ],
+)
 def test_what_is_no_model_file(
     command: str, make: Callable[[Path], None], suffix: str, tmp_path: Path
 ) -> None:

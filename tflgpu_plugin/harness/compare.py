@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
+from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
-FLOAT_MAX = float(np.finfo(np.float32).max)
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
@@ -198,9 +198,7 @@ def difference(expected: Array, got: Array) -> float:
 def _computed(values: Array) -> Array:
     """The numbers that say how large a difference may be, as float64: neither NaN and infinities
     nor the extreme of the type, which pads for a maximum and masks scores. Others are 0."""
-    limit = FLOAT_MAX
-    if values.dtype.kind == "f":
-        limit = min(limit, float(np.finfo(values.dtype).max))
+    limit = MAX_FLOAT16 if values.dtype == np.float16 else MAX_FLOAT32
     numbers = values.astype(np.float64)
     return np.where(np.abs(numbers) < limit, numbers, 0.0)
 
