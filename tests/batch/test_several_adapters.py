@@ -78,8 +78,8 @@ devices = [adapter.open_device(one).handle for one in found]
 assert devices[0] != devices[1]
 native.lib.tg_device_mark_lost(devices[0])
 models[1].running.run([given[:4]])          # the other goes on
-try: models[0].running.run([given[:4]]); raise SystemExit("it ran")
-except RuntimeError as error: assert "device was lost" in str(error), error
+models[0].running.run([given[:4]])          # by the host's own kernels
+assert [model.running.report().host_runs for model in models[:2]] == [1, 0]
 """
 
 
