@@ -48,8 +48,7 @@ def _session(data: bytes) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) -> None:
-    from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
-
+    """The host's own error, of its kind and with its words."""
     nodes, constants = MODELS[name]
     data = model(nodes, {"x": ("n", 3, "h", "w_")}, {"y": None}, constants)
     ours, theirs = _session(data), cpu(data)
@@ -58,10 +57,11 @@ def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) ->
         feed = {"x": np.random.default_rng(1).random((1, 3, height, width), np.float32)}
         try:
             (wanted,) = theirs.run(None, feed)
-        except Exception:
+        except Exception as error:
             failed += 1
-            with pytest.raises(InvalidArgument, match="tflgpu: "):
+            with pytest.raises(type(error)) as caught:
                 ours.run(None, feed)
+            assert str(error).rsplit("Status Message: ", 1)[-1] in str(caught.value)
         else:
             (got,) = ours.run(None, feed)
             assert got.shape == wanted.shape
@@ -69,21 +69,21 @@ def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) ->
         assert ours.get_providers()[0] == EP
     assert failed
     (partition,) = tflgpu_plugin.report(ours).islands
-    assert partition.failures == failed and partition.runs == len(SIZES) + 2 - failed
+    assert partition.runs == len(SIZES) + 2 - failed
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("conv", "Invalid input shape: {1,1}. The window of Conv, [5, 5], does not fit into its"),
-        ("max pool", "Calculated output dimension is negative. The window of MaxPool, [5, 5], "),
+        ("conv", "Invalid input shape: {1,1}"),
+        ("max pool", "Calculated output dimension is negative"),
     ],
 )
 def test_the_error_has_the_words_of_the_host(name: str, words: str) -> None:
     nodes, constants = MODELS[name]
     data = model(nodes, {"x": ("n", 3, "h", "w_")}, {"y": None}, constants)
     feed = {"x": np.ones((1, 3, 1, 1), np.float32)}
-    with pytest.raises(Exception, match=words.split(".")[0].replace("{", "[{]")):
+    with pytest.raises(Exception, match=words.replace("{", "[{]")):
         cpu(data).run(None, feed)
     with pytest.raises(Exception) as caught:
         _session(data).run(None, feed)

@@ -138,11 +138,11 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) 
     interpreter.allocate_tensors()
     interpreter.invoke()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="a window of 2 axes does not fit"):
+        with pytest.raises(RuntimeError, match="failed to prepare"):
             interpreter.invoke()
     interpreter.resize_tensor_input(0, ONE)
     interpreter.allocate_tensors()
-    with pytest.raises(RuntimeError, match="does not fit"):
+    with pytest.raises(RuntimeError, match="failed to prepare"):
         interpreter.invoke()
     reference = hosts.interpreter(content, host)
     reference.allocate_tensors()
