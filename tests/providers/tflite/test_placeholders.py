@@ -97,8 +97,8 @@ def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: st
     model = resized_models.melspectrogram()
     interpreter, made = prepared(model, host, kernels)
     for samples in (1, 100):
-        with pytest.raises(RuntimeError, match="failed to"):
-            resize(interpreter, 1, samples)
+        resize(interpreter, 1, samples)
+        with pytest.raises(RuntimeError, match="failed to invoke"):
             interpreter.invoke()
         resize(interpreter, 1, 1280)
         same(interpreter, model, host)

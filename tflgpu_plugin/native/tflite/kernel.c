@@ -51,7 +51,8 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
 }
 
 /* What fails here would leave the interpreter unusable, or put the whole graph on the CPU without a word. So shapes that
- * cannot be built are remembered, and runs go to the host's kernels. A build that failed otherwise (Ctrl-C) says nothing about
+ * cannot be built are remembered, and runs go to the host's kernels, which tell what is wrong with the shapes that they
+ * refuse, too. A build that failed otherwise (Ctrl-C) says nothing about
  * the shapes, so it is tried again, now and in the next prepare. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
@@ -67,7 +68,7 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   int32_t status = TGL_OK;
   tg_error err = {0};
   if (entry && entry->output_shape_count) status = resize_outputs(context, kernel, entry->output_shapes);
-  else if (kernel->host_nodes && tgi_fallback_prepare(kernel, context, &err)) status = tgi_report(context, "tflgpu: ", err.text);
+  else if (kernel->host_nodes) tgi_fallback_prepare(kernel, context, &err);
   tgi_entry_release(entry);
   return status;
 }
