@@ -83,7 +83,7 @@ class Editor:
         None where there is no quantization along an axis that says the same of the result."""
         held = self.tensors[tensor]
         assert held.data is not None
-        data = np.asarray(move(held.data), order="C")
+        data = np.asarray(move(held.data))  # a view where it can be: weights are large
         found = quantization.moved(held.quantization, held.shape, move)
         if (found is None) != (held.quantization is None):
             return None
