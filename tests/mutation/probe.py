@@ -28,6 +28,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.passes.verifier import BrokenGraph
 
 QUICK = 30  # cases that are run at most, unless the check is thorough
 IMAGE = 1 << 20  # bytes of a constant whose packed values are compared
@@ -160,7 +161,7 @@ def _plans(family: str) -> Plans:
             refusal = support.support(graph, graph.nodes[0], target)
             try:
                 plans[label] = refusal or _digest(compiler.compile(graph, target))
-            except Unsupported as refused:
+            except (Unsupported, BrokenGraph) as refused:
                 plans[label] = f"refused: {refused}"
     return found
 
