@@ -44,7 +44,7 @@ def _owned(graph: Graph) -> Graph:
 
 
 def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> list[Graph]:
-    """Those of a TFLite model. Raises ValueError and RuntimeError where the host refuses it."""
+    """Return a TFLite model's graphs. Raises ValueError or RuntimeError if the host refuses it."""
     with captured() as found:
         delegate = host.load_delegate(host_name, {"force": True, **options})
         made = host.interpreter(
@@ -55,7 +55,7 @@ def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> l
 
 
 def of_onnx(model: bytes | Path, exclude: str = "") -> list[Graph]:
-    """Those of an ONNX model, with the graph as it is. Raises what onnxruntime raises."""
+    """Return the graphs of an ONNX model, not optimized. Raises what onnxruntime raises."""
     options = {"force": "1"} | ({"exclude": exclude} if exclude else {})
     settings = onnx.settings(optimized=False, threads=1, logs=onnx.FATAL)
     with captured() as found:

@@ -1,4 +1,4 @@
-"""What a node makes of its inputs, in numpy: the meaning of its op, its activation, its fused
+"""Evaluates one node in numpy: the meaning of its op, its activation, its fused
 steps, and the levels of its results."""
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def finished(graph: Graph, node: Node, value: Array, operands: Mapping[int, Arra
 
 
 def _operand(operand: Array, value: Array) -> Array:
-    """What a step reads: the same shape as the result, a value per channel, or one."""
+    """Return the operand of a step: the same shape as the result, a value per channel, or one."""
     if operand.size == value.size:
         return operand.reshape(value.shape)
     return operand.astype(np.float64) if operand.dtype.kind == "b" else operand

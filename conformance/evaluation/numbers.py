@@ -70,7 +70,7 @@ def on_levels(value: Array, tensor: Tensor) -> Array:
 
 
 def of_data(tensor: Tensor) -> Array:
-    """What a constant stands for."""
+    """Return the value of a constant."""
     data = tensor.data
     assert data is not None
     if is_real(tensor) and tensor.quantization is not None and data.dtype.kind in "iu":

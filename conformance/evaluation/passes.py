@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass
 class Checked:
-    """What came of a graph: findings, why it could not be evaluated, and passes that changed it."""
+    """The result for a graph: findings, why it was not evaluated, and passes that changed it."""
 
     findings: list[Finding] = field(default_factory=list)
     skipped: str = ""
@@ -189,7 +189,7 @@ def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
 
 
 def _compared(value: Array, found: Array, limit: float) -> str:
-    """What is wrong with an answer; nothing where it is within the limit."""
+    """Return what is wrong with an answer; empty where it is within the limit."""
     if np.iscomplexobj(value) != np.iscomplexobj(found):
         value, found = (
             np.stack([v.real, v.imag], -1) if np.iscomplexobj(v) else v for v in (value, found)

@@ -1,4 +1,4 @@
-"""What fused steps do to a result, in numpy, with the numbers that they carry."""
+"""Applies fused steps to a result in numpy, with the numbers that they carry."""
 
 from __future__ import annotations
 
