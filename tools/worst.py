@@ -53,6 +53,7 @@ MODES = {
     "finite": Mode("seed=2,finite", without=NOT_FINITE),
     "4-lanes": Mode("seed=3", bits=128),
     "16-lanes": Mode("seed=4", bits=512),
+    "unordered": Mode("unordered"),
 }
 
 

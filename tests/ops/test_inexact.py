@@ -56,11 +56,36 @@ def test_levels_are_those_of_rounded_quotients(
         np.testing.assert_array_equal(got.reshape(-1), wanted)
 
 
-def computed(op: str, values: Array) -> Array:
+def computed(op: str, *given: Array) -> Array:
     b = Builder()
-    x = b.tensor(values.shape)
-    y = b.node(op, (x,), values.shape)
-    return run_graph(b.graph((x,), (y,)), {x: values})[y]
+    inputs = tuple(b.tensor(values.shape) for values in given)
+    y = b.node(op, inputs, given[0].shape)
+    return run_graph(b.graph(inputs, (y,)), dict(zip(inputs, given, strict=True)))[y]
+
+
+@pytest.mark.parametrize("kind", ["integers", "numbers", "one divisor"])
+def test_quotients_are_rounded_as_hosts_round_them(kind: str) -> None:
+    """What a model does with a quotient, such as rounding it to a level, may not go another way."""
+    random, shape = np.random.default_rng(7), (64, 1024)
+    values, divisors = (random.uniform(-9, 9, shape).astype(np.float32) for _ in range(2))
+    if kind == "integers":
+        values, divisors = np.round(40 * values), np.abs(np.round(20 * divisors)) + 1
+    if kind == "one divisor":
+        divisors[:] = np.float32(5 / 255)
+    wrong = computed("div", values, divisors) != values / divisors
+    assert wrong.mean() <= 4e-6 + 1 / wrong.size
+
+
+@pytest.mark.parametrize(
+    ("op", "relation"),
+    [("equal", np.equal), ("not_equal", np.not_equal), ("less", np.less),
+     ("less_equal", np.less_equal), ("greater", np.greater), ("greater_equal", np.greater_equal)],
+)  # fmt: skip
+def test_comparisons_with_nan_are_false(op: str, relation: Callable[..., Array]) -> None:
+    """All but "not equal", whichever comparisons a device takes for others."""
+    values = np.float32([np.nan, -np.inf, -1, -0.0, 0, 1, np.inf])
+    first, second = (np.ascontiguousarray(v) for v in np.meshgrid(values, values))
+    np.testing.assert_array_equal(computed(op, first, second), relation(first, second))
 
 
 @pytest.mark.parametrize(

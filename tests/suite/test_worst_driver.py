@@ -34,10 +34,12 @@ STATEMENTS = (
     "x[2] * x[2] * x[3]",
     "select(x[0], x[6], x[6] < x[0])",
     "f32(i32(-x[1]) % i32(x[0]))",
+    "select(0.0, 1.0, x[6] == x[6])",
+    "select(0.0, 1.0, x[0] == x[0])",
 )
 WORDS = (
     *("up", "down", "seed=1", "seed=2", "seed=3", "split", "fused", "flush", "finite"),
-    *("regroup,flush", "smaller", "signs"),
+    *("regroup,flush", "smaller", "signs", "unordered"),
 )
 # The layer reads its words whenever a shader is made.
 PRINTED = """
@@ -113,12 +115,17 @@ def test_what_else_a_driver_may_do(computed: dict[str, dict[str, float]]) -> Non
     assert computed["smaller"][choice] == 3.0
     remainder = "f32(i32(-x[1]) % i32(x[0]))"
     assert plain[remainder] == -1.0 != computed["signs"][remainder]
+    nan, number = (f"select(0.0, 1.0, x[{k}] == x[{k}])" for k in (6, 0))
+    assert (plain[nan], computed["unordered"][nan]) == (0.0, 1.0)
+    assert plain[number] == computed["unordered"][number] == 1.0
 
 
 KERNELS = ("inexact", "nan", "fixed_point", "function_accuracy")
 
 
-@pytest.mark.parametrize("words", ["down,regroup,smaller", "up,fused,flush", "seed=4,signs"])
+@pytest.mark.parametrize(
+    "words", ["down,regroup,smaller", "up,fused,flush", "seed=4,signs,unordered"]
+)
 def test_kernels_get_by_without_exact_operations(words: str) -> None:
     files = [f"tests/ops/test_{name}.py" for name in KERNELS]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]

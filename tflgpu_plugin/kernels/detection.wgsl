@@ -11,7 +11,8 @@ var<workgroup> turn: u32;
 // Of numbers from p.least up, -0 as 0.
 fn key_of(score: f32) -> u32 {
   let bits = select(bitcast<u32>(score), 0u, score == 0.0);
-  return select(0u, bits ^ select(0x80000000u, NONE, bits > 0x7fffffffu), score >= p.least);
+  let is_kept = comparable(vec4f(score), vec4f(p.least)).x && score >= p.least;
+  return select(0u, bits ^ select(0x80000000u, NONE, bits > 0x7fffffffu), is_kept);
 }
 
 fn score_at(i: u32, column: u32) -> u32 {

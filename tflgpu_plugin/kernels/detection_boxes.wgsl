@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     let v = load_scores(q * p.count + i);
     for (var m = 0u; m < 4u; m++) {
       let c = 4u * q + m;
-      if (c >= p.first && c < p.columns && (c == p.first || v[m] > score)) {
+      if (c >= p.first && c < p.columns && (c == p.first || less(score, v[m]))) {
         score = v[m];
         label = c - p.first;
       }

@@ -77,7 +77,7 @@ fn decay(a: vec2f) -> f32 {
   let share = a.x / a.y;
   let x = p.scale * share * share;
   let e = exp_exact(vec4f(x)).x;
-  return select(select(e, 0x1.fffffep-1f, e > 0x1.fffffep-1f), 1.0, x >= -0x1p-25f);
+  return keep_nan(vec4f(x), vec4f(select(min(e, 0x1.fffffep-1f), 1.0, x >= -0x1p-25f))).x;
 }
 
 {% endif %}
@@ -89,7 +89,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     workgroupBarrier();
     let k = min(start + lane, p.count - 1u);
     given[lane] = load_scores(k);
-    if (start + lane < p.count && p.least < given[lane]) { atomicOr(&above[lane / 32u], 1u << (lane % 32u)); }
+    if (start + lane < p.count && less(p.least, given[lane])) { atomicOr(&above[lane / 32u], 1u << (lane % 32u)); }
     workgroupBarrier();
     for (var word = 2u * lane; word < 2u; word++) {
       for (var bits = atomicLoad(&above[word]); bits != 0u; bits &= bits - 1u) {
@@ -110,12 +110,12 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         var again = turn.candidate;
         again.seen = taken;
 {% if soft %}
-        if (score == again.score) {
+        if (bitcast<u32>(score) == bitcast<u32>(again.score)) {
           last = again;
           taken += 1u;
         }
         again.score = score;
-        if (p.least < score) {
+        if (less(p.least, score)) {
           insert(size, again);
           size += 1u;
         }
@@ -152,7 +152,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         break;
       }
       score *= decay(both);
-      if (!(p.least < score)) { break; }
+      if (!less(p.least, score)) { break; }
     }
 {% else %}
     for (var j = lane; j < now.taken; j += 64u) {

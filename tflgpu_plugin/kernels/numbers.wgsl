@@ -76,6 +76,9 @@ fn keep_nan(v: vec4f, w: vec4f) -> vec4f {
 fn second_nan(v: vec4f, e: vec4f, w: vec4f) -> vec4f {
   return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(e), is_nan(v) | is_nan(e)));
 }
+// Whether neither is NaN, of which WGSL does not promise what comparisons come to.
+fn comparable(v: vec4f, e: vec4f) -> vec4<bool> { return !(is_nan(v) | is_nan(e)); }
+fn less(a: f32, b: f32) -> bool { return a < b && !any(is_nan(vec4f(a, b, a, b))); }
 // The nearest whole number, halves away from zero (round() takes halves to the even neighbour).
 fn nearest_away(v: vec4f) -> vec4f {
   let whole = trunc(v);
@@ -101,6 +104,22 @@ fn quotient(v: vec4f, e: f32) -> vec4f {
   let inverse = 1.0 / e;
   let near = v * inverse;
   return near + left_of(v, near, e) * inverse;
+}
+// v / e as hosts round it, but for a few of a million: a device's own may be 2.5 units off, and what users round, floor or
+// compare next goes another way then. What an inexact quotient leaves of v is known without rounding in parts of 12 bits, as
+// long as nothing underflows; where it might, the device's quotient stays.
+fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
+  let near = v / e;
+  let e_head = bitcast<vec4f>(bitcast<vec4u>(e) & vec4u(0xfffff000u));
+  let head = bitcast<vec4f>(bitcast<vec4u>(near) & vec4u(0xfffff000u));
+  let e_tail = e - e_head;
+  let tail = near - head;
+  let left = (((v - head * e_head) - head * e_tail) - tail * e_head) - tail * e_tail;
+  return select(near, near + left / e, moderate(v) & moderate(e) & moderate(near));
+}
+// Sizes from 2^-64 up to 2^64.
+fn moderate(v: vec4f) -> vec4<bool> {
+  return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) - vec4u(0x1f800000u) < vec4u(0x40000000u);
 }
 // v n, rounded before anything is added to it, if n has 12 bits: both products are exact.
 fn product(v: vec4f, n: f32) -> vec4f {
@@ -294,4 +313,6 @@ fn whole_part(v: vec4f) -> vec4i {
   return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
 }
 // A result in int32 is not the one that floats come to: it was too large, and lost a multiple of 2^32.
-fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> { return abs(near - vec4f(held)) > vec4f(2147483648.0); }
+fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> {
+  return (abs(near - vec4f(held)) > vec4f(2147483648.0)) & !is_nan(near);
+}

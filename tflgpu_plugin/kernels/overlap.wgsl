@@ -35,12 +35,14 @@ fn areas(i: u32, j: u32) -> vec2f {
   let b_area = area(b_high - b_low);
   let shared_area = area(greater(lesser(a_high, b_high) - greater(a_low, b_low), vec2f()));
   let united = a_area + b_area - shared_area;
-  return select(vec2f(shared_area, united), vec2f(0.0, 1.0), a_area <= 0.0 || b_area <= 0.0 || united == 0.0);
+  let sizes = vec4f(a_area, b_area, abs(united), 1.0);
+  let nothing = any(!is_nan(sizes) & (sizes <= vec4f()));
+  return bitcast<vec2f>(select(bitcast<vec2u>(vec2f(shared_area, united)), bitcast<vec2u>(vec2f(0.0, 1.0)), nothing));
 }
 
 // Whether their quotient is at least p.overlap.
 fn enough(a: vec2f) -> bool {
-  if (any(is_nan(a.xyxy))) { return false; }
+  if (any(is_nan(vec4f(a, p.overlap, 0.0)))) { return false; }
   if (p.overlap <= 0.0) { return true; }
   return a.x > 0.0 && !odd_number(a.y) && !odd_number(p.overlap) && reaches(a.x, a.y, p.overlap);
 }

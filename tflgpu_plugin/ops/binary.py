@@ -77,10 +77,12 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
     )
 
 
-def relation(name: str, expression: str) -> Op:
-    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`."""
-    function = f"bool_as_f32({expression})"
-    return row(name, function, ("f32", "bool"), "exact", whole=function, unknown="")
+def relation(name: str, whole: str, numbers: str = "") -> Op:
+    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`: of whole numbers, and of
+    floats, by default the same and false where one is NaN."""
+    numbers = numbers or f"comparable(v, e) & ({whole})"
+    known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
+    return row(name, *known, whole=f"bool_as_f32({whole})", unknown="")
 
 
 def _lower(
@@ -199,7 +201,7 @@ OPS = (
         )
     ),
     relation("equal", "v == e"),
-    relation("not_equal", "!(v == e)"),  # NaN differs from all, which WGSL does not promise of !=
+    relation("not_equal", "v != e", "!(comparable(v, e) & (v == e))"),
     relation("less", "v < e"),
     relation("less_equal", "v <= e"),
     relation("greater", "v > e"),

@@ -1,5 +1,5 @@
 /* A Vulkan layer that makes any driver as inexact as WGSL and Vulkan permit: it rewrites each shader module. WORST_DRIVER says
- * how, by words with commas between them: up, down or seed=NUMBER; split or fused; flush; finite; regroup; smaller; signs. */
+ * how, by words with commas between them: up, down or seed=NUMBER; split or fused; flush; finite; regroup; smaller; unordered; signs. */
 #include "layer.h"
 
 #include <stdlib.h>
@@ -18,6 +18,7 @@ static worst how_of(const char *words) {
     if (!strncmp(word, "finite", 6)) how.finite = 1;
     if (!strncmp(word, "regroup", 7)) how.regroup = 1;
     if (!strncmp(word, "smaller", 7)) how.smaller = 1;
+    if (!strncmp(word, "unordered", 9)) how.unordered = 1;
     if (!strncmp(word, "signs", 5)) how.signs = 1;
   }
   return how;

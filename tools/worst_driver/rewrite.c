@@ -178,7 +178,8 @@ static void rewrite(module *m, worst how, const uint32_t *at, size_t length, con
   int width = length > 2 ? width_of(m, FLOATS, at[1]) : 0, compared = 0;
   if (op >= FEQUAL && op <= FLAST) {
     defined[at[2]] = at;
-    if (how.flush) compared = width_of(m, TRUTH, at[1]);
+    if (how.flush || how.unordered) compared = width_of(m, TRUTH, at[1]);
+    if (how.unordered) op ^= 1;  // ordered comparisons are even
   }
   if ((op == SIGNED_REMAINDER || op == SIGNED_MODULO) && how.signs) {
     put(&m->body, COUNTED((uint32_t)length << 16 | REMAINDER));

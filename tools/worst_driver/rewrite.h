@@ -14,6 +14,7 @@ typedef struct {
   int finite;   // no operation makes an infinity or NaN
   int regroup;  // a product of three begins with the last two
   int smaller;  // the smaller or larger of two, chosen by comparing them, is never NaN
+  int unordered;  // comparisons with NaN are true where they are false by IEEE 754, and the other way round
   int signs;    // remainders of negative integers are what they are of the same bits without a sign, as Vulkan 1.3 leaves open
 } worst;
 
