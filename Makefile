@@ -8,7 +8,7 @@
 #   make conformance-settings  dense operators with every kernel setting forced in turn
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
 #   make passes      every graph there is evaluated in numpy around every pass (ARGS= names kinds or model files)
-#   make conformance-worst  the quick part and the models on a driver made as inexact as WGSL permits, in six modes
+#   make conformance-worst  the quick part and the models on a driver made as inexact as WGSL permits, in seven modes
 #                    (ARGS="--modes low,high --sample 100" chooses less)
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run

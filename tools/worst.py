@@ -5,8 +5,9 @@ Usage: python tools/worst.py [--modes NAME,...] [--sample N] [--seed N] [--repor
 A Vulkan layer (tools/worst_driver) rewrites every shader for the system's lavapipe: quotients,
 roots and exponentials are off by what WGSL allows, products are fused with sums or grouped anew,
 subnormal numbers are zero, choices between two floats drop NaN, no operation makes an infinity or
-NaN, remainders of negative integers are others; subgroups have 4, 8 or 16 lanes. In each mode the
-quick part, the networks and the real models run; with --sample so many of these tests.
+NaN, comparisons with NaN are true, remainders of negative integers are others; subgroups have 4, 8
+or 16 lanes. In each mode the quick part, the networks and the real models run; with --sample so
+many of these tests.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ MODES = {
     "finite": Mode("seed=2,finite", without=NOT_FINITE),
     "4-lanes": Mode("seed=3", bits=128),
     "16-lanes": Mode("seed=4", bits=512),
-    "unordered": Mode("unordered"),
+    # Which of several NaN ArgMax takes costs a comparison more for each element, so it is not kept.
+    "unordered": Mode("unordered", without=("[arg]",)),
 }
 
 

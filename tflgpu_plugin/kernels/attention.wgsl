@@ -128,7 +128,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
       let until = select(i32(keys), clamp(i32(query) + ahead, 0, i32(keys)), p.causal != 0u);
       let oldest = select(0, max(i32(query) + ahead - p.window, 0), p.causal != 0u);
-      let seen = (number >= vec4u(u32(oldest))) & (number < vec4u(u32(until))) & !(score <= vec4f(p.nothing));
+      let seen = (number >= vec4u(u32(oldest))) & (number < vec4u(u32(until))) & ((score > vec4f(p.nothing)) | is_nan(score));
       let above = select(vec4f(-0x1.fffffep+127f), score, seen);
       var top = max(max(above.x, above.y), max(above.z, above.w));
 {% if shared %}
@@ -245,9 +245,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     for (var k = 0u; k < 8u; k++) { total += peaks[base + k]; }
 {% endif %}
     let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
+    let nothing = {{ "is_nan(vec4f(total)).x || total == 0.0" if mends else "!is_nan(vec4f(total)).x && total == 0.0" }};
 {% for n in range(parts) %}
     if ({{ "lid / 8u %% %du == 0u && " % teams if teams > 1 }}group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
-      let y = select({{ "joined%d" % n if teams > 1 else "y%d_" % n }} / total, vec4f(p.empty), total == 0.0{{ " || is_nan(vec4f(total)).x" if mends }});
+      let y = select({{ "joined%d" % n if teams > 1 else "y%d_" % n }} / total, vec4f(p.empty), nothing);
       store_y(at + (slice + {{ 8 * n }}u) * p.y_slice, epilogue_y(head * p.y_first + slice + {{ 8 * n }}u), y);
     }
 {% endfor %}

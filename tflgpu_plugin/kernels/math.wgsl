@@ -97,7 +97,7 @@ fn log_exact(v: vec4f) -> vec4f {
   let positive = v > vec4f(0.0) & v < vec4f(0x1.fffffep+127f);
   // The rest by hand: SwiftShader's log of NaN is 89, that of 0 a finite number.
   let special = select(select(v, -infinity(v), v == vec4f(0.0)), not_a_number(v), v < vec4f(0.0));
-  return select(special, parts[0] + parts[1], positive);
+  return keep_nan(v, select(special, parts[0] + parts[1], positive));
 }
 // log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels. Doubled first, so that no
 // number in between is smaller than the result, which some drivers would take for 0.
@@ -142,7 +142,7 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let nan = select(known, not_a_number(v), is_nan(v) | is_nan(e));
   let far = select(vec4f(0.0), infinite, (a > vec4f(1.0)) == (e > vec4f(0.0)));
   let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));
-  return select(limit, vec4f(1.0), e == vec4f(0.0) | v == vec4f(1.0));
+  return select(limit, vec4f(1.0), (e == vec4f(0.0) & !is_nan(e)) | (v == vec4f(1.0) & !is_nan(v)));
 }
 // The remainder of C's fmod, which is exact: both as whole numbers times the same power of two, divided eight bits of the
 // quotient at a time (a product with a rounded quotient would be off by more than the divisor soon).
