@@ -118,7 +118,8 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
     "fake_quant_channels": fake_quant_channels,
-    "requantize": requantize, "requantize_small": requantize, "rescale": rescale,
+    "requantize": requantize, "requantize_small": requantize,
+    "requantize_once": requantize, "rescale": rescale,
     **{f"reverse_{op}": _reversed(op) for op in ("sub", "div", "pow", "maximum", "minimum")},
     "maximum_nan": np.maximum, "minimum_nan": np.minimum,
     "there": lambda v, e: np.where(e != 0, v, 0.0),

@@ -17,6 +17,7 @@ from . import codes
 from .tensors import Tensors, listed
 
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
+MOST_PATH = 4096  # bytes
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
 
 
@@ -43,6 +44,15 @@ class HostNode:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     graphs: tuple[int, ...] = ()
     refusal: str = ""
+    context: Any = None  # tgl_context *, of the graph that has the node
+
+    def library(self) -> str:
+        """The path of the host's library, "" where the system does not tell."""
+        if self.context is None:
+            return ""
+        held = self.ffi.new("char[]", MOST_PATH)
+        native.lib.tg_tflite_library(self.context, held, MOST_PATH)
+        return str(self.ffi.string(held).decode(errors="replace"))
 
     def params(self, struct: str) -> Any:
         """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
@@ -138,6 +148,7 @@ def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
         unreadable=read.unreadable,
         has_side_effect=bool(node.has_side_effect),
         custom=_bytes(ffi, node),
+        context=context,
     )
 
 

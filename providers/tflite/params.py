@@ -104,7 +104,15 @@ def detections(given: Mapping[str, float]) -> dict[str, Any]:
 def fully_connected(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_fully_connected_params")
     given = {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
-    return given | _unusual(shuffled=bool(params.weights_format))
+    once = {"rounds_once": True} if _rounds_once(node) else {}
+    return given | once | _unusual(shuffled=bool(params.weights_format))
+
+
+def _rounds_once(node: HostNode) -> bool:
+    """Whether the host's layers of 8 bits round a sum times its factor once: ai-edge-litert's
+    default kernels in all versions, and its reference kernels since 1.4. Others round the product
+    to 31 places first (`MultiplyByQuantizedMultiplier`)."""
+    return "ai_edge_litert" in node.library()
 
 
 def members(struct: str, *names: str, **others: str) -> Callable[[HostNode], dict[str, Any]]:

@@ -72,6 +72,11 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
         bias = RANDOM.integers(-(1 << 18), 1 << 18, numbers.size)
         wanted = multiplied(numbers, fractions, shift)
         assert_multiplied("requantize", numbers, bias, fractions, shift, WIDE, wanted)
+        once = [
+            up(Fraction(n * f * 2**31, ONE << (31 - shift)))
+            for n, f in zip(map(int, numbers), fractions, strict=True)
+        ]
+        assert_multiplied("requantize_once", numbers, bias, fractions, shift, WIDE, once)
         if shift <= 0:  # the same numbers below 2^21
             assert_multiplied("requantize_small", numbers, bias, fractions, shift, WIDE, wanted)
 
@@ -90,12 +95,18 @@ def test_products_that_are_small_or_cut(shift: int) -> None:
     bias = RANDOM.integers(-(1 << 12), 1 << 12, size) * 4096
     sums = np.clip(numbers - bias, 1 - (1 << 24), (1 << 24) - 1)
     bias = numbers - sums
-    wanted = np.clip(multiplied(numbers, list(map(int, fractions)), shift), -most, most)
+    given = list(map(int, fractions))
+    once = [up(Fraction(int(n) * f, ONE << -shift)) for n, f in zip(numbers, given, strict=True)]
+    assert_multiplied(
+        "requantize_once", numbers, bias, given, shift, Levels(1.0, -float(most), float(most)),
+        np.clip(once, -most, most),
+    )  # fmt: skip
+    wanted = np.clip(multiplied(numbers, given, shift), -most, most)
     levels = Levels(1.0, -float(most), float(most))
     rows = fixed_rows(bias, fractions, np.full(size, float(shift)))
     assert in_fixed_point(rows, levels) == "requantize_small"
     for step in ("requantize", "requantize_small"):
-        assert_multiplied(step, numbers, bias, list(map(int, fractions)), shift, levels, wanted)
+        assert_multiplied(step, numbers, bias, given, shift, levels, wanted)
 
 
 def multiplied(numbers: Array, fractions: list[int], shift: int) -> list[int]:

@@ -134,6 +134,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "vec2i(i32($3), i32($4)), vec3f($5, $6, $7))",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "requantize_small": "requantized_small(v, $e, $0, $1, $2, $3)",
+    "requantize_once": "requantized_once(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized(v, e, $0, $1, $2, 0.0)",
     "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
@@ -142,7 +143,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "from_bfloat16": "from_bfloat16(v)",
 }
 
-ROWS = {"requantize": 5, "requantize_small": 5, "rescale": 3}  # of the operand
+# Of the operand.
+ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
 
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")

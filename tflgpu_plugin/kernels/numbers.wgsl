@@ -252,6 +252,27 @@ fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, l
   let half = (bitcast<vec4u>(n) & vec4u(0x80000000u)) | vec4u(0x3f000000u);
   return cut(trunc(n + bitcast<vec4f>(half)), least, most) * unit;
 }
+// As requantized, but the product is rounded once, halves up: floor of it and a half, in 64 bits.
+fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
+                    scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
+  let places = vec4u(158) - (bitcast<vec4u>(power) >> vec4u(23u));
+  let fraction = vec4u(high * 0x1p+31f) + vec4u(low * 0x1p+31f);
+  let size = vec4u(abs(sum));
+  let below = select(vec4u(0u), vec4u(1u), sum < vec4i(0));
+  let lower = size * fraction;
+  let half = vec4u(1u) << ((places - vec4u(1u)) & vec4u(31u));
+  let is_high = places > vec4u(32u);
+  let half_low = select(half, vec4u(0u), is_high) - below;  // of 0 that is 2^32 - 1, and the upper word one less
+  let half_high = select(vec4u(0u), half, is_high) - select(vec4u(0u), below, is_high);
+  let total = lower + half_low;
+  let carried = select(vec4u(0u), vec4u(1u), total < lower);
+  let upper = upper_product(size, fraction) + half_high + carried;
+  let near = (total >> (places & vec4u(31u))) | ((upper << (vec4u(31u) - (places & vec4u(31u)))) << vec4u(1u));
+  let far = upper >> (places & vec4u(31u));
+  let n = bitcast<vec4i>(select(near, far, places >= vec4u(32u)));
+  return cut(vec4f(select(n, -n, sum < vec4i(0))), least, most) * unit;
+}
 // Of whole numbers below 2^22, 0x4b400000 more: the bits of their sum with 3 2^22, which takes no care for larger ones.
 fn counted(v: vec4f) -> vec4i { return bitcast<vec4i>(v + vec4f(0x3p+22f)); }
 // The same with the factor as a float32 number, halves of the product going to the even neighbour.

@@ -216,6 +216,8 @@ void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
 void tg_tflite_names(void *context, char *names, size_t size);
 /* Copy size bytes (4096 at most) that may not be there; returns how many were. */
 size_t tg_tflite_bytes(const void *from, char *to, size_t size);
+/* The path (UTF-8) of the library that a host's context is of, in `size` bytes; "" where the system does not tell. */
+void tg_tflite_library(void *context, char *path, size_t size);
 
 /* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
  * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by

@@ -16,6 +16,7 @@
 #ifdef TGI_FIRST
 __asm__(".symver dlopen, dlopen@" TGI_FIRST);
 __asm__(".symver dlsym, dlsym@" TGI_FIRST);
+__asm__(".symver dladdr, dladdr@" TGI_FIRST);
 __asm__(".symver dlerror, dlerror@" TGI_FIRST);
 __asm__(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@" TGI_FIRST);
 __asm__(".symver pthread_create, pthread_create@" TGI_FIRST);

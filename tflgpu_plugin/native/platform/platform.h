@@ -48,6 +48,8 @@ void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(voi
 /* The library at this path (UTF-8), for good; NULL with a reason. */
 void *tgi_load(const char *path, char *reason, size_t size);
 void *tgi_symbol(void *library, const char *name);
+/* The path (UTF-8) of the library that has this code, "" where the system does not tell. */
+void tgi_library_of(const void *code, char *path, size_t size);
 void *tgi_process_symbol(const char *name);  /* whichever library of the process has it */
 
 /* ---- memory that may not be there --------------------------------------------------------------------------------- */

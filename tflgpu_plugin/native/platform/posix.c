@@ -92,6 +92,12 @@ void *tgi_load(const char *path, char *reason, size_t size) {
 }
 
 void *tgi_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+void tgi_library_of(const void *code, char *path, size_t size) {
+  Dl_info info;
+  snprintf(path, size, "%s", dladdr(code, &info) && info.dli_fname ? info.dli_fname : "");
+}
+
 void *tgi_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
 /* The operating system is asked to copy memory into a pipe: where there is none it says so, and nobody crashes. */

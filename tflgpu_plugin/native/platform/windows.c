@@ -91,6 +91,15 @@ void *tgi_load(const char *path, char *reason, size_t size) {
 
 void *tgi_symbol(void *library, const char *name) { return (void *)(uintptr_t)GetProcAddress((HMODULE)library, name); }
 
+void tgi_library_of(const void *code, char *path, size_t size) {
+  wchar_t wide[32768];
+  HMODULE library = NULL;
+  DWORD how = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+  path[0] = 0;
+  if (!GetModuleHandleExW(how, (LPCWSTR)code, &library) || !GetModuleFileNameW(library, wide, 32768)) return;
+  if (!WideCharToMultiByte(CP_UTF8, 0, wide, -1, path, (int)size, NULL, NULL)) path[0] = 0;
+}
+
 void *tgi_process_symbol(const char *name) {
   HMODULE modules[1024];
   DWORD bytes = 0;

@@ -22,6 +22,11 @@ void tg_tflite_names(void *opaque, char *names, size_t size) {
   tgi_probe_close(&probe);
 }
 
+void tg_tflite_library(void *opaque, char *path, size_t size) {
+  const tgl_context *context = opaque;
+  tgi_library_of((const void *)(uintptr_t)context->get_node, path, size);
+}
+
 size_t tg_tflite_bytes(const void *from, char *to, size_t size) {
   tgi_probe probe;
   if (!tgi_probe_open(&probe)) return 0;

@@ -97,7 +97,8 @@ class _Simulation:
         numbers = self.e.add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
         even = self._even(node.outputs[0])
-        kind = "rescale" if even else requantize.in_fixed_point(found.rows, levels)
+        once = bool(node.attributes.get("rounds_once"))
+        kind = "rescale" if even else requantize.in_fixed_point(found.rows, levels, once)
         step = requantize.each(kind, rows, scale, levels, found.rows.shape[1])
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 

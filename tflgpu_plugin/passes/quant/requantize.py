@@ -105,9 +105,12 @@ def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> E
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
-def in_fixed_point(rows: Array, levels: Levels) -> str:
-    """The step that multiplies by these rows: the quicker one where nothing that is not cut passes
-    `SMALL`, the sums twice that, and no sum is shifted to the left."""
+def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
+    """The step that multiplies by these rows: `once`, where hosts round what they multiply once;
+    else the quicker one where nothing that is not cut passes `SMALL`, the sums twice that, and no
+    sum is shifted to the left."""
+    if once:
+        return "requantize_once"
     _, _, high, low, power = rows
     most, fraction = max(abs(levels.least), abs(levels.most)) + 1, high + low
     sums = (most <= 2 * SMALL * power * fraction) | (fraction == 0)
