@@ -4,6 +4,9 @@ what is said of the rest, and what happens where a shape is too small.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -103,6 +106,16 @@ def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: st
         resize(interpreter, 1, 1280)
         same(interpreter, model, host)
     assert set(places(made).values()) == {"gpu"}
+
+
+def test_what_a_failed_kernel_leaves_is_not_read(host: str) -> None:
+    """Hosts make a list of temporaries before they fill it. glibc fills new memory with 0x5a."""
+    test = f"{__file__}::{test_a_shape_that_is_too_small_is_an_error_of_the_run.__name__}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test, "-k", host],
+        env={**os.environ, "MALLOC_PERTURB_": "165"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
 def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:

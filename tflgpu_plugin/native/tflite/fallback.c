@@ -56,11 +56,20 @@ int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints 
 /* Bytes of an element by the number of its type; 0 for those without a size. */
 static const uint8_t ELEMENT_BYTES[MOST_TYPES] = {0, 4, 4, 1, 8, 0, 1, 2, 8, 1, 2, 8, 16, 8, 0, 0, 4, 2, 1, 2};
 enum { TYPE_INT4 = 18 };
+#define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* elements of a tensor, each of 16 bytes at most */
 
+/* More than there can be for shapes that are none: kernels of inputs that are too small come to extents below 0. */
 static size_t bytes_of(int32_t type, const tgl_ints *dims) {
   size_t count = 1;
-  for (int32_t k = 0; k < dims->size; k++) count *= (size_t)dims->data[k];
-  if (type < 0 || type >= MOST_TYPES) return 0;
+  bool empty = false, fits = true;
+  for (int32_t k = 0; k < dims->size; k++) {
+    if (dims->data[k] < 0) return SIZE_MAX;
+    empty |= dims->data[k] == 0;
+    fits &= dims->data[k] == 0 || count <= (size_t)MOST_ELEMENTS / (size_t)dims->data[k];
+    if (fits && dims->data[k]) count *= (size_t)dims->data[k];
+  }
+  if (type < 0 || type >= MOST_TYPES || empty) return 0;
+  if (!fits) return SIZE_MAX;
   return type == TYPE_INT4 ? (count + 1) / 2 : count * ELEMENT_BYTES[type];
 }
 
@@ -73,6 +82,7 @@ static void drop_memory(fallback *f, size_t index) {
 static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   tgl_tensor *tensor = &f->tensors[index];
   drop_memory(f, index);
+  if (bytes > PTRDIFF_MAX) return TGL_ERROR;
   f->memory[index] = malloc(bytes + 2 * ALIGNMENT);
   if (!f->memory[index]) return TGL_ERROR;
   tensor->data = (void *)(((uintptr_t)f->memory[index] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
@@ -218,7 +228,7 @@ static bool runs_graphs(const tg_kernel *kernel, const tgi_host_node *one) {
 static int32_t give_memory(fallback *f, const tgl_ints *list, bool in_host) {
   for (int32_t k = 0; list && k < list->size; k++) {
     int32_t index = list->data[k];
-    if (index < 0 || !f->owned[index]) continue;
+    if (index < 0 || (size_t)index >= f->context.tensor_count || !f->owned[index]) continue;
     tgl_tensor *tensor = &f->tensors[index];
     bool dynamic = tensor->allocation == TGL_IN_DYNAMIC;
     if (dynamic && in_host) f->memory[index] = tensor->data;
@@ -258,10 +268,11 @@ static void begin(running *r, fallback *f, const tgi_host_node *one) {
                                            custom ? (size_t)node->custom_data_size : 0);
 }
 
-static void end(running *r) {
+/* Where a kernel has failed, its list of temporaries may hold anything: it is made before it is filled. */
+static void end(running *r, bool failed) {
   fallback *f = r->f;
-  const tgl_ints *scratch = r->node.known.temporaries;
-  for (int32_t k = 0; !r->in_host && scratch && k < scratch->size; k++)
+  const tgl_ints *scratch = failed || r->in_host ? NULL : r->node.known.temporaries;
+  for (int32_t k = 0; scratch && k < scratch->size; k++)
     if (scratch->data[k] >= 0 && f->owned[scratch->data[k]]) drop_memory(f, (size_t)scratch->data[k]);
   if (r->one->registration.free) r->one->registration.free(r->in_host ? f->host : &f->context, r->node.known.user_data);
   free(r->node.known.temporaries);
@@ -303,7 +314,7 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
     begin(&r, f, one);
     failed = prepare_node(&r, err);
     if (!failed && invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(one, "invoke", err);
-    end(&r);
+    end(&r, failed != 0);
   }
   return failed;
 }
