@@ -103,7 +103,8 @@ fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
 fn quotient(v: vec4f, e: f32) -> vec4f {
   let inverse = 1.0 / e;
   let near = v * inverse;
-  return near + left_of(v, near, e) * inverse;
+  let rest = left_of(v, near, e) * inverse;
+  return select(near + rest, moved_by(near, rest), moderate(near));
 }
 // v / e as hosts round it, but for a few of a million: a device's own may be 2.5 units off, and what users round, floor or
 // compare next goes another way then. What an inexact quotient leaves of v is known without rounding in parts of 12 bits, as
@@ -115,7 +116,15 @@ fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
   let e_tail = e - e_head;
   let tail = near - head;
   let left = (((v - head * e_head) - head * e_tail) - tail * e_head) - tail * e_tail;
-  return select(near, near + left / e, moderate(v) & moderate(e) & moderate(near));
+  return select(near, moved_by(near, left / e), moderate(v) & moderate(e) & moderate(near));
+}
+// v + by, a few units in the last place away, v being of moderate size. In whole numbers: of v / e + left / e an NVIDIA driver
+// makes (v + left) / e.
+fn moved_by(v: vec4f, by: vec4f) -> vec4f {
+  let bits = bitcast<vec4u>(v);
+  let units_in_one = bitcast<vec4f>(vec4u(0x8a800000u) - (bits & vec4u(0x7f800000u)));
+  let units = vec4i(round(by * units_in_one));
+  return bitcast<vec4f>(bits + bitcast<vec4u>(select(units, -units, v < vec4f())));
 }
 // Sizes from 2^-64 up to 2^64.
 fn moderate(v: vec4f) -> vec4<bool> {
