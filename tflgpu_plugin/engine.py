@@ -390,6 +390,9 @@ def _build_all(
 
 
 def _blamed(part: Graph, error: BuildError) -> list[int]:
-    """Nodes of the part that the error names, itself or as a source."""
+    """The first node of the part that the error names, itself or as a source of a fused node, whose
+    others are built by themselves without it; none, where it names none or all.
+    """
     names = set(error.nodes)
-    return [node.id for node in part.nodes if names & {node.id, *node.sources}]
+    named = [node.id for node in part.nodes if names & {node.id, *node.sources}]
+    return named[:1] if len(named) < len(part.nodes) else []

@@ -44,8 +44,10 @@ def lower(graph: Graph, target: Target) -> Lowering:
     for node in graph.nodes:
         with _blaming(node):
             table[node.op].lower(low, node)
+    makers = graph.producers()
     for tensor in _filled(graph, graph.outputs):
-        io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
+        with _blaming(makers.get(tensor, _at_the_host(tensor))):
+            io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
         io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
     low.drop_unread()

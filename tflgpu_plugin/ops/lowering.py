@@ -164,7 +164,8 @@ class Lowering:
         return source
 
     def drop_unread(self) -> None:
-        """Forget launches whose results nobody reads."""
+        """Forget launches whose results nobody reads. Raises Unsupported, with the node, for a
+        constant that cannot be packed."""
         read: set[Source] = set()
         kept = []
         for launch in reversed(self.launches):
@@ -173,7 +174,11 @@ class Lowering:
             results = [root for root in written if root != CHECK]
             if all(isinstance(root, int) and root not in needed for root in results):
                 continue
-            read |= {self.root(source) for source in launch.reads}
+            try:
+                read |= {self.root(source) for source in launch.reads}
+            except Unsupported as refused:
+                node = launch.node
+                raise Unsupported(refused.sentence, node.id, *node.sources) from refused
             kept.append(launch)
         self.launches = kept[::-1]
 
