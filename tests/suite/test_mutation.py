@@ -137,7 +137,7 @@ def test_equivalent_mutants_have_a_line_that_is_there_and_a_reason() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux who works")
 def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "IDLE", 0.4)
+    monkeypatch.setattr(runner, "IDLE", 1.5)  # longer than a busy machine lets a process wait
     monkeypatch.setattr(runner, "GLANCE", 0.1)
     for name in ("build", "enter"):  # nothing is imported
         monkeypatch.setattr(runner.sandbox, name, lambda *_: None)
@@ -145,7 +145,7 @@ def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -
     mutant = mutants.sample(1, 1, ["cache"])[0]
     try:
         waiting = running._fork(mutant, lambda: time.sleep(30))
-        working = running._fork(mutant, lambda: _work_for(1.5))
+        working = running._fork(mutant, lambda: _work_for(3.0))
         ends = dict[int, str]()
         while running.running:
             before = set(running.running)
