@@ -7,6 +7,8 @@ writes another one. Nothing here may take a program down, so every failure is a 
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from typing import Any
 
@@ -17,6 +19,8 @@ HOSTS = {
     "tflite_runtime.interpreter": "tflite",
     "tensorflow.lite.python.interpreter": "tflite",
 }
+EXECUTED = "TFLGPU_EXECUTED"  # the process that `tflgpu exec` has become
+summarized = False  # this process will say at its end what became of its models
 enabled: set[str] = set()  # providers that `tflgpu enable` has switched on in this environment
 
 
@@ -32,6 +36,8 @@ def watch() -> None:
     """Call the plugin after each import of a host. Harmless when repeated."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+        if os.environ.get(EXECUTED) == str(os.getpid()):
+            atexit.register(_ended)
 
 
 class _Finder:
@@ -79,6 +85,18 @@ def _imported(name: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != "tflgpu_plugin":  # which has been uninstalled
             _warn(error)
+    except Exception as error:
+        _warn(error)
+
+
+def _ended() -> None:
+    """Say that the program has made no model, where nothing else is said."""
+    if summarized or os.environ.get(EXECUTED) != str(os.getpid()):
+        return
+    try:
+        from tflgpu_plugin import preference
+
+        preference.ended_without_models()
     except Exception as error:
         _warn(error)
 

@@ -237,8 +237,14 @@ def _of_environment() -> Preference | None:
         log.say(f"WARNING: tflgpu: {VARIABLE} is 1, or a JSON object of options. {error}")
         return None
     made = Preference(options)
+    startup.summarized = True
     _at_end(functools.partial(_tell, made, os.getpid()))
     return made
+
+
+def ended_without_models() -> None:
+    """Say so, for a program in which no session or interpreter was made in this process."""
+    _tell(Preference(), os.getpid())
 
 
 def _at_end(function: Callable[[], None]) -> None:

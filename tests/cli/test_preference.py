@@ -57,6 +57,18 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the program is another process")
+@pytest.mark.parametrize("statement", ["pass", "import onnxruntime", "raise SystemExit(3)"])
+def test_a_program_without_models_is_told_so(statement: str) -> None:
+    status = 3 if "3" in statement else 0
+    words = (sys.executable, "-m", "tflgpu_plugin.cli", "exec")
+    done = subprocess.run([*words, "--", "-c", statement], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.splitlines()[-1] == "tflgpu: no session or interpreter was put on the GPU"
+    told = subprocess.run([*words, "--json", "--", "-c", statement], capture_output=True, text=True)
+    assert json.loads(told.stderr.splitlines()[-1])["models"] == {}
+
+
 @pytest.fixture(scope="module")
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("model") / "m.onnx"

@@ -32,6 +32,7 @@ def launch(words: Sequence[str], options: Mapping[str, str], summary: str) -> in
     environment[SUMMARY] = summary
     try:
         if os.name == "posix":
+            environment[tflgpu_startup.EXECUTED] = str(os.getpid())
             os.execve(command[0], command, environment)
         return subprocess.call(command, env=environment)
     except OSError as error:
