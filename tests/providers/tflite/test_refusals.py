@@ -61,7 +61,7 @@ def test_a_damaged_kernel_costs_its_nodes_only(
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     monkeypatch.setattr(kernels, "render", damaged)
     interpreter, made = gpu(small_models.guide(), host)
-    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
+    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "gpu"}
     same(interpreter, small_models.guide(), host)
 
 
@@ -87,5 +87,5 @@ def test_a_node_that_cannot_be_planned_is_refused_alone(
     rows["mean"] = replace(rows["mean"], lower=refused)
     monkeypatch.setattr(ops, "rows", lambda: rows)
     interpreter, made = gpu(small_models.guide(), host)
-    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
+    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "gpu"}
     same(interpreter, small_models.guide(), host)
