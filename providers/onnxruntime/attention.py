@@ -253,14 +253,14 @@ def _mask(e: Expansion, position: int, scores: Shape) -> int | None:
 
 def embedding(e: Expansion) -> list[int | None]:
     """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
-    total = e.add("gather", e.x(2), e.x(0), axis=0)
+    total = e.add("gather", e.x(2), e.x(0), axis=0, raises=True)
     if e.has(8):
-        places = e.add("gather", e.x(3), e.x(8), axis=0)
+        places = e.add("gather", e.x(3), e.x(8), axis=0, raises=True)
     else:
         places = cut(e, e.x(3), [slice(e.shape(total)[1]), slice(None)])
     total = e.add("add", total, places)
     if e.has(1):
-        total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0))
+        total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0, raises=True))
     epsilon = e.number("epsilon", 1e-12)
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
     return [y, _lengths(e) if e.wants(1) else None, total]

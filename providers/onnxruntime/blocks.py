@@ -77,7 +77,7 @@ def gather_block_quantized(e: Expansion) -> int:
     scales = e.derived(e.x(2), shape, make=lambda data: data.astype(np.float32))
     width = held.shape[1] * (2 if packed else 1)
     return e.add("gather_blocks", e.x(1), words, scales, zeros, bits=bits, block=block, width=width,
-                 dtype=e.dtype(e.x(2)))  # fmt: skip
+                 raises=True, dtype=e.dtype(e.x(2)))  # fmt: skip
 
 
 def _by_rows(e: Expansion) -> bool:

@@ -53,7 +53,7 @@ def _angles(e: Expansion, table: int, first: int, length: int) -> int:
     """Rows of the places from the first of each batch on, which a run tells where there is a
     past."""
     places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
-    return e.add("gather", table, places, axis=0)
+    return e.add("gather", table, places, axis=0, raises=True)
 
 
 def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
@@ -64,7 +64,7 @@ def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
     if total > _buffer(e):
         rest = np.zeros((batch, heads, total - _buffer(e), depth))
         held = e.add("concat", held, e.const(rest), axis=2)
-    return e.add("update_slice", held, new, first, axis=2, ends=True)
+    return e.add("update_slice", held, new, first, axis=2, ends=True, raises=True)
 
 
 def _filled(e: Expansion, t: int) -> int:

@@ -105,7 +105,7 @@ def tensor_scatter(e: Expansion) -> int:
     """TensorScatter, from the first element on where it is not told."""
     starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
     axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
-    return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular)
+    return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular, raises=True)
 
 
 def max_unpool(e: Expansion) -> int:
@@ -120,7 +120,7 @@ def max_unpool(e: Expansion) -> int:
     result = (*shape[:2], *made)
     indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
     flat = e.index([prod(result)])
-    y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none")
+    y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none", raises=True)
     return e.reshape(y, result)
 
 
@@ -133,4 +133,4 @@ def features(e: Expansion) -> int:
     if e.rank() == 1:
         x = e.reshape(x, (1, *e.shape()))
     places = e.reshape(e.x(1), (many,))
-    return e.add("gather", x, places, axis=e.rank(x) - 1)
+    return e.add("gather", x, places, axis=e.rank(x) - 1, raises=True)

@@ -264,7 +264,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
     row(
         "Pad", "pad", (2, 25), "value pads? padding_value!? axes?", rearranging.PADS,
-        rearranging.STORED, by=quantized.numbers_too(rearranging.pad), listed=BOTH,
+        rearranging.CUT, rearranging.STORED, by=quantized.numbers_too(rearranging.pad), listed=BOTH,
     ),
     row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
     row(
@@ -302,7 +302,8 @@ _ROWS: tuple[HostOp, ...] = (
         "Resize", "resize", (10, 19), "value roi_or_factors? factors? sizes?", *resizing.RESIZE,
         by=quantized.numbers_too(resizing.resize), listed=BOTH,
     ),
-    row("ReverseSequence", "reverse_sequence", (10, 28), "value index", batch_axis=1, time_axis=0),
+    row("ReverseSequence", "reverse_sequence", (10, 28), "value index", batch_axis=1, time_axis=0,
+        raises=True),
     row(
         "RotaryEmbedding", "rotary", (23, 23), "value value value index?", *rotary.ROTARY,
         by=rotary.rotary,

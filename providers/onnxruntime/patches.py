@@ -112,6 +112,7 @@ def roi_align(e: Expansion) -> int:
         size=(e.integer("output_height", 1), e.integer("output_width", 1)),
         scale=e.number("spatial_scale", 1.0), samples=max(e.integer("sampling_ratio"), 0),
         centred=e.text("coordinate_transformation_mode", modes) == "half_pixel",
+        raises=True,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.frontend.meanings import bounded
+from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
@@ -138,15 +139,18 @@ def _padded(e: Expansion) -> tuple[Sequence[int], Sequence[int]]:
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
+def _table(e: Expansion) -> Array:
+    """[rank, 2]: what is added before and after each axis, or cut from it."""
+    axes, amounts = _padded(e)
+    table = np.zeros((e.rank(), 2), np.int64)
+    for k, axis in enumerate(axes):
+        table[e.axis(axis, e.rank())] = amounts[k], amounts[k + len(axes)]
+    return table
+
+
 def pad(e: Expansion) -> int:
     """Padding; negative amounts cut first."""
-    mode = e.text("mode", "constant")
-    x = e.x()
-    rank = e.rank(x)
-    axes, amounts = _padded(e)
-    table = np.zeros((rank, 2), np.int64)
-    for k, axis in enumerate(axes):
-        table[e.axis(axis, rank)] = amounts[k], amounts[k + len(axes)]
+    mode, x, table = e.text("mode", "constant"), e.x(), _table(e)
     if table.min(initial=0) < 0:
         shape = e.shape(x)
         ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
@@ -190,6 +194,11 @@ EDGES = needs(
 PADS = needs(
     "Two pads for each axis that is padded.",
     lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
+)
+CUT = needs(
+    "No more cut from an axis than it has.",
+    lambda e: min(_table(e).sum(1) + e.shape(), default=0) >= 0,
+    kind=Impossible,
 )
 STORED = needs(
     "A constant padding value for stored numbers.",

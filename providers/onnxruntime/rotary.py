@@ -35,7 +35,7 @@ def _of_host(e: Expansion, first: int, places: int | None) -> int:
     if places is not None:
         if e.rank(places) == 1:
             places = e.add("add", places, e.index(np.arange(length)))
-        turns = [e.add("gather", turn, places, axis=0) for turn in turns]
+        turns = [e.add("gather", turn, places, axis=0, raises=True) for turn in turns]
     return turned(e, e.x(0), turns, heads, "interleaved")
 
 

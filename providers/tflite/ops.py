@@ -95,8 +95,6 @@ def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
     moved: Mapping[str, Any] = {**ours, "bfloat16": True}
-    reduced: Callable[[str], Callable[[HostNode], dict[str, Any]]]
-    reduced = lambda reduction: lambda node: {"reduction": reduction}  # noqa: E731
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric)
@@ -309,15 +307,16 @@ def _rows() -> tuple[HostOp, ...]:
             types=ANY,
         ),
         _row(
-            "SCATTER_ND", "scatter_new", 1, reduced("add"), "index value shape!", **ours,
-            types=SUMMED,
+            "SCATTER_ND", "scatter_new", 1, params.reduced("add", True), "index value shape!",
+            **ours, types=SUMMED,
         ),
         _row(
-            "SEGMENT_SUM", "segments", 1, reduced("add"), "value index!", **ours, types=SUMMED,
+            "SEGMENT_SUM", "segments", 1, params.reduced("add", False), "value index!",
+            **ours, types=SUMMED,
         ),
         *(
             _row(
-                f"UNSORTED_SEGMENT_{name}", "segments", 1, reduced(reduction),
+                f"UNSORTED_SEGMENT_{name}", "segments", 1, params.reduced(reduction, "above"),
                 "value index count!", **ours, types=SUMMED,
             )
             for name, reduction in (

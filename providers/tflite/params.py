@@ -194,6 +194,11 @@ def raises(node: HostNode) -> dict[str, Any]:
     return RAISES
 
 
+def reduced(reduction: str, raises: bool | str) -> Callable[[HostNode], dict[str, Any]]:
+    """Of operators that put updates where indices say; `raises` as ops/scatter.py has it."""
+    return lambda node: {"reduction": reduction, "raises": raises}
+
+
 def lookup(node: HostNode) -> dict[str, Any]:
     return {"axis": 0} | RAISES
 

@@ -1,12 +1,17 @@
 // Rows of a table of 4 or 8 bits, in blocks with a scale (and a zero point): one thread per storage vec4 of the result, whose
 // numbers are in one word and in one block. The table lies as in matmul_blocks.wgsl. Variant: bits, zeros, as there; `parts`:
-// it holds the rows from `first` to `last` of the whole, others are left to other launches.
+// it holds the rows from `first` to `last` of the whole, others are left to other launches;
+// `raises`: an index outside flags the run.
 {% include "each_vector.wgsl" %}
   let e = elements_of(i, p.width, p.spatial, p.slices).x;
   let channel = e % p.width;
   let at = stored_at(vec4u(e / p.width), p.in_channels, p.in_spatial, p.in_slices).x;
   let given = load_indices(at);
-  var row = u32(clamp(select(given, given + i32(p.rows), given < 0), 0, i32(p.rows) - 1));
+  let wanted = select(given, given + i32(p.rows), given < 0);
+{% if raises %}
+  if (wanted < 0 || wanted >= i32(p.rows)) { put_check(0u, 2u); }
+{% endif %}
+  var row = u32(clamp(wanted, 0, i32(p.rows) - 1));
 {% if parts %}
   if (row < p.first || row >= p.last) { return; }
   row -= p.first;

@@ -1,8 +1,8 @@
 // Updates put where their indices say: one thread per storage vec4 of the result, which looks through all `count` updates
 // that may be for its elements. An index has `axes` coordinates, on axes of `extent` whose neighbours are `stride` apart
 // (in units of `inner` elements). `rows`: one index for all of these; otherwise each has its own, of one
-// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's, and with `raises` flags the run;
-// lanes are of `total` elements.
+// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's. With `raises` it flags the run,
+// with "above" only past the end; lanes are of `total` elements.
 {% set index = "i32" if rows else "vec4i" %}
 fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
   let t = stored_at(vec4u(e), p.index_channels, p.index_spatial, p.index_slices);
@@ -25,17 +25,23 @@ fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
 {% if rows %}
       var at = 0;
       var inside = true;
+{% if raises == "above" %}
+      var below = false;
+{% endif %}
 {% for k in range(axes) %}
       var c{{ k }} = loaded(j * {{ axes }}u + {{ k }}u);
 {% if wraps %}
       c{{ k }} = select(c{{ k }}, c{{ k }} + i32(p.extent{{ k }}), c{{ k }} < 0);
 {% endif %}
       inside = inside && c{{ k }} >= 0 && c{{ k }} < i32(p.extent{{ k }});
+{% if raises == "above" %}
+      below = below || c{{ k }} < 0;
+{% endif %}
       at += c{{ k }} * i32(p.stride{{ k }});
 {% endfor %}
       let hit = (vec4i(wanted) == vec4i(at)) & vec4<bool>(inside);
 {% if raises %}
-      if (!inside) { put_check(0u, 2u); }
+      if (!inside{{ " && !below" if raises == "above" }}) { put_check(0u, 2u); }
 {% endif %}
 {% else %}
       let given = loaded(e);

@@ -1,12 +1,16 @@
 // A tensor with a part of it replaced: one thread per storage vec4 of the result. Axes (those that are replaced whole are
 // one with their neighbours) have `extent` elements that are `stride` apart, of which the update has `span`, `apart` in it.
 // They begin where `starts` says, at a number of its own for each axis, or at that of the batch, of the first axis.
+// `raises`: a part that is not inside flags the run.
 fn start(k: u32, extent: u32, span: u32) -> u32 {
-{% if circular %}
   let first = load_starts(k);
+{% if raises %}
+  if (first < 0{{ "" if circular else " || first > i32(extent - span)" }}) { put_check(0u, 2u); }
+{% endif %}
+{% if circular %}
   return u32(first - first / i32(extent) * i32(extent));  // below 0 it is counted from the end
 {% else %}
-  return u32(clamp(load_starts(k), 0, i32(extent - span)));
+  return u32(clamp(first, 0, i32(extent - span)));
 {% endif %}
 }
 

@@ -1,7 +1,8 @@
 """`gather_blocks(indices, weights [rows, blocks, words], scales [rows, blocks], zeros | None):
-bits, block, width` -> [..., width]: rows of a table that stays 4 or 8 bits in memory, each as many
-numbers wide. What weights, scales and zero points are is said in `matmul_blocks`; all of them are
-constants. Negative indices count from the end; what lies outside becomes the nearest row.
+bits, block, width, raises` -> [..., width]: rows of a table that stays 4 or 8 bits in memory, each
+as many numbers wide. What weights, scales and zero points are is said in `matmul_blocks`; all of
+them are constants. Negative indices count from the end; what lies outside becomes the nearest row,
+and with `raises`, where the host answers with an error, the run is flagged.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def lower(low: Lowering, node: Node) -> None:
     indices, (rows, *_) = node.operand(), low.graph.shape(node.operand(1))
     width, data = int(node.attributes["width"]), geometry(low.graph.shape(indices))
     most = low.target.storage_bytes // row_bytes(low, node)
+    raises = bool(node.attributes.get("raises"))
     if most == 0:
         raise Unsupported("A row of the table is over this adapter's binding limit.", node.id)
     for first in range(0, rows, most):
@@ -62,7 +64,8 @@ def lower(low: Lowering, node: Node) -> None:
                 **parameters, **parts, "rows": rows, "width": width, "in_slices": data.slices,
                 "in_spatial": data.spatial, "in_channels": data.channels,
             },
-            {**variant, "parts": bool(parts)},
+            {**variant, "parts": bool(parts), "raises": raises},
+            checked=raises,
         )  # fmt: skip
 
 

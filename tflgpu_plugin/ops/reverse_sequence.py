@@ -1,5 +1,7 @@
-"""`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis`: of each sequence the first
-steps, as many as its length says, in reverse; those after stay where they are.
+"""`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis, raises`: of each sequence
+the first steps, as many as its length says, in reverse; those after stay where they are. A length
+becomes the nearest that there can be, and with `raises`, where the host answers with an error, the
+run is flagged.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch."""
     shape = low.graph.shape(node.operand())
     batch, time = _axes(node, len(shape))
-    strides = vector_strides(shape)
+    strides, raises = vector_strides(shape), bool(node.attributes.get("raises"))
     low.each_vector(
         "reverse_sequence",
         node,
@@ -48,6 +50,8 @@ def lower(low: Lowering, node: Node) -> None:
             "step": strides[time], "steps": shape[time],
             "apart": strides[batch], "sequences": shape[batch],
         },
+        {"raises": raises},
+        checked=raises,
     )  # fmt: skip
 
 
@@ -59,9 +63,9 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         return False
     perm = (batch, time, *(k for k in range(len(shape)) if k not in (batch, time)))
     moved = steps.add("transpose", node.operand(), perm=perm)
-    there = steps.shape(moved)
+    there, raises = steps.shape(moved), bool(node.attributes.get("raises"))
     x = steps.reshape(moved, (*there[:2], prod(there[2:])))
-    made = steps.add("reverse_sequence", x, lengths, batch_axis=0, time_axis=1)
+    made = steps.add("reverse_sequence", x, lengths, batch_axis=0, time_axis=1, raises=raises)
     back = tuple(sorted(range(len(shape)), key=perm.__getitem__))
     steps.last("transpose", steps.reshape(made, there), perm=back)
     return True

@@ -1,12 +1,13 @@
-"""`roi_align(x [B, H, W, C], rois [R, 4], batches [R]): size, scale, samples, centred, mode`
-gives [R, *size, C]: regions (left, top, right, bottom, times `scale`) of images by number, each as
-`size` bins. A bin is the average ("avg") of `samples` x `samples` places in it, each between four
-pixels, or the largest ("max") of these pixels times their shares; with 0 samples there is one for
-each pixel that a bin is long. What is further than 1 outside counts as 0.
+"""`roi_align(x [B, H, W, C], rois [R, 4], batches [R]): size, scale, samples, centred, mode,
+raises` gives [R, *size, C]: regions (left, top, right, bottom, times `scale`) of images by number,
+each as `size` bins. A bin is the average ("avg") of `samples` x `samples` places in it, each
+between four pixels, or the largest ("max") of these pixels times their shares; with 0 samples there
+is one for each pixel that a bin is long. What is further than 1 outside counts as 0.
 
 As the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates are those of
 pixels' centres, otherwise a region is at least 1 long. A number of an image that is none stands for
-the nearest, and a region that is NaN gives any numbers.
+the nearest, and with `raises`, where the host answers with an error, flags the run. A region that
+is NaN gives any numbers.
 
 `roi_max_pool(x, rois [R, 5]): size, scale` gives the largest pixels of bins, as MaxRoiPool of ONNX:
 the number of the image comes first, edges are rounded to pixels and inside, and bins to whole ones.
@@ -65,6 +66,7 @@ def lower(low: Lowering, node: Node) -> None:
     rows, columns = node.attributes["size"]
     tall, wide = (_most(node, extent) for extent in (height, width))
     low.loops(node, (tall + 1) * (wide + 2) + 1)
+    raises = bool(node.attributes.get("raises"))
     low.each_vector(
         "roi_align",
         node,
@@ -79,8 +81,9 @@ def lower(low: Lowering, node: Node) -> None:
         },
         {
             "centred": bool(node.attributes.get("centred")),
-            "most": node.attributes["mode"] == "max",
+            "most": node.attributes["mode"] == "max", "raises": raises,
         },
+        checked=raises,
     )  # fmt: skip
 
 

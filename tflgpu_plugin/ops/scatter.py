@@ -8,8 +8,8 @@
 
 `reduction` is "none" (the last update stays), "add", "mul", "min" or "max" with what was there, in
 the order of the updates. With `wraps` negative indices count from the end. An update whose index
-lies outside is left out, and with `raises`, where the host answers with an error, the run is
-flagged.
+lies outside is left out. With `raises`, where the host answers with an error, such an index flags
+the run; with "above" only one past the end does.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k, extent in enumerate(form.axes):
         parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
-    if raises := bool(node.attributes.get("raises")):
+    if raises := node.attributes.get("raises", False):
         parameters["total"] = prod(low.graph.shape(x))
     low.loops(node, form.updates + 2 * -(-form.updates // BLOCK) + 1)
     low.each_vector(
@@ -160,7 +160,7 @@ def lower(low: Lowering, node: Node) -> None:
             "wraps": bool(node.attributes.get("wraps")), "raises": raises,
             "combined": COMBINED[node.attributes["reduction"]],
         },
-        checked=raises,
+        checked=bool(raises),
         fused=False,
     )  # fmt: skip
 
@@ -258,7 +258,22 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     found = found or refuse_indices(graph, node, 1 if segmented else 0)
     if found or _apart(graph, node):
         return found
+    if not _inside_new(graph, node):
+        return f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
     return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
+
+
+def _inside_new(graph: Graph, node: Node) -> bool:
+    """Constant indices do not end runs."""
+    segmented, raises = node.op == "segments", node.attributes.get("raises", False)
+    given = graph.constant(node.operand(1 if segmented else 0))
+    if given is None or not raises:
+        return True
+    (shape,) = (segment_shapes if segmented else new_shapes)(graph, node)
+    width = 1 if segmented else given.shape[-1]
+    listed = given.reshape(-1, width)
+    low = np.iinfo(given.dtype).min if raises == "above" else 0
+    return bool(np.all((listed >= low) & (listed < np.asarray(shape[:width]))))
 
 
 def _apart(graph: Graph, node: Node) -> bool:
@@ -292,7 +307,8 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
     start = steps.editor.constant(first, steps.graph.tensors[updates].dtype)
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
     reduction = "none" if _apart(steps.graph, node) else reduction
-    steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False)
+    raises = steps.data(indices) is None and node.attributes.get("raises", False)
+    steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False, raises=raises)
     return True
 
 

@@ -1,7 +1,7 @@
-"""`update_slice(x, updates, starts): axis, circular, ends`: x with a part of it replaced. `starts`
-has an index for each axis, or with an `axis` one for each batch, of the first axis; `circular`:
-what goes over the end of that is put at its beginning. Otherwise starts are moved so that all is
-inside.
+"""`update_slice(x, updates, starts): axis, circular, ends, raises`: x with a part of it replaced.
+`starts` has an index for each axis, or with an `axis` one for each batch, of the first axis;
+`circular`: what goes over the end of that is put at its beginning. Otherwise starts are moved so
+that all is inside, and with `raises`, where the host answers with an error, the run is flagged.
 `ends`, with an `axis`: what is after the part is zero.
 """
 
@@ -42,7 +42,7 @@ def lower(low: Lowering, node: Node) -> None:
         "channels": low.geometry(node.operand()).channels, "update_channels": given.channels,
         "update_spatial": given.spatial, "update_slices": given.slices,
     }  # fmt: skip
-    levels = _levels(shape, update, axis)
+    levels, raises = _levels(shape, update, axis), bool(node.attributes.get("raises"))
     for k, (_, many, few) in enumerate(levels):
         behind = levels[k + 1 :]
         parameters |= {
@@ -60,8 +60,9 @@ def lower(low: Lowering, node: Node) -> None:
         {
             "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
             "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
-            "ends": bool(node.attributes.get("ends")),
+            "ends": bool(node.attributes.get("ends")), "raises": raises,
         },
+        checked=raises,
         fused=False,
     )  # fmt: skip
 

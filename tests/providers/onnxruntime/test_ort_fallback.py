@@ -191,6 +191,96 @@ INDEXED = {
 }  # fmt: skip
 
 
+CACHE = {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1}
+ANGLES = {"c": np.cos(floats(6, 8)), "s": np.sin(floats(6, 8))}
+PAST = {"q": floats(1, 1, 32), "k": floats(1, 1, 16), "v": floats(1, 1, 16),
+        "pk": floats(1, 1, 4, 16), "pv": floats(1, 1, 4, 16)}  # fmt: skip
+PLACED: dict[str, tuple[Any, Any, Any, Any, Any]] = {
+    # attributes, what it reads before, the index inside and outside, what it reads after
+    "ReverseSequence": (
+        {"time_axis": 0, "batch_axis": 1}, {"x": floats(4, 3)}, np.array([0, 2, 4]),
+        np.array([1, 5, 2]), {},
+    ),
+    "ReverseSequence, below": (
+        {"time_axis": 0, "batch_axis": 1}, {"x": floats(4, 3)}, np.array([0, 2, 4]),
+        np.array([1, -1, 2]), {},
+    ),
+    "MaxUnpool": (
+        {"kernel_shape": [2, 2], "strides": [2, 2]}, {"x": floats(1, 1, 2, 2)},
+        np.array([[[[0, 3], [8, 10]]]]), np.array([[[[0, 3], [8, 16]]]]), {},
+    ),
+    "RoiAlign": (
+        {"output_height": 2, "output_width": 2},
+        {"x": floats(2, 1, 8, 8), "r": np.array([[0, 0, 4, 4], [1, 1, 6, 6]], np.float32)},
+        np.array([0, 1]), np.array([0, 2]), {},
+    ),
+    "TensorScatter": (
+        {}, {"x": floats(2, 1, 4, 3), "u": floats(2, 1, 1, 3)}, np.array([0, 3]),
+        np.array([0, 4]), {},
+    ),
+    "ArrayFeatureExtractor": ({}, {"x": floats(3, 4)}, np.array([0, 3]), np.array([0, 4]), {}),
+    "com.microsoft.RotaryEmbedding": (
+        {}, {"x": floats(1, 2, 3, 8)}, np.array([[0, 1, 5]]), np.array([[0, 1, 6]]),
+        {"c": floats(6, 4), "s": floats(6, 4)},
+    ),
+    "com.microsoft.RotaryEmbedding, from the first": (
+        {}, {"x": floats(1, 2, 3, 8)}, np.array([3]), np.array([4]),
+        {"c": floats(6, 4), "s": floats(6, 4)},
+    ),
+    "com.microsoft.GroupQueryAttention": (
+        CACHE, PAST, np.array([[4]], np.int32), np.array([[5]], np.int32),
+        {"t": np.array([5], np.int32), **ANGLES},
+    ),
+    "com.microsoft.GroupQueryAttention, below": (
+        CACHE, PAST, np.array([[0]], np.int32), np.array([[-1]], np.int32),
+        {"t": np.array([5], np.int32), **ANGLES},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_a_place_outside_is_an_error_of_onnxruntime(name: str) -> None:
+    """Lengths, positions and numbers of images that a run tells."""
+    attributes, before, inside, outside, constants = PLACED[name]
+    data = placed(name.split(",")[0], attributes, before, inside, constants)
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    assert {n.where for n in tflgpu_plugin.report(ours).nodes} == {"gpu"}
+    said = []
+    for index in (inside, outside, inside):
+        feeds = {**before, "i": index}
+        for one in (ours, theirs) if index is outside else ():
+            with pytest.raises(Exception) as raised:
+                one.run(None, feeds)
+            said.append((type(raised.value), str(raised.value).split("Status Message:")[-1]))
+        if index is inside:
+            same(ours.run(None, feeds), theirs.run(None, feeds))
+    assert said[0] == said[1]
+    assert counted(ours) == (2, 0, 1)
+
+
+def placed(operator: str, attributes: Any, before: Any, index: Any, constants: Any) -> bytes:
+    """A model of this operator alone, which reads `i` after the values before it."""
+    from onnx import helper, numpy_helper
+
+    domain, _, name = operator.rpartition(".")
+    domain = "ai.onnx.ml" if name == "ArrayFeatureExtractor" else domain
+    kinds = helper.np_dtype_to_tensor_dtype
+    made = [f"y{k}" for k in range(3 if name == "GroupQueryAttention" else 1)]
+    nodes = [helper.make_node(name, [*before, "i", *constants], made, domain=domain, **attributes)]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info(t, kinds(x.dtype), x.shape)
+         for t, x in {**before, "i": index}.items()],
+        [helper.make_empty_tensor_value_info(y) for y in made],
+        [numpy_helper.from_array(x, t) for t, x in constants.items()],
+    )  # fmt: skip
+    newest = 24 if name == "TensorScatter" else 18
+    opsets = [helper.make_opsetid("", newest), helper.make_opsetid("com.microsoft", 1),
+              helper.make_opsetid("ai.onnx.ml", 1)]  # fmt: skip
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return bytes(model.SerializeToString())
+
+
 @pytest.mark.parametrize("name", INDEXED)
 def test_an_index_outside_is_an_error_of_onnxruntime(name: str) -> None:
     more, inside, outside = INDEXED[name]

@@ -203,6 +203,46 @@ def test_an_index_outside_is_an_error_of_the_host(host: str, operator: str) -> N
     assert counted(made) == (2, 0, 1)
 
 
+SEGMENTS = [f"UNSORTED_SEGMENT_{name}" for name in ("SUM", "PROD", "MIN", "MAX")]
+
+
+@pytest.mark.parametrize("operator", ["SCATTER_ND", *SEGMENTS])
+def test_a_place_outside_is_an_error_of_the_host(host: str, operator: str) -> None:
+    """Where a host takes some of these, as tflite-runtime does of the last axis, it answers."""
+    from conformance.models.tflite import Model
+
+    model, scatters = Model(), operator == "SCATTER_ND"
+    x, i = model.input("x", (2,)), model.input("i", (2, 2) if scatters else (2,), "i32")
+    relu = model.op("RELU", [x], shape=(2,))
+    options = "".join(part.title() for part in operator.split("_")) + "Options"
+    shape = (5, 4) if scatters else (3,)
+    told = model.constant(np.array(shape if scatters else 3, np.int32))
+    reads = [i, relu, told] if scatters else [relu, i, told]
+    model.output(model.op(operator, reads, options, {}, shape=shape))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, "optimized")
+    reference = hosts.interpreter(content, host, "optimized")
+    reference.allocate_tensors()
+    assert set(places(made).values()) == {"gpu"}
+    rows = [[0, 3], [0, 4], [5, 0], [-1, 0], [4, 3]] if scatters else [[2], [3], [-1], [0]]
+    told_each: list[Any] = []
+    for row in rows:
+        index = np.array([row, [1, 1]] if scatters else [row[0], 1], np.int32)
+        feed = [[np.array([2, 3], np.float32), index]]
+        outcomes = [outcome(one, feed) for one in (interpreter, reference)]
+        assert outcomes[0] == outcomes[1], row
+        told_each.append(outcomes[0])
+    assert any(isinstance(each, str) for each in told_each)
+    assert counted(made)[0] == (2 if scatters else 3)  # an id below 0 is none, on the GPU, too
+
+
+def outcome(interpreter: Any, feed: Any) -> list[float] | str:
+    try:
+        return [float(v) for v in hosts.invoke(interpreter, feed)[0][0].reshape(-1)]
+    except RuntimeError as error:
+        return str(error).split("tflgpu:")[0].split("Node number")[0].strip()
+
+
 LOST = """
 import numpy as np, tflgpu_plugin
 from conformance import host as hosts
