@@ -82,6 +82,13 @@ def _modes(output: str) -> str:
     return "; ".join(f"{mode}: {counts}" for mode, counts in found) or "nothing"
 
 
+def _evaluated(output: str) -> str:
+    """How many graphs, and how many were changed: "5,875 graphs, answers changed: 0"."""
+    found = [re.search(told, output, re.MULTILINE) for told in
+             (r"^[\d,]+ graphs(?= in )", r"^answers changed: [\d,]+$")]  # fmt: skip
+    return ", ".join(each[0] for each in found if each) or "?"
+
+
 def _mutants(output: str) -> str:
     """The line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0 survived"."""
     found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
@@ -113,6 +120,9 @@ def steps() -> list[Step]:
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
              (PYTHON, "-m", "conformance.wrong"), _wrong_answers, NO_ADAPTER),
+        Step("passes", "graphs, evaluated in numpy around every pass",
+             (PYTHON, "-m", "conformance.evaluation"), _evaluated,
+             {**ON_ADAPTER, "TFLGPU_LOG": "off"}),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),

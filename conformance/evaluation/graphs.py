@@ -10,7 +10,6 @@ import numpy as np
 from conformance.evaluation import nodes as meanings
 from conformance.evaluation.numbers import of_data, typed
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
-from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.share import attributes_key
 
@@ -47,9 +46,9 @@ class Memo:
 def evaluate(
     graph: Graph, fed: Values, more: Meanings | None = None, memo: Memo | None = None
 ) -> dict[int, Array]:
-    """The values of outputs and of the sources of states, by tensor id, for those of inputs and
-    states (numbers that stored ones stand for). `more` are meanings of ops that have no row. Raises
-    `meanings.NoMeaning`."""
+    """The values of outputs and of the sources of states, by tensor id, but of a host's scratch
+    memory, for those of inputs and states (numbers that stored ones stand for). `more` are meanings
+    of ops that have no row. Raises `meanings.NoMeaning`."""
     known, memo = dict(fed), memo or Memo()
     read = {t for node in graph.nodes for t in node.reads} | graph.needed()
     constants = {
@@ -71,7 +70,7 @@ def evaluate(
                 known |= _memorized(graph, node, known, memo)
             for tensor in left.get(place, ()):
                 known.pop(tensor, None)
-    return {t: known[t] for t in graph.needed()}
+    return {t: known[t] for t in graph.needed() if t in known}
 
 
 def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int, Array]:
@@ -106,7 +105,7 @@ def run_node(graph: Graph, node: Node, known: Values) -> dict[int, Array]:
     given = [None if t is None else known[t] for t in node.inputs]
     bias = meanings.bias_of(graph, node)
     if bias is not None:
-        given[BIAS] = bias
+        given[meanings.bias_place(node)] = bias
     results = meanings.run(graph, node, given)
     found = dict(zip(node.outputs, results, strict=False))
     first = node.outputs[0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.evaluation import steps
 from conformance.evaluation.numbers import (
+    away,
     is_real,
     levels,
     on_levels,
@@ -21,6 +22,8 @@ from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import quantization as quantize
+from tflgpu_plugin.ops import svdf
+from tflgpu_plugin.ops.table import BIAS
 
 
 class NoMeaning(Exception):
@@ -80,7 +83,16 @@ BY_DECOMPOSITION = {
 NUMBERED = {*steps.QUANTIZED, "times_factor"}
 # Families of layers over time, whose activation is that of each step, within their meaning.
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
-IDLE = {"nan", "raises", "split", "unchecked", "zeros"}  # attributes that say nothing of numbers
+COMPUTED = {"lstm_basic": 2}  # results, before those that are a host's scratch memory
+IDLE = {
+    "nan",
+    "raises",
+    "rescales",
+    "rounds_once",
+    "split",
+    "unchecked",
+    "zeros",
+}  # attributes that say nothing of numbers
 
 
 def known_ops() -> dict[str, str]:
@@ -102,7 +114,8 @@ def run(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
     inside = ops.rows()[node.op].family in SEQUENCES
     activation = "none" if inside else str(node.attributes.get("activation", "none"))
     found = []
-    for k, (value, tensor) in enumerate(zip(results, node.outputs, strict=False)):
+    outputs = node.outputs[: COMPUTED.get(node.op)]
+    for k, (value, tensor) in enumerate(zip(results, outputs, strict=False)):
         held = graph.tensors[tensor]
         if activation != "none":
             value = _limited(activation, value, held) if k == 0 else value
@@ -146,6 +159,8 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
         return [_quantized(graph, node, given)]
     if node.op == "cast":
         return [_cast(graph, node, given)]
+    if node.op == "svdf" and quantization.quantized(graph.tensors[node.operand()]):
+        return _stored_svdf(graph, node, given)
     if node.op not in MORE and node.op not in REFERENCES:
         if row.views is None or given[0] is None:
             raise NoMeaning(node.op)
@@ -156,13 +171,28 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
         settings.pop("activation", None)
     if node.op in NUMBERED:
         return [function(*(v for v in given if v is not None), *settings["numbers"])]
-    if isinstance(settings.get("padding"), str):
+    if isinstance(settings.get("padding"), str) and "strides" in settings:
         settings |= padding(graph, node)
     values = list(given)
     if node.op == "transpose_conv" and len(values) == 3:
         values.append(np.array(graph.shape(node.outputs[0])))
     found = function(*values, **settings)
     return list(found) if isinstance(found, tuple) else [np.asarray(found)]
+
+
+def _stored_svdf(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
+    """A layer of 8 bits: the memory is cut to its levels before it is weighed, and there is no
+    activation (`EvalIntegerSVDF` of tensorflow/lite/kernels/internal/reference/svdf.h)."""
+    x, features, times, bias, memory = given
+    assert x is not None and features is not None and times is not None and memory is not None
+    count, length = times.shape
+    held = graph.tensors[node.operand(svdf.MEMORY)].quantization
+    step = held.scale[0] if held else 1.0
+    new = np.clip(away(x @ features.T / step), -(2**15), 2**15 - 1) * step
+    old = memory.reshape(-1, count, length)[:, :, 1:]
+    kept = np.concatenate([old, new[:, :, None]], axis=2)
+    sums = (kept * times).reshape(len(x), -1, int(node.attributes["rank"]) * length).sum(axis=2)
+    return [sums if bias is None else sums + bias, kept.reshape(len(x), -1)]
 
 
 def _quantized(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
@@ -186,14 +216,22 @@ def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
     return value
 
 
+def bias_place(node: Node) -> int:
+    """The position of a bias among the inputs of a node."""
+    return svdf.BIAS if node.op == "svdf" else BIAS
+
+
 def bias_of(graph: Graph, node: Node) -> Array | None:
-    """An int32 bias as hosts take it, in units of the products of input and weights; None where
-    the bias is none."""
-    bias = ops.bias(node)
-    tensor = None if bias is None else graph.tensors[bias]
+    """An int32 bias as hosts take it, in units of the products that it is added to; None where the
+    bias is none."""
+    place = bias_place(node)
+    bias = node.inputs[place] if len(node.inputs) > place else None
+    has = ops.bias(node) is not None or node.op == "svdf"
+    tensor = None if bias is None or not has else graph.tensors[bias]
     if tensor is None or tensor.dtype != "i32" or tensor.data is None or node.refusal is not None:
         return None
-    x, weights = (graph.tensors[t].quantization for t in node.inputs[:2] if t is not None)
+    factors = (svdf.TIMES, svdf.MEMORY) if node.op == "svdf" else (0, 1)
+    x, weights = (graph.tensors[node.operand(k)].quantization for k in factors)
     if x is None or weights is None or len(x.scale) != 1:
         return None
     scales = np.float64(x.scale[0]) * np.asarray(weights.scale, np.float64)

@@ -134,7 +134,19 @@ class _Answers:
             except IndexError:  # whole numbers are indices, of one element at most
                 self.fed = feeds.of_graph(self.graph, most=1)
         given = {t: _paired(value, graph, t) for t, value in self.fed.items()}
-        return graphs.evaluate(graph, given, memo=memo)
+        given = {t: self._restored(value, t, self.graph, graph) for t, value in given.items()}
+        made = graphs.evaluate(graph, given, memo=memo)
+        return {t: self._restored(value, t, graph, self.graph) for t, value in made.items()}
+
+    @staticmethod
+    def _restored(value: Array, tensor: int, one: Graph, other: Graph) -> Array:
+        """What the stored numbers of a port that mean this in one form mean in another, which may
+        give them another quantization."""
+        held, there = (graph.tensors[tensor].quantization for graph in (one, other))
+        if held == there or held is None or there is None or len(held.scale) != 1:
+            return value
+        stored = value / held.scale[0] + held.zero_point[0]
+        return np.asarray((stored - there.zero_point[0]) * there.scale[0])
 
     def near(self, tensor: int) -> float:
         """How far the values of an output may be off at least."""
