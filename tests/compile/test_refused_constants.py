@@ -54,3 +54,28 @@ def test_other_nodes_stay(
     left = {ops[node] for node in found.refusals}
     assert left and not left & {"relu", "logistic", "tanh", "add"}, found.refusals
     assert any("binding limit" in reason for reason in found.refusals.values())
+
+
+@pytest.mark.parametrize("large", ["input", "output", "between"])
+def test_a_value_over_the_limit_leaves_its_node(
+    large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of a run: what the host hands over, takes back, or never sees."""
+    device = device_of()
+    monkeypatch.setattr(device, "target", replace(device.target, max_binding_bytes=LIMIT))
+    b = Builder()
+    x = b.tensor((256, 128) if large == "input" else (1, 128))
+    value = b.node("relu", (b.tensor((1, 128)),), (1, 128))
+    other = b.node("logistic", (value,), (1, 128))
+    shape, axes = (256, 128), b.tensor((1,), np.array([0], np.int32))
+    wide = x if large == "input" else b.node(
+        "expand", (other, b.tensor((2,), np.array(shape, np.int32))), shape)  # fmt: skip
+    ends = [wide] if large == "output" else [
+        b.node("reduce_max", (wide, axes), (1, 128), keep_dims=True)]  # fmt: skip
+    graph = b.graph(tuple(t for t, held in b.tensors.items() if held.data is None and t in (0, 1)),
+                    (other, *ends))  # fmt: skip
+    found = claim(graph, Options(force=True))
+    ops = {node.id: node.op for node in graph.nodes}
+    left = {ops[node] for node in found.refusals}
+    assert left and not left & {"relu", "logistic"}, found.refusals
+    assert any("binding limit" in reason for reason in found.refusals.values())

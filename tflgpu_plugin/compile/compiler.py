@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, half_products, memory, precision
@@ -113,13 +113,7 @@ class _Assembly:
         alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
         for tensor, life in lives.items():
             if life.size * VECTOR > target.storage_bytes:
-                writer = self._writer(tensor)
-                raise Unsupported(
-                    f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
-                    f"binding limit of {target.storage_bytes:,}.",
-                    writer.id,
-                    *writer.sources,
-                )
+                self._refuse_size(life.size * VECTOR, self._writer(tensor))
         self.allocations, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
         self.pools = [self._pool(size, limit) for size in pools]
@@ -144,6 +138,14 @@ class _Assembly:
             tuple(states),
             sum(life.size for life in alive.values()) * VECTOR,
             memory.lower_bound(alive) * VECTOR,
+        )
+
+    def _refuse_size(self, size: int, node: Node) -> NoReturn:
+        raise Unsupported(
+            f"A tensor of {size:,} bytes is over this adapter's binding limit of "
+            f"{self.low.target.storage_bytes:,}.",
+            node.id,
+            *node.sources,
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
@@ -223,9 +225,17 @@ class _Assembly:
         for raw in ports:
             if raw not in self.raw:
                 size = paired(self.whole.tensors[raw.tensor]).bytes
+                if size > self.low.target.storage_bytes and (node := self._at_port(raw)):
+                    self._refuse_size(size, node)
                 self.raw[raw] = self._buffer(raw.role, size)
         if any(CHECK in launch.writes for launch in self.low.launches):
             self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
+
+    def _at_port(self, raw: Raw) -> Node | None:
+        """The node that makes an output, or the first that reads an input or state."""
+        if raw.role == "output":
+            return self.graph.producers().get(raw.tensor)
+        return next((node for node in self.graph.nodes if raw.tensor in node.reads), None)
 
     def _place_weights(self) -> None:
         """Constants one after another, in a new buffer where the binding limit would be passed."""
