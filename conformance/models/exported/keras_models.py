@@ -105,6 +105,14 @@ def networks() -> dict[str, Callable[[], Any]]:
 
         return build
 
+    def conv_lstm(both: bool) -> Callable[[], Any]:
+        def build() -> Any:
+            layer = layers.ConvLSTM2D(6, 3, padding="same", return_sequences=both)
+            layer = layers.Bidirectional(layer) if both else layer
+            return graph((5, 12, 10, 3), lambda x: layers.Dense(3)(layer(x)))
+
+        return build
+
     def sound() -> Any:
         def body(x: Any) -> Any:
             y = layers.Conv1D(16, 9, 4, activation="elu")(x)
@@ -151,4 +159,5 @@ def networks() -> dict[str, Callable[[], Any]]:
         "lstm_unrolled": recurrent("LSTM", False, unroll=True),
         "gru": recurrent("GRU", False), "gru_before": recurrent("GRU", False, reset_after=False),
         "rnn": recurrent("SimpleRNN", False),
+        "conv_lstm": conv_lstm(False), "conv_lstm_both": conv_lstm(True),
     }  # fmt: skip
