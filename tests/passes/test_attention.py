@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.attention import attend
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 LOWEST = float(np.finfo(np.float32).min)
 Layer = Callable[["Spelled"], int]
@@ -168,7 +168,7 @@ def compared(graph: Graph) -> Graph:
         if node.op == "attention":
             row = ops.rows()["attention"]
             assert row.refuse(made, node, Target()) is None and row.decompose
-            assert not row.decompose(Decomposition(Editor(made), node), node)  # too late for it
+            assert not row.decompose(Decomposition(Rewriter(made), node), node)  # too late for it
     return made
 
 

@@ -10,13 +10,13 @@ import pytest
 from tests.passes.test_transposes import FIRST, LAST, Net
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.layout import cleanup
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAP = (2, 3, 4, 5)
 
 
 def cleaned(net: Net, *outputs: int) -> Graph:
-    e = Editor(net.graph(*outputs))
+    e = Rewriter(net.graph(*outputs))
     cleanup.clean(e)
     found = e.finish()
     verify(found)
@@ -170,7 +170,7 @@ def test_turns_that_keep_the_order_are_reshapes(
 ) -> None:
     n = Net()
     y = n.turn(n.input(shape), perm)
-    e = Editor(n.graph(y))
+    e = Rewriter(n.graph(y))
     cleanup.reshapes_for_transposes(e)
     (node,) = e.nodes
     assert node.op == op

@@ -18,7 +18,7 @@ from tflgpu_plugin.ops import movement, rows
 from tflgpu_plugin.passes.layout import propagate
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -217,7 +217,7 @@ def held(
     tensors = {**inputs, RESULT: Tensor("", result)}
     steps = (EpilogueOp("relu"),) if epilogue else ()
     node = Node(0, op, order or tuple(inputs), (RESULT,), attributes, epilogue=steps)
-    e = Editor(Graph(tensors, (node,), (X,), (RESULT,)))
+    e = Rewriter(Graph(tensors, (node,), (X,), (RESULT,)))
     return propagate.spread(e, node, start, perm)
 
 

@@ -13,7 +13,7 @@ from tflgpu_plugin.frontend import partition, subgraph
 from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.quant.dequantize import narrow, widen
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 from tflgpu_plugin.passes.trim import trim
 from tflgpu_plugin.passes.verifier import BrokenGraph, check
 from tflgpu_plugin.registry import Registry
@@ -43,7 +43,7 @@ def shorter(graph: Graph) -> Graph:
 
 def edited(graph: Graph) -> Graph:
     """An editor that takes out what it has put in."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     e.constant(np.zeros(3, np.float32))
     e.node("relu", (0,), (e.tensor(SHAPE, like=0),), e.nodes)
     return e.finish()
@@ -72,7 +72,7 @@ def test_ids_are_never_given_again(name: str) -> None:
         except (KeyError, IndexError):  # what is left of the graph has not what the step changes
             continue
         assert made.next_ids() >= given.next_ids()
-        e = Editor(made)
+        e = Rewriter(made)
         tensor = e.tensor(SHAPE, like=0)
         assert tensor >= 8 and tensor not in given.tensors
         assert e.node("relu", (0,), (tensor,), made.nodes or given.nodes).id >= 10

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.editor import Editor
 from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape, paired
 from tflgpu_plugin.ir.quantization import quantized
 from tflgpu_plugin.ops.lowering import Lowering
-
-if TYPE_CHECKING:
-    from tflgpu_plugin.passes.rewriter import Editor
 
 
 class Decomposition:

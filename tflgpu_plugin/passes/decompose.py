@@ -5,14 +5,14 @@ from __future__ import annotations
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def decompose(graph: Graph) -> Graph:
     """Until no node is left that wants to be expanded."""
     if not any(ops.rows()[node.op].decompose for node in graph.nodes):
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     waiting, done = list(reversed(graph.nodes)), list[Node]()
     while waiting:
         node = waiting.pop()

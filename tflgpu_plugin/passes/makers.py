@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import Node
 from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 # How far a constant may be from a number that it stands for, relative: float32 of six digits, and
 # float16 rounded twice. More would be seen in answers.
@@ -20,7 +20,7 @@ DEPTH = 4  # of products that are looked through
 class Makers:
     """Who makes each tensor, who is read by one node only, and what is a constant number."""
 
-    def __init__(self, e: Editor) -> None:
+    def __init__(self, e: Rewriter) -> None:
         self.e = e
         self.producer = e.producers()
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.editor import renamed
 from tflgpu_plugin.ir.graph import STORE, Graph, Node
 from tflgpu_plugin.ops.views import View
-from tflgpu_plugin.passes.rewriter import Editor, renamed
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def share(graph: Graph) -> Graph:
     """The first of equal nodes stays."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     first: dict[Hashable, Node] = {}
     names: dict[int, int] = {}
     states = {tensor for pair in graph.states for tensor in pair}
@@ -35,7 +36,7 @@ def share(graph: Graph) -> Graph:
     return e.finish()
 
 
-def _key(e: Editor, node: Node) -> Hashable:
+def _key(e: Rewriter, node: Node) -> Hashable:
     """The same for nodes that make the same."""
     made = [e.tensors[t] for t in node.outputs]
     kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)

@@ -1,21 +1,8 @@
-"""Shared by the fusing passes: which node may be merged into which, and the record of what was
-merged."""
+"""Which node fusing passes may merge into another."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from tflgpu_plugin.ir.graph import Graph, Node
-
-
-def merged(*nodes: Node) -> dict[str, Any]:
-    """What a node that stands for all of these remembers of them: the host nodes whose work it
-    does, ascending. A change of layout adds nothing to other work.
-    """
-    working = [node for node in nodes if not node.layout]
-    counted = working or nodes
-    found = {source for node in counted for source in (node.sources or (node.id,))}
-    return {"sources": tuple(sorted(found)), "layout": not working}
 
 
 def only_reader(graph: Graph, node: Node) -> Node | None:

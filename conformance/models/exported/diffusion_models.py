@@ -27,7 +27,8 @@ def heard(name: str, head: str, settings: dict[str, Any], part: str = "", **shap
 
         module = built(name, head, settings)
         module = module.get_submodule(part) if part else module
-        given = {k: torch.randint(3, 90, s[1:]) if s[0] is int else torch.rand(*s)
+        ranges = {int: (3, 90), bool: (0, 2)}  # of words, of labels
+        given = {k: torch.randint(*ranges[s[0]], s[1:]) if s[0] in ranges else torch.rand(*s)
                  for k, s in shapes.items()}  # fmt: skip
         return plain(module, given), given
 

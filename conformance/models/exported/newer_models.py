@@ -59,7 +59,7 @@ RECIPES: dict[str, Recipe] = {
                              pixel_values=(1, 3, 56, 56)),
     "sam2_encoder": heard("Sam2Vision", "Model", SAM2_VISION, pixel_values=(1, 3, 64, 64)),
     "sam2": heard("Sam2", "Model", SAM2, pixel_values=(1, 3, 64, 64), input_points=(1, 1, 2, 2),
-                   input_labels=(int, 1, 1, 2)),
+                   input_labels=(bool, 1, 1, 2)),
     "siglip2": heard("Siglip", "Model", {"text_config": SMALL | WORDS, "vision_config":
                       SMALL | SEEN | {"hidden_act": "gelu_pytorch_tanh"}},
                       input_ids=(int, 1, 9), pixel_values=(1, 3, 64, 64)),

@@ -19,7 +19,7 @@ from tflgpu_plugin.ops.views import part as channels
 from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
 from tflgpu_plugin.passes.fuse.masks import Mask, Masks
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 AS_LOWEST = -1e37  # beside which a score is lost
 
@@ -28,7 +28,7 @@ def attend(graph: Graph) -> Graph:
     """Attention in place of its second product."""
     if not any(node.op == "softmax" for node in graph.nodes):
         return graph
-    attending = _Attending(Editor(graph))
+    attending = _Attending(Rewriter(graph))
     changed = [attending.replace(node) for node in graph.nodes if node.op == "matmul"]
     if not any(changed):
         return graph
@@ -59,7 +59,7 @@ class _Scores:
 class _Attending:
     """The graph while it changes."""
 
-    def __init__(self, e: Editor) -> None:
+    def __init__(self, e: Rewriter) -> None:
         self.e, self.makers, self.readers = e, Makers(e), e.readers()
         self.masks = Masks(e, self.makers)
 

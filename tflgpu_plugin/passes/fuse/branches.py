@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # elements of weights, which are copied
 MOST_VECTORS = 4 * WAITING_THREADS  # of a result; of larger ones threads make four each, or more
@@ -46,7 +46,7 @@ class _Branch:
 
 def join_branches(graph: Graph) -> Graph:
     """Of each tensor those of one window and one epilogue."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     makers, readers = Makers(e), e.readers()
     groups: dict[tuple[object, ...], list[_Branch]] = {}
     for node in graph.nodes:
@@ -63,7 +63,7 @@ def join_branches(graph: Graph) -> Graph:
     return graph if e.nodes == list(graph.nodes) else e.finish()
 
 
-def _kind(e: Editor, branch: _Branch) -> tuple[object, ...]:
+def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
     """The same for those that may be one."""
     node, made = branch.node, e.tensors[branch.node.outputs[0]]
     steps = tuple((each.op, each.parameters, each.tensor is None) for each in node.epilogue)
@@ -90,7 +90,7 @@ def _branch(makers: Makers, node: Node) -> _Branch | None:
     return _Branch(node, weights, operands) if fits else None
 
 
-def _per_channel(e: Editor, node: Node, each: EpilogueOp) -> Array | None:
+def _per_channel(e: Rewriter, node: Node, each: EpilogueOp) -> Array | None:
     """The constant operand of a step as a value per channel."""
     assert each.tensor is not None
     data, channels = e.data(each.tensor), e.shape(node.outputs[0])[-1]
@@ -101,7 +101,7 @@ def _per_channel(e: Editor, node: Node, each: EpilogueOp) -> Array | None:
     return np.broadcast_to(data.reshape(-1), (channels,))
 
 
-def _last_of(e: Editor, readers: Mapping[int, list[Node]], branch: _Branch) -> Node | None:
+def _last_of(e: Rewriter, readers: Mapping[int, list[Node]], branch: _Branch) -> Node | None:
     """The concatenation that alone reads a branch, as its last input, where that may lie in the
     result from the start, and the others of the branch's launch behind it."""
     tensor = branch.node.outputs[0]
@@ -115,7 +115,7 @@ def _last_of(e: Editor, readers: Mapping[int, list[Node]], branch: _Branch) -> N
 
 
 def _together(
-    e: Editor, readers: Mapping[int, list[Node]], branches: list[_Branch]
+    e: Rewriter, readers: Mapping[int, list[Node]], branches: list[_Branch]
 ) -> list[_Branch]:
     """Those of one kind that are better off in one launch: of those that a concatenation ends with
     one at most, the first then, unless what reads another one makes a part of that, too."""
@@ -126,7 +126,7 @@ def _together(
     return [*fitting[:1], *free]
 
 
-def _placed(e: Editor, readers: Mapping[int, list[Node]], tensor: int) -> bool:
+def _placed(e: Rewriter, readers: Mapping[int, list[Node]], tensor: int) -> bool:
     """Whether the tensor may be made where it is wanted, in the host's buffer or in a
     concatenation: a part of another one would have to be copied there."""
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
@@ -139,7 +139,7 @@ def _placed(e: Editor, readers: Mapping[int, list[Node]], tensor: int) -> bool:
     return False
 
 
-def _alias(e: Editor, node: Node) -> bool:
+def _alias(e: Rewriter, node: Node) -> bool:
     """Whether its result is its input as that lies."""
     view = e.view(node)
     if view is None:
@@ -148,7 +148,7 @@ def _alias(e: Editor, node: Node) -> bool:
     return movement.read(view, inside, stored).in_place(inside, stored)
 
 
-def _join(e: Editor, branches: list[_Branch]) -> None:
+def _join(e: Rewriter, branches: list[_Branch]) -> None:
     """One node, and a part of its result for each; what fills no vec4 comes last."""
     branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
     origin, gone = [b.node for b in branches], {b.node.id for b in branches}
@@ -168,7 +168,7 @@ def _join(e: Editor, branches: list[_Branch]) -> None:
     e.nodes = [node for node in e.nodes if node.id not in gone]
 
 
-def _epilogue(e: Editor, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:
+def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:
     """The steps of all, the operands side by side. After them, channels that fill up a part are
     zero."""
     steps, operands = [], zip(*(branch.operands for branch in branches), strict=True)

@@ -7,21 +7,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops import squeeze_excite
 from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_OPERANDS = 2  # of the steps at the end: the launch has five buffers, and one more of a bias
 
 
 def join_excitations(graph: Graph) -> Graph:
     """Of each pair of layers of one pixel whose first is read by the second alone."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     view, readers = Makers(e), e.readers()
     gone, made = set[int](), set[int]()
     for number, second in enumerate(e.nodes):

@@ -10,16 +10,16 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.table import BIAS, GATES
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def take_gates(graph: Graph) -> Graph:
     """Of products of a map and gates whose only reader can (`gated` of its row)."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     view, readers = Makers(e), e.readers()
     gone: set[int] = set()
     for number, node in enumerate(e.nodes):

@@ -10,14 +10,14 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor, Perm
+from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 
 def group(graph: Graph) -> Graph:
     """The op in place of the last node of those that bring it back."""
     if not any(node.op == "instance_normalization" for node in graph.nodes):
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     makers, readers = Makers(e), e.readers()
     for node in graph.nodes:
         if node.op == "instance_normalization" and not node.epilogue and makers.plain(node):
@@ -28,7 +28,7 @@ def group(graph: Graph) -> Graph:
     return e.finish()
 
 
-def _replace(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: Node) -> None:
+def _replace(e: Rewriter, makers: Makers, readers: dict[int, list[Node]], node: Node) -> None:
     shape = e.shape(node.operand())
     if len(shape) != 3 or not _bare(e, node):
         return
@@ -43,7 +43,7 @@ def _replace(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: No
 
 
 def _put(
-    e: Editor, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
+    e: Rewriter, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
 ) -> None:
     """The op, of a tensor whose channels come last (it is `turned` for that, if they come first),
     and the turn that the last node's readers know, in its place."""
@@ -62,7 +62,7 @@ def _put(
     e.nodes[place : place + 1] = nodes
 
 
-def _tensors(e: Editor, makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
+def _tensors(e: Rewriter, makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
     """What a tensor of groups was brought from, and whether that has its channels first: those with
     their channels last, which need no turn, before the others, the furthest before nearer ones."""
     view, last, first = whole(e.shape(tensor)), list[int](), list[int]()
@@ -84,7 +84,7 @@ def _channels_last(shape: Shape) -> Shape:
     return (shape[0], *shape[2:], shape[1])
 
 
-def _bare(e: Editor, node: Node) -> bool:
+def _bare(e: Rewriter, node: Node) -> bool:
     """Without a scale and a bias, or with such as change nothing."""
     scale, bias = (*node.inputs[1:], None, None)[:2]
     kept = [(scale, 1), (bias, 0)]
@@ -113,7 +113,7 @@ def _grouped_first(shape: Shape, groups: int) -> View:
 
 
 def _back(
-    e: Editor, readers: dict[int, list[Node]], node: Node, view: View, wanted: View
+    e: Rewriter, readers: dict[int, list[Node]], node: Node, view: View, wanted: View
 ) -> Node | None:
     """The node that brings the result into the wanted view of the tensor, of which it is `view`."""
     while True:

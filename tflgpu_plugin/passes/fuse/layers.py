@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # elements of weights, which are copied
 
@@ -35,7 +35,7 @@ class _Layer:
 
 def join_layers(graph: Graph) -> Graph:
     """Those whose results are read by heads, or moved, or single rows."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     makers, readers = Makers(e), e.readers()
     by_input: dict[int, list[_Layer]] = {}
     for node in graph.nodes:
@@ -72,7 +72,7 @@ def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer
     return _Layer(tuple(nodes), weights, bias, output)
 
 
-def _apart(e: Editor, readers: dict[int, list[Node]], tensor: int) -> bool:
+def _apart(e: Rewriter, readers: dict[int, list[Node]], tensor: int) -> bool:
     """Whether a part of a tensor does as well for all that reads it: it takes heads where they lie,
     or moves them."""
     read = [(node, ops.rows()[node.op]) for node in readers.get(tensor, [])]
@@ -86,7 +86,7 @@ def _apart(e: Editor, readers: dict[int, list[Node]], tensor: int) -> bool:
     )
 
 
-def _added(e: Editor, node: Node, tensor: int) -> Array | None:
+def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
     """The constant per channel, or number, that a node adds to a tensor."""
     (other,) = [t for t in node.inputs[:2] if t != tensor] or [None]
     data, channels = e.data(other), e.shape(tensor)[-1]
@@ -97,7 +97,7 @@ def _added(e: Editor, node: Node, tensor: int) -> Array | None:
     return np.broadcast_to(data.reshape(-1), (channels,))
 
 
-def _join(e: Editor, x: int, layers: list[_Layer]) -> None:
+def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:
     """One layer, and a view of its result for each."""
     first, origin = layers[0].nodes[0], [node for layer in layers for node in layer.nodes]
     sizes = [len(layer.weights) for layer in layers]

@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_KNOWN = 1 << 24  # elements of constant masks that are put together here
 
@@ -31,7 +31,7 @@ class Mask(NamedTuple):
 class Masks:
     """Those that have been made: layers share them."""
 
-    def __init__(self, e: Editor, makers: Makers) -> None:
+    def __init__(self, e: Rewriter, makers: Makers) -> None:
         self.e, self.makers = e, makers
         self.made: dict[object, int] = {}
 

@@ -17,7 +17,7 @@ from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 Centre = tuple[int, bool]  # a tensor, and whether its mean is taken off
 
@@ -43,7 +43,7 @@ def standardize(graph: Graph) -> Graph:
     """The op in place of the last node of each."""
     if not any("sqrt" in node.op for node in graph.nodes):  # rsqrt, too
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     rows = _Rows(e)
     for node in graph.nodes:
         if not node.epilogue and rows.plain(node):
@@ -56,7 +56,7 @@ def standardize(graph: Graph) -> Graph:
     return e.finish()
 
 
-def _put(e: Editor, node: Node, found: _Found) -> None:
+def _put(e: Rewriter, node: Node, found: _Found) -> None:
     factor = found.factor
     (x, centred), origin = factor.centre, (node, *found.nodes, *factor.nodes)
     steps = [("mul", factor.scale), ("add", found.bias)]

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops import movement
-from tflgpu_plugin.passes.sources import merged, only_reader
+from tflgpu_plugin.passes.sources import only_reader
 
 Padding = tuple[int, int, int, int]  # top, bottom, left, right
 

@@ -17,7 +17,7 @@ from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 # Of what is made, if it has any.
 ATTRIBUTES: dict[str, dict[str, Any]] = {"hard_sigmoid": {"alpha": 1 / 6, "beta": 0.5}}
@@ -26,7 +26,7 @@ POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "recipro
 
 def recompose(graph: Graph) -> Graph:
     """Rule by rule over all nodes: later rules see what earlier ones made."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     view = Makers(e)
     changed = False
     for rule in RULES:

@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.rotary import even
 from tflgpu_plugin.ops.views import View, axis_of, part, region, transposed, whole
 from tflgpu_plugin.passes.fuse.heads import held
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def turn(graph: Graph) -> Graph:
     """The op in place of the last node of each."""
     if not any(node.op == "concat" for node in graph.nodes):
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     turning = _Turning(e)
     for node in graph.nodes:
         if not node.epilogue and turning.plain(node):

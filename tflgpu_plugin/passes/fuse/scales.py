@@ -11,14 +11,14 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ops.lowering import spread
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
 
 
 def fold_scales(graph: Graph) -> Graph:
     """After `fuse_epilogue`: leading steps with constants of one value per channel or in all."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
         weights = ops.weights(node)
         found = _affine(e, node, weights.axis) if weights else None
@@ -36,7 +36,7 @@ class _Affine:
     steps: int
 
 
-def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
+def _affine(e: Rewriter, node: Node, axis: int) -> _Affine | None:
     """The leading steps as one, when they are worth it: a factor, or more than one offset."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
@@ -67,7 +67,7 @@ def _affine_kind(each: EpilogueOp) -> str:
     return row.affine if row else ""
 
 
-def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | None:
+def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | None:
     """The constant operand of a step, one value per channel in float64."""
     if not _affine_kind(each):
         return None
@@ -83,7 +83,7 @@ def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | No
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(e: Editor, node: Node, found: _Affine, axis: int) -> Node:
+def _folded(e: Rewriter, node: Node, found: _Affine, axis: int) -> Node:
     weights, data = node.inputs[1], e.data(node.inputs[1])
     assert weights is not None and data is not None
     epilogue = node.epilogue[found.steps :]

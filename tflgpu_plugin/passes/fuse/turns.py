@@ -13,7 +13,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.rotary import heads_of
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def join_turns(graph: Graph) -> Graph:
     turning = [node for node in graph.nodes if node.op == "rotary" and not node.epilogue]
     if not turning:
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     for node in turning:
         _apart(e, node)
     makers = e.producers()
@@ -50,7 +50,7 @@ def join_turns(graph: Graph) -> Graph:
     return graph if e.nodes == list(graph.nodes) else e.finish()
 
 
-def _apart(e: Editor, node: Node) -> None:
+def _apart(e: Rewriter, node: Node) -> None:
     """Give heads an axis of their own where something reads them so that would not move them."""
     tensor, readers = node.outputs[0], e.readers()
     read = readers.get(tensor, [])
@@ -75,7 +75,7 @@ def _apart(e: Editor, node: Node) -> None:
         return
 
 
-def _of_part(e: Editor, maker: Node | None, node: Node) -> _Turn | None:
+def _of_part(e: Rewriter, maker: Node | None, node: Node) -> _Turn | None:
     """Heads beside each other that are some channels of another tensor, of one batch."""
     view = e.view(maker) if maker is not None else None
     given, made = e.shape(node.operand()), e.shape(node.outputs[0])
@@ -89,7 +89,7 @@ def _of_part(e: Editor, maker: Node | None, node: Node) -> _Turn | None:
     return _Turn(node, source, view.offset, width) if fits else None
 
 
-def _join(e: Editor, turns: list[_Turn]) -> None:
+def _join(e: Rewriter, turns: list[_Turn]) -> None:
     """The node for all, and each result as a part of its result."""
     first, origin = turns[0], [turn.node for turn in turns]
     heads = sum(int(turn.node.attributes.get("heads", 1)) for turn in turns)

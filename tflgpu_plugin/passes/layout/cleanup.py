@@ -8,19 +8,19 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Node, Tensor
 from tflgpu_plugin.ops.views import View, through
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on the device
 
 
-def clean(e: Editor) -> None:
+def clean(e: Rewriter) -> None:
     """Tidy until nothing changes."""
     while _fold_constants(e) or _join(e) or _drop(e):
         e.drop_unused()
     e.drop_unused()
 
 
-def reshapes_for_transposes(e: Editor) -> None:
+def reshapes_for_transposes(e: Rewriter) -> None:
     """A transpose that keeps the order of elements becomes a reshape."""
     for k, node in enumerate(e.nodes):
         view = e.view(node) if node.op == "transpose" else None
@@ -28,7 +28,7 @@ def reshapes_for_transposes(e: Editor) -> None:
             e.nodes[k] = e.moving(node, node.operand(), node.outputs, view)
 
 
-def _fold_constants(e: Editor) -> bool:
+def _fold_constants(e: Rewriter) -> bool:
     """Move constants here; what reads the result reads a new constant."""
     names: dict[int, int] = {}
     for node in e.nodes:
@@ -47,7 +47,7 @@ def _fold_constants(e: Editor) -> bool:
     return bool(names)
 
 
-def _join(e: Editor) -> bool:
+def _join(e: Rewriter) -> bool:
     """A transpose of a transpose, and what is a reshape together, read the first one's input."""
     producers, changed = e.producers(), False
     for k, node in enumerate(e.nodes):
@@ -60,7 +60,7 @@ def _join(e: Editor) -> bool:
     return changed
 
 
-def _joined(e: Editor, before: Node, node: Node) -> Node | None:
+def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
     """One node for two of a kind: transposes have to be told apart while they move about."""
     if (before.op == "transpose") != (node.op == "transpose"):
         return None
@@ -80,7 +80,7 @@ def _joined(e: Editor, before: Node, node: Node) -> Node | None:
     return e.moving(node, before.operand(), node.outputs, joined)
 
 
-def _drop(e: Editor) -> bool:
+def _drop(e: Rewriter) -> bool:
     """Of equal nodes over one input the first stays, and nothing of those whose result is their
     input under another name."""
     first: dict[tuple[object, ...], int] = {}
@@ -101,7 +101,7 @@ def _drop(e: Editor) -> bool:
     return bool(names) or any(_take_over(e, node) for node in idle)
 
 
-def _idle(e: Editor, node: Node, view: View) -> bool:
+def _idle(e: Rewriter, node: Node, view: View) -> bool:
     """Whether the result is the input under another name."""
     if view.shape != e.shape(node.operand()) or not view.whole:
         return False
@@ -116,7 +116,7 @@ def _facts(tensor: Tensor) -> tuple[object, ...]:
     return tensor.dtype, tensor.quantization, tensor.wide
 
 
-def _take_over(e: Editor, node: Node) -> bool:
+def _take_over(e: Rewriter, node: Node) -> bool:
     """The producer of what an idle node reads writes the graph's output itself."""
     source = node.operand()
     if source in e.needed:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
-from tflgpu_plugin.passes.sources import merged
 
 
 def join_moves(graph: Graph) -> Graph:

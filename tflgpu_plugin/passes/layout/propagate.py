@@ -18,7 +18,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node, Shape
 from tflgpu_plugin.ops.views import row_strides, through, transposed
-from tflgpu_plugin.passes.rewriter import Editor, Perm
+from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 Held = dict[int, Perm]
 AXES = 1  # their position among the inputs of a reduction; one value for each result may follow
@@ -37,7 +37,7 @@ def permuted(shape: Shape, perm: Perm) -> Shape:
     return tuple(shape[axis] for axis in perm)
 
 
-def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     """How the tensors of `node` are held when `tensor`, one of them, is held by `perm`; None when
     the node cannot work on what is held."""
     if node.epilogue or node.refusal:
@@ -47,7 +47,7 @@ def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return rule(e, node, tensor, perm) if rule else None
 
 
-def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
+def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
     """The node on the held tensors, whose ids are `names`."""
     source, result = node.operand(), node.outputs[0]
     outputs = tuple(names.get(t, t) for t in node.outputs)
@@ -69,14 +69,14 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
     return replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
 
 
-def _axes(e: Editor, node: Node, perm: Perm) -> int:
+def _axes(e: Rewriter, node: Node, perm: Perm) -> int:
     """The axes of a reduction, by their places in what is held."""
     data = e.data(node.inputs[AXES])
     assert data is not None
     return e.indices(sorted(perm.index(int(axis) % len(perm)) for axis in {*data.reshape(-1)}))
 
 
-def _operand(e: Editor, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
+def _operand(e: Rewriter, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
     """An operand of an elementwise node: held, a constant permuted here, or a single value."""
     if tensor is None or tensor in names:
         return None if tensor is None else names[tensor]
@@ -89,7 +89,7 @@ def _operand(e: Editor, tensor: int | None, perm: Perm, names: Mapping[int, int]
     return made
 
 
-def _elementwise(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _elementwise(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     output = node.outputs[0]
     rank = len(e.shape(output))
     if len(perm) != rank:
@@ -106,12 +106,12 @@ def _elementwise(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return held
 
 
-def _concat(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _concat(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     values = [t for t in node.inputs if t is not None and e.data(t) is None]
     return dict.fromkeys([*values, node.outputs[0]], perm)
 
 
-def _along(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _along(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     """One input, one output of the same rank, whatever the order of axes."""
     first = node.inputs[0]
     if first is None or tensor not in (first, node.outputs[0]):
@@ -119,11 +119,11 @@ def _along(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return {first: perm, node.outputs[0]: perm}
 
 
-def _softmax(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _softmax(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     return _along(e, node, tensor, perm) if perm[-1] == len(perm) - 1 else None
 
 
-def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _reduction(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     first, axes = node.inputs[0], e.data(node.inputs[1])
     if first is None or axes is None or tensor in node.inputs[AXES : AXES + 1]:
         return None
@@ -140,7 +140,7 @@ def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return {first: perm, node.outputs[0]: tuple(sorted(left).index(axis) for axis in left)}
 
 
-def _moved(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     """What goes along each axis by itself keeps doing so on what is held, and so does a reshape
     that only joins and splits neighbouring axes."""
     first, output, view = node.operand(), node.outputs[0], e.view(node)
@@ -172,7 +172,7 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
 
 
 # By the trait `follows` of a row.
-_SPREAD: dict[str, Callable[[Editor, Node, int, Perm], Held | None]] = {
+_SPREAD: dict[str, Callable[[Rewriter, Node, int, Perm], Held | None]] = {
     "elementwise": _elementwise,
     "axis": _concat,  # in an attribute
     "last": _softmax,  # axis only

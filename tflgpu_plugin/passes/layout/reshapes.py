@@ -10,13 +10,13 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def reshape_later(graph: Graph) -> Graph:
     """The graph with steps of one operand, or with constants per channel, in front of reshapes,
     where nothing else reads those, and behind what may take them over."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     view, readers = Makers(e), e.readers()
     place = {node.id: k for k, node in enumerate(e.nodes)}
     for k, node in enumerate(graph.nodes):

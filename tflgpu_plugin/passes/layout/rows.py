@@ -16,14 +16,14 @@ from tflgpu_plugin.ops.fully_connected import KEPT, MANY_ROWS
 from tflgpu_plugin.ops.views import View, whole
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def keep_rows(graph: Graph) -> Graph:
     """Layers between two reshapes that leave the last axis alone."""
     if not any(node.op == "fully_connected" for node in graph.nodes):
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     makers, readers = Makers(e), e.readers()
     changed = False
     for node in graph.nodes:
@@ -35,7 +35,7 @@ def keep_rows(graph: Graph) -> Graph:
     return e.finish()
 
 
-def _kept(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: Node) -> bool:
+def _kept(e: Rewriter, makers: Makers, readers: dict[int, list[Node]], node: Node) -> bool:
     layer = e.shape(node.outputs[0])
     if node.epilogue or not makers.plain(node) or node.outputs[0] in e.needed:
         return False
@@ -60,7 +60,7 @@ def _kept(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: Node)
     return False
 
 
-def _sources(e: Editor, makers: Makers, tensor: int) -> Iterator[int]:
+def _sources(e: Rewriter, makers: Makers, tensor: int) -> Iterator[int]:
     """Tensors further back that have the same rows in the same order, on other axes."""
     view, channels = whole(e.shape(tensor)), e.shape(tensor)[-1]
     while (node := makers.producer.get(tensor)) is not None:
@@ -73,7 +73,7 @@ def _sources(e: Editor, makers: Makers, tensor: int) -> Iterator[int]:
             yield tensor
 
 
-def _back(e: Editor, readers: dict[int, list[Node]], node: Node, shape: Shape) -> int | None:
+def _back(e: Rewriter, readers: dict[int, list[Node]], node: Node, shape: Shape) -> int | None:
     """The result of moving rows from this node on, as soon as they are in this shape."""
     given = e.shape(node.operand())
     view: View | None = whole(given)

@@ -22,7 +22,7 @@ from tflgpu_plugin.passes.layout.propagate import (
     relabelled,
     spread,
 )
-from tflgpu_plugin.passes.rewriter import Editor, Perm
+from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
 MAX_ROUNDS = 1000
@@ -40,7 +40,7 @@ def transposes(graph: Graph) -> Graph:
     """Move, merge and drop transposes; the shapes of inputs and outputs of the graph stay."""
     if not any(node.op == "transpose" for node in graph.nodes):
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     clean(e)
     for _ in range(MAX_ROUNDS):
         if not _improve(e):
@@ -51,7 +51,7 @@ def transposes(graph: Graph) -> Graph:
     return e.finish()
 
 
-def _improve(e: Editor) -> bool:
+def _improve(e: Rewriter) -> bool:
     """Apply the regions that save most and do not touch each other; False when none saves
     anything."""
     producers, readers = e.producers(), e.readers()
@@ -84,7 +84,7 @@ def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[N
     return found
 
 
-def _seeds(e: Editor) -> Iterator[tuple[int, Perm]]:
+def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
     """Each transpose could vanish by holding its result like its input, or the other way round."""
     for node in e.nodes:
         if node.op == "transpose" and node.inputs[0] is not None:
@@ -94,7 +94,7 @@ def _seeds(e: Editor) -> Iterator[tuple[int, Perm]]:
 
 
 def _grow(
-    e: Editor,
+    e: Rewriter,
     tensor: int,
     perm: Perm,
     producers: dict[int, Node],
@@ -128,7 +128,7 @@ def _price(shape: Shape, perm: Perm) -> float:
 
 
 def _gain(
-    e: Editor, region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]
+    e: Rewriter, region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]
 ) -> float:
     """Bytes saved by holding the region: transposes at its edge before and after."""
     saved = 0.0
@@ -171,7 +171,7 @@ def _turned_in(shape: Shape, perm: Perm, turns: list[Node]) -> float:
     return 0 if there else _price(shape, perm)
 
 
-def _apply(e: Editor, region: _Region) -> None:
+def _apply(e: Rewriter, region: _Region) -> None:
     """Rewrite: held tensors get ids of their own. A transpose brings each in that nodes of the
     region do not make, and one brings each made one back; `clean` drops those nobody needs."""
     inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def drop_casts(graph: Graph) -> Graph:
@@ -20,7 +20,7 @@ def drop_casts(graph: Graph) -> Graph:
             found[number] = replace(node, inputs=(source,))
     if not found:
         return graph
-    e = Editor(graph)
+    e = Rewriter(graph)
     e.nodes = [found.get(number, node) for number, node in enumerate(e.nodes)]
     e.drop_unused()
     return e.finish()

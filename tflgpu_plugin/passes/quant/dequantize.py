@@ -8,10 +8,10 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ops.table import BIAS
-from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def dequantize(graph: Graph) -> Graph:
@@ -53,7 +53,7 @@ def widen(graph: Graph, quantized: bool = True) -> Graph:
             _fold(tensors, node)
     if quantized:
         _values(graph, tensors)
-        return _Biases(Editor(replace(graph, tensors=tensors))).applied()
+        return _Biases(Rewriter(replace(graph, tensors=tensors))).applied()
     return replace(graph, tensors=tensors)
 
 
@@ -110,7 +110,7 @@ class _Biases:
     in the hosts' kernels, whatever the tensor itself says.
     """
 
-    def __init__(self, e: Editor) -> None:
+    def __init__(self, e: Rewriter) -> None:
         self.e = e
         self.made: dict[tuple[object, ...], int] = {}
 

@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 EVERYTHING = (-inf, inf)
 
@@ -36,7 +36,7 @@ class _Simulation:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.consumers = graph.consumers()
-        self.e = Editor(graph)
+        self.e = Rewriter(graph)
         self.tensors = self.e.tensors
         self.parts: dict[tuple[float, ...], int] = {}
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ops import movement
-from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_qdq(graph: Graph) -> Graph:
@@ -109,7 +109,7 @@ class _Merging:
 
 def _bypassed(graph: Graph) -> Graph:
     """Readers of a dequantize take its source; it stays where its result leaves the graph."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     gone = {n.id: n for n in graph.nodes if n.op == "dequantize" and _stands_between(graph, n)}
     names: dict[int, int] = {}
     for node in gone.values():

@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales per channel
 EXACT = 0.01  # a step, within which weights are on their levels
@@ -19,7 +19,7 @@ EXACT = 0.01  # a step, within which weights are on their levels
 
 def whole_weights(graph: Graph) -> Graph:
     """The last pass: what folds other factors into weights comes before."""
-    e = Editor(graph)
+    e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
         weights = e.tensors[node.inputs[1]] if _may_have(node) else None  # type: ignore[index]
         found = None if weights is None else _numbers(weights)
@@ -52,7 +52,7 @@ def _numbers(weights: Tensor) -> Array | None:
     return numbers.astype(np.int16) if small and off.max(initial=0.0) < EXACT else None
 
 
-def _scaled(e: Editor, node: Node, weights: Tensor, numbers: Array) -> Node:
+def _scaled(e: Rewriter, node: Node, weights: Tensor, numbers: Array) -> Node:
     assert weights.quantization is not None
     scale = weights.quantization.scale
     index = e.add(requantize.retyped(weights, numbers))
