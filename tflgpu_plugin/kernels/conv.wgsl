@@ -10,7 +10,8 @@
 // input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
 // `run`: x and weights are float16, and so many products are added up in it, then two such sums, before they go on in float32
 // (0: all are float32); weights are times a power of two, which sums are divided by at the end. `eights`: weights are read in
-// eights, as many as an iteration takes. `gated`: channels of x are times a value each (points only).
+// eights, as many as an iteration takes. `parts`: sums of `stage` iterations are added up, which have smaller rounding
+// errors. `gated`: channels of x are times a value each (points only).
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
@@ -282,15 +283,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endif %}
     var w_at = w_tap;
-{% if memory %}
+{% if parts %}
+{% for j in range(pixels) %}
+{% for q in range(slices) %}
+    var s{{ j }}_{{ q }} = vec4f(0.0);
+{% endfor %}
+{% endfor %}
+{% endif %}
+{% if memory or parts %}
     for (var start = 0u; start < steps; start += p.stage) {
     let end = min(start + p.stage, steps);
+{% endif %}
+{% if memory %}
     workgroupBarrier();
     for (var i = lid; i < (end - start) * {{ weights }}u; i += {{ lanes }}u) { tile[i] = {{ load }}_w(w_at + i); }
     workgroupBarrier();
     w_at += (end - start) * {{ weights }}u;
 {% endif %}
-{% set start, end = ("start", "end") if memory else ("0u", "steps") %}
+{% set start, end = ("start", "end") if memory or parts else ("0u", "steps") %}
 {% if ahead > 1 %}
     let whole = {{ end }} - {{ end }} % {{ ahead }}u;
     for (var k = {{ start }}; k < whole; k += {{ ahead }}u) {
@@ -348,8 +358,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       w_at += {{ weights }}u;
 {% endif %}
     }
-{% if memory %}
+{% if parts %}
+{% for j in range(pixels) %}
+{% for q in range(slices) %}
+    s{{ j }}_{{ q }} += c{{ j }}_{{ q }};
+    c{{ j }}_{{ q }} = vec4f(0.0);
+{% endfor %}
+{% endfor %}
+{% endif %}
+{% if memory or parts %}
     }
+{% endif %}
+{% if parts %}
+{% for j in range(pixels) %}
+{% for q in range(slices) %}
+    c{{ j }}_{{ q }} = s{{ j }}_{{ q }};
+{% endfor %}
+{% endfor %}
 {% endif %}
 {% if taps != "point" %}
     t = select(vec2u(t.x, t.y + {{ across }}u), vec2u(t.x + 1u, 0u), t.y + {{ across }}u == tap_count.y);

@@ -28,6 +28,7 @@ from tflgpu_plugin.ops.window import Span, bounded, spans
 
 VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
+PART = 16  # iterations of a part of a long sum; two such parts have 0.7 times its rounding error
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -242,6 +243,7 @@ def convolve(
     split: bool = False,
     variant: Mapping[str, object] | None = None,
     width: int = 1,
+    in_parts: bool = False,
 ) -> None:
     """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
 
@@ -251,7 +253,8 @@ def convolve(
     weights and output; no epilogue is applied to another target. `threads` make the pixels of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
     in elements, and `x_slice` is that of channels. If `split`, planes are parts of the channels,
-    each with weights of its own (`w_batch` vec4).
+    each with weights of its own (`w_batch` vec4). If `in_parts`, long sums are of shorter
+    ones.
     """
     threads = -(-pixels // tile.pixels) if threads is None else threads
     if taps == "point":
@@ -266,7 +269,10 @@ def convolve(
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     several = tile.ahead > 1
     rounds = steps // tile.ahead + steps % tile.ahead + several
-    staged = -(-steps // STAGE) * (19 + several) if tile.weights == "memory" else 0  # 16 to fill it
+    parts = in_parts and steps > PART
+    in_stages = tile.weights == "memory" or parts
+    stage = STAGE if tile.weights == "memory" else PART
+    staged = -(-steps // stage) * (19 + several) if in_stages else 0  # 16 to fill it
     lines = 2 * steps + 2 if taps == "rows" else 0
     stores = tile.slices * (tile.pixels + 2) + 1
     low.loops(node, blocks.taps * (2 + rounds + staged + lines) + 1 + stores)
@@ -297,7 +303,7 @@ def convolve(
                 "x_batch": -(-blocks.depth * blocks.groups // 4) * x_slice,
                 "y_batch": -(-blocks.outputs // 4) * pixels,
                 "y_slice": pixels,
-                **({"stage": STAGE} if tile.weights == "memory" else {}),
+                **({"stage": stage} if in_stages else {}),
                 **parameters,
             },
             variant={
@@ -314,6 +320,7 @@ def convolve(
                 "run": 0,
                 "across": across,
                 "gated": gates is not None,
+                "parts": parts,
                 "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
                 **(variant or {}),
             },

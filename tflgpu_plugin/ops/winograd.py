@@ -242,6 +242,7 @@ def _multiply(
         source=tensors[0],
         packed=_weights(low, node, blocks),
         target=tensors[1],
+        in_parts=True,
     )
 
 
