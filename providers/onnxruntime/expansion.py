@@ -40,7 +40,7 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 def _moves_integers(row: Op) -> bool:
-    return bool(row.keeps) and row.name != "pad"
+    return bool(row.keeps) and not row.fills
 
 
 @dataclass

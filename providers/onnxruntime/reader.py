@@ -20,13 +20,13 @@ from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
+from tflgpu_plugin.ops import rows as op_rows
 
 from . import folding, ops, rounding, run_values
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
 
-LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
 # Operators that stay with the host, by the reason.
@@ -266,10 +266,11 @@ class _Reader:
             "sources": (host.id,),
         }
         first = FIRST_EXTRA + len(self.nodes)
-        works = any(node.op not in LAYOUT for node in expansion.nodes)
+        # Beside other nodes those that only arrange elements change a layout.
+        arranging = [bool(op_rows()[node.op].arranges) for node in expansion.nodes]
         for k, node in enumerate(expansion.nodes):
             number = host.id if k == len(expansion.nodes) - 1 else first + k
-            layout = works and node.op in LAYOUT
+            layout = arranging[k] and not all(arranging)
             self.nodes.append(replace(node, id=number, layout=layout, **common))
 
     def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:

@@ -88,7 +88,7 @@ class _Walk:
             sensitivity = np.full(1, np.inf)
         if (weights := self._weights(node)) is not None:
             self._product(node, weights, sensitivity)
-        elif node.op == "concat":
+        elif ops.rows()[node.op].joins:
             self._parts(node, sensitivity)
         else:
             sensitivity = sensitivity * errors.passes
@@ -110,9 +110,10 @@ class _Walk:
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
         for each in node.epilogue:
-            if each.op == "mul":
+            affine = _affine(each.op)
+            if affine == "factor":
                 total *= self._mean_square(each.tensor, each.parameters) or 1.0
-            elif each.op == "add":
+            elif affine == "term":
                 total += self._mean_square(each.tensor)
         return total
 
@@ -186,13 +187,20 @@ class _Walk:
         return float(np.mean(values**2)) if values.size else 0.0
 
 
+def _affine(op: str) -> str:
+    """What the operand of a fused step is of its value; see `Op.affine`."""
+    row = ops.rows().get(op)
+    return row.affine if row else ""
+
+
 def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
     """[outputs, inputs of a group]: the squares of weights, summed over the places of a window that
     make one value."""
     squares = np.square(weights, dtype=np.float32)
     if (ops.weights(node) or Weights()).axis != 0:
         return np.asarray(squares.reshape(-1, weights.shape[-1]).sum(0)[:, None])
-    strides = prod(node.attributes["strides"]) if node.op == "transpose_conv" else 1
+    spreads = (ops.weights(node) or Weights()).spreads
+    strides = prod(node.attributes["strides"]) if spreads else 1
     windows = squares.reshape(weights.shape[0], -1, weights.shape[-1])
     sums = windows[:, 0] if windows.shape[1] == 1 else windows.sum(1)
     return np.asarray(sums / np.float32(strides))

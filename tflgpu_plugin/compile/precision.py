@@ -160,7 +160,9 @@ def _goes_on(op: str, inside: bool) -> bool:
     row = ops.row(op)
     if row is None:
         return inside
-    saturates = row.errors.bounded or (row.accuracy == "transcendental" and op != "pow")
+    saturates = row.errors.bounded or (
+        row.accuracy == "transcendental" and not row.errors.unbounded
+    )
     return row.errors.relative or (inside and not saturates)
 
 

@@ -57,6 +57,12 @@ class Step:
         return self.results > 0 or self.meaning in meanings.MOVEMENT
 
     @property
+    def converts(self) -> bool:
+        """Its results are its operand in another type."""
+        row = ops.row(self.meaning)
+        return row is not None and row.converts
+
+    @property
     def rounded(self) -> bool:
         """What comes of floats depends on the host."""
         return self.meaning in meanings.ROUNDED
@@ -65,11 +71,11 @@ class Step:
 def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
     """What an op of ours does, of operands in its own order; None where that is not known."""
     arguments = dict(item for item in attributes.items() if item not in IDLE)
-    if op == "cast":
+    row = ops.row(op)
+    if row and row.converts:
         arguments["dtype"] = outputs[0].dtype
     if op in MEANINGS:
         return Step(op, (), arguments)
-    row = ops.rows().get(op)
     return Step(op, (), arguments, len(outputs)) if row and row.views else None
 
 
@@ -175,7 +181,7 @@ def _computed(
     if step is None or step.of_shapes or not _stored_alike(step, [*inputs, *outputs]):
         return None
     values = [value for t in inputs if (value := operand(step, t)) is not None]
-    if not (step.moves or step.meaning == "cast"):
+    if not (step.moves or step.converts):
         if any(t.dtype in INTEGERS for t in inputs) or not all(map(_agreed, values)):
             return None
         values = [wide(value) for value in values]
@@ -194,9 +200,10 @@ def operand(step: Step, tensor: Tensor) -> Array | None:
 def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:
     """Stored numbers stand for the same, where hosts may rescale what they bring together."""
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
-    if held <= {None} or step.meaning not in meanings.RESCALED:
+    row = ops.row(step.meaning)
+    if held <= {None} or row is None or not (row.joins or row.fills):
         return True
-    return len(held) < 2 and step.meaning not in meanings.FILLED
+    return len(held) < 2 and not row.fills  # hosts fill with their zero points
 
 
 def _agreed(value: Array) -> bool:

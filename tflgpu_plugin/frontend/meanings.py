@@ -17,8 +17,6 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 
 MAX_SHAPE_ELEMENTS = 4096  # elements; what is larger is no shape arithmetic
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
-FILLED = {"pad"}  # results have elements besides those of operands: hosts add their zero points
-RESCALED = {"concat", *FILLED}  # results of what is quantized differently depend on the host
 WRAPS = 2.0**62  # sums and products below it are those of whole numbers
 
 

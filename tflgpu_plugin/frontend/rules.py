@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node
 from tflgpu_plugin.passes.quant.dequantize import folded
 
@@ -32,9 +33,6 @@ INEXACT = (
 )
 # Hosts number the indices of a pooling each in its own way: XNNPACK keeps bits of a whole number in
 # a float tensor, MediaPipe's own kernel a float with a fraction.
-POOL = "max_pool_argmax"
-UNPOOL = "max_unpool"
-PAIR = {POOL, UNPOOL}
 INDICES = 1  # position among the outputs of the one, and the inputs of the other
 READ = "Its indices in windows are read by more than unpoolings; hosts number them differently."
 FOREIGN = "Its indices must be those of a pooling on the GPU; hosts number them differently."
@@ -101,7 +99,7 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
         return {}
     readers, found = graph.consumers(), dict[int, str]()
     for node in graph.nodes:
-        if node.op != "cast" or node.inputs[0] not in sums or node.id in refused:
+        if not _converts(node) or node.inputs[0] not in sums or node.id in refused:
             continue
         result = node.outputs[0]
         cast = all(_to_float(graph, reader) for reader in readers.get(result, []))
@@ -111,21 +109,32 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
     return found
 
 
+def _converts(node: Node) -> bool:
+    row = ops.row(node.op)
+    return row is not None and row.converts
+
+
+def _places(node: Node) -> str:
+    """What its op does with indices that hosts number differently; see `Op.numbers_places`."""
+    row = ops.row(node.op)
+    return row.numbers_places if row else ""
+
+
 def _to_float(graph: Graph, node: Node) -> bool:
-    return node.op == "cast" and graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
+    return _converts(node) and graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
 
 
 def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, str]:
     """A pooling that gives indices and the unpoolings that read them run here together, and nothing
     else reads these: hosts number them differently.
     """
-    if not any(node.op in PAIR for node in graph.nodes):
-        return {}
+    pools = [node for node in graph.nodes if _places(node) == "makes"]
+    unpools = [node for node in graph.nodes if _places(node) == "takes"]
     found: dict[int, str] = {}
     consumers = graph.consumers()
     visible = graph.outputs if graph.fused else ()
     kept = set()
-    for pool in (node for node in graph.nodes if node.op == POOL):
+    for pool in pools:
         indices = pool.outputs[INDICES]
         readers = consumers.get(indices, [])
         if indices in visible or not all(_only_unpools(node, indices) for node in readers):
@@ -135,8 +144,8 @@ def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, str]:
         group = (pool, *readers)
         if reason := next((refused[node.id] for node in group if node.id in refused), None):
             found |= {node.id: reason for node in group}
-    for node in graph.nodes:
-        if node.op == UNPOOL and node.inputs[INDICES] not in kept:
+    for node in unpools:
+        if node.inputs[INDICES] not in kept:
             found[node.id] = FOREIGN
     return {node: reason for node, reason in found.items() if node not in refused}
 
@@ -144,7 +153,7 @@ def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, str]:
 def _only_unpools(node: Node, indices: int) -> bool:
     """The node reads these indices as such, and nothing else of them."""
     reads = [k for k, tensor in enumerate(node.inputs) if tensor == indices]
-    return node.op == UNPOOL and reads == [INDICES]
+    return _places(node) == "takes" and reads == [INDICES]
 
 
 @dataclass

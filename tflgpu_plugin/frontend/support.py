@@ -383,9 +383,15 @@ def _refuse_shapes(graph: Graph, node: Node) -> str | None:
             return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
         if any(extent < 0 for extent in tensor.shape):
             return f"{known} a shape that is only known when the model runs."
-        if 0 in tensor.shape and not (idle(graph, node) or node.op == "concat"):
+        if 0 in tensor.shape and not (idle(graph, node) or _joins(node)):
             return f"{known} no elements, its shape being {list(tensor.shape)}."
     return None
+
+
+def _joins(node: Node) -> bool:
+    """Its op takes empty inputs beside others."""
+    row = ops.row(node.op)
+    return row is not None and row.joins
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | None:

@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.elementwise import (
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import GATE, Op, same_shape
+from tflgpu_plugin.ops.table import GATE, Errors, Op, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
 
@@ -164,6 +164,7 @@ OPS = (
         whole="whole_power(v, e)",
         beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
         accuracy="transcendental",
+        errors=Errors(unbounded=True),
         steps=("pow", "reverse_pow"),
     ),
     row("atan2", accuracy="function"),

@@ -266,7 +266,7 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
 
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
-       keeps="any", errors=MOVED, follows="axis"),
+       keeps="any", errors=MOVED, follows="axis", joins=True),
     Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
        keeps="any", decompose=decompose_stack),
 )  # fmt: skip

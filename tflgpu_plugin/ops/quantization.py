@@ -164,6 +164,6 @@ OPS = (
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
-       kind="elementwise", follows="elementwise", decompose=decompose_cast),
+       kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True),
     *quantized.ROWS,
 )  # fmt: skip

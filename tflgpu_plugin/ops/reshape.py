@@ -84,5 +84,6 @@ OPS = (
         "A shape that is known when the model is prepared.",
         types=(*ANY, COMPLEX),
         decompose=decompose,
+        arranges="shape",
     ),
 )

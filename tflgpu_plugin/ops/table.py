@@ -34,11 +34,13 @@ KINDS = (
 class Weights(NamedTuple):
     """Constants that an op multiplies its first input by: its second input, [outputs, ..., inputs]
     with `axis` 0 (kernels read them as whole vec4) or [..., outputs] with -1. `flattens`: every row
-    of weights meets the same elements, there are no groups of channels.
+    of weights meets the same elements, there are no groups of channels. `spreads`: an element of
+    the result meets the weights of one phase of the strides only.
     """
 
     axis: int = 0
     flattens: bool = False
+    spreads: bool = False
 
 
 class Errors(NamedTuple):
@@ -46,7 +48,8 @@ class Errors(NamedTuple):
 
     `passes` is the share of the mean square error that a result has. `averages`: of many values,
     with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
-    results are of magnitude 1 at most. `relative`: errors count in proportion to each value, as
+    results are of magnitude 1 at most; `unbounded`: those of a transcendental function that are
+    not. `relative`: errors count in proportion to each value, as
     under a logarithm. `normalizes`: results are of magnitude 1, whatever that of the inputs.
     `choice` is the position of an output that tells which of the values was chosen, which the
     smallest error may change.
@@ -56,6 +59,7 @@ class Errors(NamedTuple):
     averages: bool = False
     keeps_magnitude: bool = False
     bounded: bool = False
+    unbounded: bool = False
     relative: bool = False
     normalizes: bool = False
     choice: int | None = None
@@ -134,7 +138,12 @@ class Op:
     input by values that vary by batch and channel, its input at GATES, if it is given that.
     `averages(graph, node)`: its results are the means of all pixels of a channel, and nothing
     else. `unknown` says what becomes of a number beyond int32 (see `ops.unknown`): the op "passes"
-    it on, or "chooses" between its last two inputs; empty: it must not get one."""
+    it on, or "chooses" between its last two inputs; empty: it must not get one. `arranges`: its
+    result has all elements of its input, in another "order" or under another "shape". `joins`: its
+    inputs stand beside each other in the result, so that empty ones add nothing. `fills`: its
+    results have elements besides those of its inputs. `converts`: to another type, and nothing
+    else. `numbers_places`: it "makes" or "takes" indices that hosts number each in its own way, as
+    its second output or input."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -169,6 +178,11 @@ class Op:
     gated: Callable[[Graph, Node], bool] | None = None
     averages: Callable[[Graph, Node], bool] | None = None
     unknown: str = ""
+    arranges: str = ""
+    joins: bool = False
+    fills: bool = False
+    converts: bool = False
+    numbers_places: str = ""
 
     @property
     def moves(self) -> bool:

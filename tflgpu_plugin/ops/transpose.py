@@ -29,6 +29,7 @@ OPS = (
         views,
         "A permutation of up to 8 axes.",
         fuses=True,
+        arranges="order",
     ),
     moving(
         "view",

@@ -156,6 +156,6 @@ def _lower(low: Lowering, node: Node) -> None:
 
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
-       fuses=True, decompose=decompose, weights=Weights(), accumulates=False,
+       fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
        rounding=rounding.PRODUCT),
 )  # fmt: skip

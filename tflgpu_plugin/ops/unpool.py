@@ -110,7 +110,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("max_pool_argmax", refuse, shapes, lower, "exact", work=_work, kind="choice",
-       errors=Errors(choice=1)),
+       errors=Errors(choice=1), numbers_places="makes"),
     Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", kind="movement", fuses=True,
-       errors=MOVED),
+       errors=MOVED, numbers_places="takes"),
 )  # fmt: skip
