@@ -195,11 +195,11 @@ UPSAMPLE = (
         lambda e: e.version >= 11 or not _nearest(e) or not min(_scales(e)) < 1 < max(_scales(e)),
     ),
     needs("A region of each axis where the mode reads one.", _cropped),
-    needs("Sizes of at least 1.", lambda e: min(_sizes(e) or (1,)) > 0, kind=Impossible),
     needs(
         "No sizes of an empty input.",
         lambda e: not _sizes(e) or 0 not in [e.shape()[axis] for axis in _axes(e)],
     ),
+    needs("Sizes of at least 1.", lambda e: min(_sizes(e) or (1,)) > 0, kind=Impossible),
     needs(
         "No region of an axis that is not resized.",
         _seen_whole,

@@ -96,8 +96,10 @@ def test_runs(family: str) -> None:
             continue
         if planned(graph, TARGETS[0]) is None or not _alike(raised.graph(near), graph):
             continue
+        if (problem := _problem(near)) is None:
+            continue
         seen.add(number)
-        assert not (problem := _problem(near)), f"{what}: {problem}"
+        assert not problem, f"{what}: {problem}"
         expected = _run(near)
         with bounded_by(elements_of(graph), what):
             got = _run(far)
@@ -110,13 +112,14 @@ def _alike(near: Graph, far: Graph) -> bool:
     return [near.shape(t) for t in near.outputs] == [far.shape(t) for t in far.outputs]
 
 
-def _problem(case: raised.AnyCase) -> str:
+def _problem(case: raised.AnyCase) -> str | None:
+    """What is wrong with the answer; empty where it is right, None where the host has none."""
     if not isinstance(case, Case):
         return node_cases.check(case, {"": device_of().target}) or ""
     try:
         result = check.through_host(case)
     except check.HostRefuses:
-        return ""
+        return None
     return "" if result.passed or result.sentence else result.text
 
 
