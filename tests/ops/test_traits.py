@@ -158,11 +158,29 @@ def test_what_holds_in_8_bits() -> None:
 
 def test_weights_and_states() -> None:
     found = {name: row.weights for name, row in ops.rows().items() if row.weights}
-    first = {"conv_2d": (0, False), "conv_3d": (0, False), "transpose_conv": (0, False)}
-    assert found == first | {"depthwise_conv_2d": (-1, False), "fully_connected": (0, True)}
+    first = dict.fromkeys(("conv_2d", "conv_3d"), (0, False, False))
+    assert found == first | {
+        "depthwise_conv_2d": (-1, False, False),
+        "fully_connected": (0, True, False),
+        "transpose_conv": (0, False, True),
+    }
     assert where(lambda row: row.padding) == {"conv_2d", "depthwise_conv_2d"}
     states = {name: row.states for name, row in ops.rows().items() if row.states}
     layers = {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, -2), (19, -1))}
     layers["bidirectional_lstm"] = ((35, -4), (36, -3), (37, -2), (38, -1))
     layers["bidirectional_rnn"] = ((4, -2), (8, -1))
     assert states == layers | dict.fromkeys(("rnn_basic", "svdf"), ((4, -1),))
+
+
+def test_what_other_rooms_ask() -> None:
+    rows = ops.rows().items()
+    assert {name: row.arranges for name, row in rows if row.arranges} == {
+        "reshape": "shape", "transpose": "order",
+    }  # fmt: skip
+    assert {name: row.numbers_places for name, row in rows if row.numbers_places} == {
+        "max_pool_argmax": "makes", "max_unpool": "takes",
+    }  # fmt: skip
+    assert where(lambda row: row.joins) == {"concat"}
+    assert where(lambda row: row.fills) == {"pad"}
+    assert where(lambda row: row.converts) == {"cast"}
+    assert where(lambda row: row.errors.unbounded) == {"pow"}
