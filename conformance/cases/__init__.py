@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance import tolerance
 from tflgpu_plugin.ir.graph import Quantization
 from tflgpu_plugin.ops import FAMILIES
 
@@ -117,14 +118,23 @@ def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None
 
 def listed(family: str, name: str) -> list[Any]:
     """The list `name` in a family's file; empty when there is no such list or file, which is for
-    `test_versions` to tell."""
+    `test_versions` to tell. For drivers without infinities and NaN, only those that are given
+    none."""
     try:
         module = import_module(f"{__name__}.{family}")
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{family}":
             raise
         return []
-    return list(getattr(module, name, ()))
+    found = list(getattr(module, name, ()))
+    return [case for case in found if _finite(case)] if tolerance.FINITE_ONLY else found
+
+
+def _finite(case: Any) -> bool:
+    """Whether every float that a case is given is finite."""
+    data = (value.data for value in case.inputs if value is not None)
+    given = (array for array in data if array is not None and array.dtype.kind == "f")
+    return all(bool(np.isfinite(array).all()) for array in given)
 
 
 def all_cases() -> dict[str, list[Case]]:
