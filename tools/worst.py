@@ -48,12 +48,11 @@ class Mode:
     finite_only: bool = False
 
 
-NOT_FINITE = ("nan", "infinit", "special", "nothing", "ends", "corners", "overflow")
 MODES = {
     "low": Mode("down,regroup"),
     "high": Mode("up,fused"),
     "random": Mode("seed=1,flush,smaller,signs"),
-    "finite": Mode("seed=2,finite", without=NOT_FINITE, finite_only=True),
+    "finite": Mode("seed=2,finite", finite_only=True),
     "4-lanes": Mode("seed=3", bits=128),
     "16-lanes": Mode("seed=4", bits=512),
     # Which of several NaN ArgMax takes costs a comparison more for each element, so it is not kept.
