@@ -111,6 +111,7 @@ WINOGRAD = [  # large enough for transformed products to pay
     conv("3x3 over whole patches", (1, 24, 28, 128), (128, 3, 3, 128), scale=0.1),
     conv("3x3 over broken patches", (3, 25, 23, 65), (70, 3, 3, 65), "VALID", scale=0.1),
     conv("3x3 with relu6", (1, 28, 27, 96), (96, 3, 3, 96), scale=0.2, activation="RELU6"),
+    conv("3x3 of many sums", (1, 112, 112, 64), (128, 3, 3, 64)),
     conv("3x3 of large values", (1, 27, 28, 96), (100, 3, 3, 96), low=-90.0, scale=0.1),
 ]
 ACTIVATIONS = [

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
+from tests.ops.test_launches import lowered
+from tests.ops.test_layer_refusals import SAME, held
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
-from tflgpu_plugin.ops.blocks import STAGE, Blocks
+from tflgpu_plugin.ops.blocks import PART, STAGE, Blocks
 from tflgpu_plugin.ops.tiles import (
     STARTS,
     Tile,
@@ -315,3 +317,15 @@ def test_a_tensor_in_two_joins_is_copied_once() -> None:
     plan = compiler.compile(b.graph((x,), (y, z)), TARGET)
     check_sides(plan)
     assert [d.label for d in plan.dispatches].count("concat") == 2
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd", "intel", "apple", "arm", "qualcomm", "mesa"])
+def test_long_sums_of_winograd_are_of_parts_of_one_length(vendor: str) -> None:
+    """Whatever tile an adapter has, so that errors measured on one are those of all."""
+    target = Target(vendor=vendor, software=vendor == "mesa", tuning={"winograd": "always"})
+    for channels in (32, 48, 96, 512):
+        weights = held(64, 3, 3, channels)
+        low = lowered(target, "conv_2d", (1, 28, 28, channels), weights, **SAME)
+        (launch,) = (each for each in low.launches if each.kernel == "conv")
+        assert launch.variant["parts"]
+        assert launch.parameters["stage"] * launch.variant["step"] == PART
