@@ -70,7 +70,15 @@ def evaluate(
                 known |= _memorized(graph, node, known, memo)
             for tensor in left.get(place, ()):
                 known.pop(tensor, None)
-    return {t: known[t] for t in graph.needed() if t in known}
+    absent = {t for node in graph.nodes for t in _not_made(node)}
+    return {t: known[t] for t in graph.needed() if t in known or t not in absent}
+
+
+def _not_made(node: Node) -> tuple[int, ...]:
+    """Results that an evaluation does not make."""
+    if node.op == FOLDED or node.refusal is not None:
+        return node.outputs
+    return node.outputs[meanings.COMPUTED.get(node.op, len(node.outputs)) :]
 
 
 def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int, Array]:

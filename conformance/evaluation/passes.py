@@ -4,9 +4,10 @@ changed it, on the same values, and outputs have to agree to what roundings of f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,15 @@ class Finding:
         return f"{self.rewrite}: {self.text}"
 
 
+FAILURES = (
+    NoMeaning, IndexError, ValueError, TypeError, MemoryError, KeyError, AssertionError,
+)  # fmt: skip
+
+
+# Attributes for errors of the host, and for one level of a rounded result.
+UNSEEN = ("raises", "rounds_once")
+
+
 @dataclass
 class Checked:
     """The result for a graph: findings, why it was not evaluated, and passes that changed it."""
@@ -64,11 +74,23 @@ def check(
         if len(stages) > 2 and _work(graph) > LARGE and not _differences(answers, ends):
             return checked
         checked.findings += _differences(answers, stages)
-    except NoMeaning as error:
-        checked.skipped = f"no meaning of {error}"
-    except (IndexError, ValueError, TypeError, MemoryError, KeyError, AssertionError) as error:
-        checked.skipped = f"not evaluated: {type(error).__name__}: {error}"
+    except FAILURES as error:
+        text = f"not evaluated: {type(error).__name__}: {error}"
+        if answers.known:  # the graph before all passes was evaluated
+            checked.findings.append(Finding(_unevaluable(answers, stages), text))
+        else:
+            checked.skipped = text
     return checked
+
+
+def _unevaluable(answers: _Answers, stages: Sequence[_Stage]) -> str:
+    """The pass that made the first graph that cannot be evaluated."""
+    for stage in stages:
+        try:
+            answers.of(stage.graph)
+        except FAILURES:
+            return stage.name
+    return stages[-1].name
 
 
 @dataclass(frozen=True)
@@ -87,18 +109,41 @@ def _stages(graph: Graph, passes: Sequence[Pass], checked: Checked) -> Iterator[
             verifier.check(rewrite.__name__, before, graph)
         except verifier.BrokenGraph as error:
             checked.findings.append(Finding(rewrite.__name__, str(error)))
+        checked.findings += [Finding(rewrite.__name__, text) for text in _lost(before, graph)]
         if _changed(before, graph):
             checked.applied.append(rewrite.__name__)
             yield _Stage(rewrite.__name__, graph)
 
 
 def _changed(before: Graph, after: Graph) -> bool:
+    """Whether the graphs differ in more than identity. Constants are compared by identity."""
     if before.nodes is after.nodes and before.tensors is after.tensors:
         return False
-    same = len(before.nodes) == len(after.nodes) and all(
-        a is b for a, b in zip(before.nodes, after.nodes, strict=True)
-    )
-    return not same or any(before.tensors.get(t) is not held for t, held in after.tensors.items())
+    if len(before.nodes) != len(after.nodes):
+        return True
+    pairs: list[tuple[Any, Any]] = [*zip(before.nodes, after.nodes, strict=True)]
+    pairs += [(before.tensors.get(t), held) for t, held in after.tensors.items()]
+    return not all(a is b or _equal(a, b) for a, b in pairs)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other) or not is_dataclass(one):
+        return False
+    values = ((getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    try:
+        return all(a is b or bool(a == b) for a, b in values)
+    except ValueError:  # arrays have no one truth value
+        return False
+
+
+def _lost(before: Graph, after: Graph) -> Iterator[str]:
+    """Attributes that no evaluation sees, and that a node no longer has."""
+    kept = {(node.op, node.outputs): node.attributes for node in after.nodes}
+    for node in before.nodes:
+        now = kept.get((node.op, node.outputs), node.attributes)
+        for name in UNSEEN:
+            if node.attributes.get(name) and not now.get(name):
+                yield f"{node.op} loses its attribute {name}"
 
 
 def _work(graph: Graph) -> int:

@@ -192,3 +192,22 @@ def test_a_sample_of_random_graphs() -> None:
     seeds = range(2000, 2000 + SAMPLED["random"])
     _checked(sources.random_onnx(seeds), SAMPLED["random"])
     _checked(sources.random_tflite(seeds), SAMPLED["random"])
+
+
+@pytest.mark.parametrize("what", ["attributes", "op"])
+def test_what_cannot_be_evaluated_after_a_pass_is_a_finding(what: str) -> None:
+    """The pass is named, also where another one ran before it."""
+
+    def kept(graph: Graph) -> Graph:
+        return replace(graph, nodes=tuple(replace(node) for node in graph.nodes))
+
+    def broken(graph: Graph) -> Graph:
+        other: Any = {"attributes": {"unknown": 1}} if what == "attributes" else {"op": "unknown"}
+        first, *others = graph.nodes
+        return replace(graph, nodes=(replace(first, **other), *others))
+
+    tensors = {0: Tensor("x", (5, 4)), 1: Tensor("y", (5, 4)), 2: Tensor("z", (5, 4))}
+    nodes = (Node(0, "softmax", (0,), (1,), {"beta": 1.0}), Node(1, "relu", (1,), (2,)))
+    checked = passes.check(Graph(tensors, nodes, (0,), (2,)), (kept, broken))
+    assert checked.skipped == ""
+    assert [found.rewrite for found in checked.findings][-1] == "broken"
