@@ -171,8 +171,13 @@ def _run(case: Case, **options: Any) -> Outcome:
             return Outcome(case.name, "CPU FAIL", taken, len(report.nodes), text)
         text = _line(error) if taken else f"{_line(error)}; {reasons}"
         return Outcome(case.name, f"{ours}FAIL", taken, len(report.nodes), text)
+    else:
+        on_host = tflgpu_plugin.report(session).host_runs
     finally:
         del session
+    if on_host:
+        text = f"{on_host} runs were done by onnxruntime's own kernels"
+        return Outcome(case.name, "FAIL", taken, len(report.nodes), text)
     return Outcome(case.name, f"{ours}PASS", taken, len(report.nodes), reasons)
 
 

@@ -19,8 +19,8 @@ from tflgpu_plugin.ir import bfloat16
 
 Array = npt.NDArray[Any]
 
-# Set for a driver that makes no infinity or NaN (tools/worst.py): WGSL does not promise them, so
-# that answers which are one are not compared.
+# Set for a driver that makes no infinity or NaN (tools/worst.py), since WGSL does not promise them:
+# elements whose expected value is one of these are skipped.
 FINITE_ONLY = os.environ.get("CONFORMANCE_FINITE_ONLY") == "1"
 
 UNIT = 2.0**-24  # unit roundoff of f32: half an ULP of 1.0

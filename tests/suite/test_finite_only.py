@@ -1,4 +1,4 @@
-"""What is left to be judged on a driver that makes no infinity or NaN."""
+"""The suite skips non-finite values on a driver that makes no infinity or NaN."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def test_an_answer_that_is_not_finite_is_not_compared(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tolerance, "FINITE_ONLY", True)
     assert tolerance.compare(NOT_FINITE, wrong, allowed).passed
     assert not tolerance.compare(-NOT_FINITE, wrong, allowed).passed
+    assert not tolerance.compare(wrong, NOT_FINITE, allowed).passed
 
 
 def test_cases_that_are_given_what_is_not_finite_are_left_out(

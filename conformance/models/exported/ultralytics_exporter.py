@@ -62,6 +62,8 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
                 _spread(model.model, finds)
                 if _gap(model.model) > NEAR:
                     break
+            else:
+                raise RuntimeError(f"All weights of {network} have two logits that nearly tie.")
             made = model.export(format="onnx", imgsz=SIZE, **settings)
         path.write_bytes(Path(made).read_bytes())
     random = np.random.default_rng(0)

@@ -237,6 +237,7 @@ def test_a_place_outside_is_an_error_of_the_host(host: str, operator: str) -> No
 
 
 def outcome(interpreter: Any, feed: Any) -> list[float] | str:
+    """The elements of the first output of a run, or the host's words for its error."""
     try:
         return [float(v) for v in hosts.invoke(interpreter, feed)[0][0].reshape(-1)]
     except RuntimeError as error:
