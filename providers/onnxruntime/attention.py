@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
-from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion
@@ -48,7 +48,7 @@ def attended(
             k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, (k, v), strict=True))
         if e.wants(1):
             present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
-    masked = _mask(e, mask, (batch, length, before + length))
+    masked = _mask(e, mask, (batch, length, before + length), raises=True)
     y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, bias), causal=_causal(e),
                   past=before)  # fmt: skip
     return [y, present]
@@ -87,7 +87,7 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
         pasts = (e.x(ONNX_PAST), e.x(ONNX_PAST + 1))
         k, v = (e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True))
     mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
-    lengths = None if lengths is None else whole(e, lengths)
+    lengths = None if lengths is None else listed(e, whole(e, lengths), range(e.shape(k)[-2] + 1))
     seen = partial(
         of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
         past=before if lengths is None else None,
@@ -192,6 +192,11 @@ def whole(e: Expansion, x: int) -> int:
     return x if known is None else e.index(known)
 
 
+def listed(e: Expansion, places: int, values: Sequence[int]) -> int:
+    """The values at these places of a list; a place outside of it is an error of the run."""
+    return e.add("gather", e.index(values), places, axis=0, raises=True)
+
+
 def _sum(e: Expansion, *terms: int | None) -> int | None:
     """Of those that there are."""
     given = [term for term in terms if term is not None]
@@ -238,13 +243,17 @@ def _masks(scores: Shape) -> dict[Shape, Shape]:
     }
 
 
-def _mask(e: Expansion, position: int, scores: Shape) -> int | None:
+def _mask(e: Expansion, position: int, scores: Shape, raises: bool = False) -> int | None:
     """What is added to the scores: 0 where the mask is positive, or before as many keys as it says
-    for each batch."""
+    for each batch, where `raises` fewer than none are an error of the run."""
     if not e.has(position):
         return None
-    shape = e.shape(e.x(position))
-    given = e.add("cast", e.x(position), dtype="f32")
+    given, keys = e.x(position), scores[2]
+    shape = e.shape(given)
+    if raises and len(shape) == 1:
+        most = e.add("minimum", whole(e, given), e.index([keys]), dtype="i32")
+        given = listed(e, most, range(keys + 1))
+    given = e.add("cast", given, dtype="f32")
     given = e.reshape(given, _masks(scores)[shape])
     least = 0.0 if len(shape) > 1 else e.const(np.arange(scores[2]))
     seen = e.add("greater", given, least, dtype="bool")
@@ -356,6 +365,15 @@ MULTI_HEAD = (
     needs("Both a past of keys and one of values.", lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE)),
     needs(WHOLE_MASK, lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e)))),
 )
+
+
+def _masks_scores(e: Expansion) -> bool:
+    """Hosts spread a mask over batches and heads, but not over queries and keys."""
+    past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
+    scores = (e.shape(e.x(0))[-2], past + e.shape(e.x(1))[-2])
+    return e.rank(e.x(ONNX_MASK)) in (2, 3, 4) and e.shape(e.x(ONNX_MASK))[-2:] == scores
+
+
 SCALED_DOT_PRODUCT = (
     needs(
         "Heads of its queries, keys and values.",
@@ -371,6 +389,11 @@ SCALED_DOT_PRODUCT = (
     needs(
         "Both a past of keys and one of values.",
         lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
+    ),
+    needs(
+        "A mask with a value for each query and key.",
+        lambda e: not e.has(ONNX_MASK) or _masks_scores(e),
+        kind=Unfit,
     ),
     needs(
         "Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of "

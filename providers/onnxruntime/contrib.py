@@ -36,7 +36,7 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
     """The row of an operator of ONNX as one over quantized tensors."""
     return _contrib(
-        f"QLinear{one.name}", one.op, takes, *asked, *one.conditions,
+        f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
         by=quantized.over(one.name), types=types,
     )  # fmt: skip
 
@@ -117,8 +117,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
-        conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, by=quantized.over("Gemm", 0, 1),
-        types=SUMS,
+        conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, quantized.single(4, 5),
+        by=quantized.over("Gemm", 0, 1), types=SUMS,
     ),
     _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
     _contrib(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.host_op import Unfit, needs
 
-from .attention import heads_first, of_heads, whole
+from .attention import heads_first, listed, of_heads, whole
 from .expansion import Expansion
 from .rearranging import cut
 from .rotary import turned
@@ -32,7 +32,8 @@ def grouped_query(e: Expansion) -> list[int | None]:
         parts.append(e.x(position) if e.has(KEY) else cut(e, e.x(0), ranges))
         start = end
     q, k, v = parts
-    lengths = e.add("add", e.reshape(whole(e, e.x(LAST)), (batch,)), e.index([1]))
+    most = max(before + length, _buffer(e))
+    lengths = listed(e, e.reshape(whole(e, e.x(LAST)), (batch,)), range(1, most + 1))
     first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
         turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]
@@ -101,10 +102,11 @@ def _divides(e: Expansion) -> bool:
 
 
 def _whole(e: Expansion) -> str | None:
-    """A past with room for what was before."""
-    if 0 <= _past(e) <= _buffer(e):
+    """A past that is what was before, or has room for what is new, too."""
+    before, room = _past(e), _buffer(e)
+    if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None
-    return Unfit(f"{_past(e)} keys of before in a past of {_buffer(e)}.")
+    return Unfit(f"{before} keys of before in a past of {room}.")
 
 
 def _turns(e: Expansion) -> bool:

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.host_op import Impossible, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .conditions import REAL
@@ -27,6 +27,7 @@ EYE = needs(
     "A matrix, and a result in float32, float16, bool, int32 or int64.",
     lambda e: e.rank() == 2 and _made(e) in REAL,
 )
+DEPTH = needs("A depth of at least 1.", lambda e: int(e.value(1).min()) > 0, kind=Impossible)
 OFF_AND_ON = needs("Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
 WRITTEN = needs(
     "The mode linear or circular.",

@@ -166,12 +166,12 @@ def rms_norm(e: Expansion) -> list[int]:
 
 
 def mean_variance(e: Expansion) -> int:
-    """(x - mean) / (deviation + 1e-9) over some axes."""
+    """(x - mean) / deviation over some axes. ONNX adds 1e-9 to the deviation; onnxruntime does not,
+    and gives NaN where all values are equal."""
     axes = e.index(e.integers("axes") or (0, 2, 3))
     centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
     variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
-    deviation = e.add("add", e.add("sqrt", variance), 1e-9)
-    return e.add("div", centred, deviation)
+    return e.add("div", centred, e.add("sqrt", variance))
 
 
 def det(e: Expansion) -> int:

@@ -258,7 +258,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Not", "logical_not", (1, 1)),
     row(
-        "OneHot", "one_hot", (9, 28), "index count! like", indexing.OFF_AND_ON, by=indexing.one_hot,
+        "OneHot", "one_hot", (9, 28), "index count! like", indexing.DEPTH, indexing.OFF_AND_ON,
+        by=indexing.one_hot,
     ),
     row("Or", "logical_or", (7, 7), TWO),
     row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
@@ -269,11 +270,12 @@ _ROWS: tuple[HostOp, ...] = (
     row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
     row(
         "QLinearConv", "conv_2d", (10, 10), f"{QUANTIZED} weights {RESULT} {RESULT} bias?",
-        *windows.CONV, by=quantized.over("Conv"), types=SUMS,
+        *windows.CONV, quantized.single(4, 5), by=quantized.over("Conv"), types=SUMS,
     ),
     row(
         "QLinearMatMul", "matmul", (10, 21), f"{QUANTIZED} {QUANTIZED} {RESULT}",
-        by=quantized.over("MatMul", -2, -1), types=SCALED,
+        quantized.single(4, 5), quantized.BY_COLUMN, by=quantized.over("MatMul", -2, -1),
+        types=SCALED,
     ),
     row(
         "QuantizeLinear", "quantize", (10, 28), QUANTIZED, conditions.QUANTIZED, blocks.along,

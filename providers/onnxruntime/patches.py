@@ -120,7 +120,7 @@ def max_roi_pool(e: Expansion) -> int:
     """The largest pixels of regions' bins."""
     return e.image(
         "roi_max_pool", e.x(0), e.exact(e.x(1)), size=e.integers("pooled_shape"),
-        scale=e.number("spatial_scale", 1.0),
+        scale=e.number("spatial_scale", 1.0), raises=True,
     )  # fmt: skip
 
 

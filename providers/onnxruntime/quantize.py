@@ -52,7 +52,7 @@ def spread_over(e: Expansion, parameter: int, rank: int, axis: int) -> int:
 
 def _along(e: Expansion, scale: int, axis: int | None, rank: int) -> int:
     """The axis that several scales go along."""
-    return e.axis(axis or 0, rank) if prod(e.shape(scale)) > 1 else 0
+    return e.axis(axis or 0, rank) if prod(e.shape(scale)) != 1 else 0
 
 
 def real(e: Expansion, position: int, axis: int | None = None) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
 from . import attention, narrow
@@ -66,6 +67,29 @@ def over(name: str, *axes: int) -> Row:
         return stored(e, y, e.x(result), e.get(result + 1), e.dtype(e.x(scaled[0])))
 
     return row
+
+
+def single(*several: int) -> Condition:
+    """One scale and zero point for each tensor, but for these inputs."""
+
+    def holds(e: Expansion) -> bool:
+        roles = enumerate(operand.role for operand in e.row.operands)
+        asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
+        return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
+
+    return needs("One scale and one zero point for each tensor but weights.", holds, kind=Unfit)
+
+
+def _by_column(e: Expansion, position: int) -> bool:
+    shape, held = e.shape(e.x(position)), e.shape(e.x(3))
+    return shape in ((), (1,), (*held[:-2], 1, *held[-1:])) or (shape == held[1:] != ())
+
+
+BY_COLUMN = needs(
+    "One scale and one zero point for the second matrix, or for each of its columns.",
+    lambda e: all(_by_column(e, k) for k in (4, 5) if e.has(k)),
+    kind=Unfit,
+)
 
 
 def _product_bias(e: Expansion, position: int, *scales: int) -> int:

@@ -175,6 +175,11 @@ def crop(e: Expansion) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 
+def _cut(e: Expansion) -> list[int]:
+    """What negative pads leave of each axis."""
+    return [int(n + sum(np.minimum(pads, 0))) for n, pads in zip(e.shape(), _table(e), strict=True)]
+
+
 def _named(e: Expansion) -> bool:
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
@@ -196,9 +201,9 @@ PADS = needs(
     lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
 )
 CUT = needs(
-    "No more cut from an axis than it has.",
-    lambda e: min(_table(e).sum(1) + e.shape(), default=0) >= 0,
-    kind=Impossible,
+    "No more cut from an axis than it has, and with another mode than constant less.",
+    lambda e: min(_cut(e), default=1) >= (e.text("mode", "constant") != "constant"),
+    kind=Unfit,
 )
 STORED = needs(
     "A constant padding value for stored numbers.",

@@ -141,6 +141,7 @@ class _Assembly:
         )
 
     def _refuse_size(self, size: int, node: Node) -> NoReturn:
+        """Raise Unsupported for a tensor of so many bytes, which this node makes or reads."""
         raise Unsupported(
             f"A tensor of {size:,} bytes is over this adapter's binding limit of "
             f"{self.low.target.storage_bytes:,}.",

@@ -31,8 +31,7 @@ MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
-# Attributes that are no arguments.
-IDLE = (("activation", "none"), ("raises", True), ("rescales", True))
+IDLE = ("raises", "rescales")  # attributes that are no arguments
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,8 @@ class Step:
 
 def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
     """What an op of ours does, of operands in its own order; None where that is not known."""
-    arguments = dict(item for item in attributes.items() if item not in IDLE)
+    given = {name: value for name, value in attributes.items() if name not in IDLE}
+    arguments = dict(item for item in given.items() if item != ("activation", "none"))
     row = ops.row(op)
     if row and row.converts:
         arguments["dtype"] = outputs[0].dtype

@@ -24,7 +24,7 @@ SECONDS_PER_RUN = 2e-4
 
 
 def _renames(node: Node) -> bool:
-    """Its op gives elements another shape: it computes and moves nothing."""
+    """Whether its op only gives elements another shape: it computes and moves nothing."""
     row = ops.row(node.op)
     return row is not None and row.arranges == "shape"
 

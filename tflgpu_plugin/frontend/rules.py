@@ -110,6 +110,7 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
 
 
 def _converts(node: Node) -> bool:
+    """Whether its op changes the type of values, and nothing else."""
     row = ops.row(node.op)
     return row is not None and row.converts
 

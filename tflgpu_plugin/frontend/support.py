@@ -28,6 +28,7 @@ from tflgpu_plugin.passes.trim import idle
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
+UNRULED = ("elementwise", "movement")  # kinds whose empty results follow from shapes alone
 MAX_RANK = 8  # of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
@@ -383,15 +384,19 @@ def _refuse_shapes(graph: Graph, node: Node) -> str | None:
             return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
         if any(extent < 0 for extent in tensor.shape):
             return f"{known} a shape that is only known when the model runs."
-        if 0 in tensor.shape and not (idle(graph, node) or _joins(node)):
+        if 0 in tensor.shape and not _takes_empty(graph, node):
             return f"{known} no elements, its shape being {list(tensor.shape)}."
     return None
 
 
-def _joins(node: Node) -> bool:
-    """Its op takes empty inputs beside others."""
+def _takes_empty(graph: Graph, node: Node) -> bool:
+    """Its op may have tensors without elements: it joins empty inputs to others, or its shape
+    function alone tells what hosts refuse. Of other kinds, and of indices that may be outside, the
+    host has rules of its own for such shapes, so that its own kernels answer or raise."""
     row = ops.row(node.op)
-    return row is not None and row.joins
+    if row is None or row.joins:
+        return row is not None
+    return row.kind in UNRULED and idle(graph, node) and not node.attributes.get("raises")
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | None:

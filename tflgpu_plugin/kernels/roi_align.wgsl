@@ -1,6 +1,6 @@
 // Regions of images in bins: one thread per output vec4, which goes through the samples of a bin that meet the image.
 // `rois` holds left, top, right and bottom, `batches` the image of each. With p.samples = 0 a bin has a sample for each
-// pixel that it is long. `raises`: an image that is not there flags the run.
+// pixel that it is long. `raises`: an image that is not there, and a region that is not finite, flags the run.
 
 // Samples along an axis of a bin: where that begins, its length, how many there are, and those that may meet the image.
 struct Samples { start: f32, length: f32, count: f32, first: i32, last: i32 }
@@ -49,7 +49,8 @@ fn outside(at: f32, extent: u32) -> bool { return !(at >= -1.0 && at <= f32(exte
 {% endif %}
   let given = load_batches(part.x);
 {% if raises %}
-  if (!(given >= 0.0 && given < f32(p.batch))) { put_check(0u, 2u); }
+  let infinite = (bitcast<vec4u>(load_rois(part.x)) & vec4u(0x7f800000u)) == vec4u(0x7f800000u);
+  if (!(given >= 0.0 && given < f32(p.batch)) || any(infinite)) { put_check(0u, 2u); }
 {% endif %}
   let image = min(u32(max(given, 0.0)), p.batch - 1u);
   let plane = (image * p.slices + part.y) * p.height * p.width;

@@ -1,5 +1,6 @@
 // The largest pixels of regions of images: one thread per output vec4. A row of `rois` holds the number of an image, and left,
 // top, right and bottom, the last of which are inside. Bins reach to whole pixels, so that neighbours may share some.
+// `raises`: an image that is not there flags the run.
 
 // The pixels of a bin, from the first up to the last that is not.
 fn reach(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> vec2i {
@@ -15,6 +16,9 @@ fn reach(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> vec2i {
   let bin = divided(at.y, p.columns);
   let corner = load_rois(2u * part.x);
   let ends = nearest_away(vec4f(corner.yzw, load_rois(2u * part.x + 1u).x) * p.scale);
+{% if raises %}
+  if (!(corner.x > -1.0 && corner.x < f32(p.batch))) { put_check(0u, 2u); }
+{% endif %}
   let image = min(u32(max(corner.x, 0.0)), p.batch - 1u);
   let plane = (image * p.slices + part.y) * p.height * p.width;
   let rows = reach(ends.y, ends.w, bin.x, p.rows, p.height);

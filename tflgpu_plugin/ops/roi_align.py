@@ -6,12 +6,12 @@ is one for each pixel that a bin is long. What is further than 1 outside counts 
 
 As the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates are those of
 pixels' centres, otherwise a region is at least 1 long. A number of an image that is none stands for
-the nearest, and with `raises`, where the host answers with an error, flags the run. A region that
-is NaN gives any numbers.
+the nearest, and a region that is not finite gives any numbers; with `raises`, where the host
+answers with an error, both flag the run.
 
-`roi_max_pool(x, rois [R, 5]): size, scale` gives the largest pixels of bins, as MaxRoiPool of ONNX:
-the number of the image comes first, edges are rounded to pixels and inside, and bins to whole ones.
-Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side.
+`roi_max_pool(x, rois [R, 5]): size, scale, raises` gives the largest pixels of bins, as MaxRoiPool
+of ONNX: the number of the image comes first, edges are rounded to pixels and inside, and bins to
+whole ones. Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def lower_pool(low: Lowering, node: Node) -> None:
     batch, height, width, _ = low.graph.shape(node.operand())
     rows, columns = node.attributes["size"]
     low.loops(node, height * (width + 2) + 1)
+    raises = bool(node.attributes.get("raises"))
     low.each_vector(
         "roi_max_pool",
         node,
@@ -100,6 +101,8 @@ def lower_pool(low: Lowering, node: Node) -> None:
             "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
             "scale": float(node.attributes.get("scale", 1.0)),
         },
+        {"raises": raises},
+        checked=raises,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
+from tflgpu_plugin.ops.views import taken
 
 MAX_READS = 1 << 28  # of indices in one launch, by all threads together
 MOST_PLACES = 1 << 24  # put in order beforehand: that takes about 60 bytes of memory for each
@@ -167,25 +168,26 @@ def lower(low: Lowering, node: Node) -> None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Many constant indices: each element is picked where it comes from. Indices of a corner of the
-    other axes: none in the rest."""
+    other axes: only that is scattered to."""
     form, given = _form(steps.graph, node), steps.data(node.inputs[1])
     if given is not None and _in_order(node, form):
         _arrange(steps, node, form, given)
         return True
-    x, indices = steps.shape(node.operand()), steps.shape(node.operand(1))
-    axis = int(node.attributes.get("axis", 0))
-    wide = tuple(indices[k] if k == axis else n for k, n in enumerate(x))
-    if node.op != "scatter_elements" or indices == wide:
+    if node.op != "scatter_elements":
         return False
-    around = steps.indices([(0, n - have) for n, have in zip(wide, indices, strict=True)])
-    nowhere = steps.indices(x[axis])
-    if given is not None:
-        sides = [(0, n - have) for n, have in zip(wide, indices, strict=True)]
-        spread = steps.indices(np.pad(given, sides, constant_values=x[axis]))
-    else:
-        spread = steps.add("pad", node.operand(1), around, nowhere, mode="constant")
-    more = steps.add("pad", node.operand(2), around, mode="constant")
-    steps.last(node.op, node.operand(), spread, more, **node.attributes)
+    x, indices = steps.shape(node.operand()), steps.shape(node.operand(1))
+    axis = int(node.attributes["axis"])
+    corner = tuple(n if k == axis else indices[k] for k, n in enumerate(x))
+    if corner == x:
+        return False
+    own = {k: np.arange(n) for k, n in enumerate(corner) if n < x[k]}
+    part = steps.add("view", node.operand(), view=taken(x, own))
+    made = steps.add(node.op, part, *node.inputs[1:], **node.attributes)
+    around = steps.indices([(0, n - have) for n, have in zip(x, corner, strict=True)])
+    there = np.zeros(x, np.bool_)
+    there[tuple(map(slice, corner))] = True
+    spread = steps.add("pad", made, around, mode="constant")
+    steps.last("where", steps.editor.constant(there, "bool"), spread, node.operand())
     return True
 
 
@@ -264,9 +266,13 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def _inside_new(graph: Graph, node: Node) -> bool:
-    """Constant indices do not end runs."""
+    """Whether hosts take these constant indices. Ids without a count go up from 0 by one at most
+    (`Prepare` of tensorflow/lite/kernels/segment_sum.cc)."""
     segmented, raises = node.op == "segments", node.attributes.get("raises", False)
     given = graph.constant(node.operand(1 if segmented else 0))
+    if given is not None and segmented and len(node.inputs) < 3:
+        steps = np.diff(given.reshape(-1), prepend=0)
+        return not steps.size or (given.flat[0] == 0 and bool(np.isin(steps, (0, 1)).all()))
     if given is None or not raises:
         return True
     (shape,) = (segment_shapes if segmented else new_shapes)(graph, node)

@@ -1,0 +1,127 @@
+"""One node test of each operator of ONNX with all extents of its inputs open, at other extents than
+its own: none, one, and one more. Answers and errors are onnxruntime's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import onnx_host, tolerance
+from conformance import onnx_node_tests as node_tests
+from tflgpu_plugin.harness import onnx as runner
+
+pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
+
+Feeds = dict[str, Any]
+BATCHES = 8
+# Operators whose own kernels end the process where an extent is 0.
+DEADLY = {"Attention", "STFT", "Unique"}
+# Operators whose own kernels leave results as the memory was: of a part without elements whose
+# other extents do not fit, and of sums of no products.
+UNWRITTEN = {"Concat", "MatMul", "MatMulInteger", "QLinearMatMul"}
+RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike", "Dropout"}
+
+
+@cache
+def cases() -> list[node_tests.Case]:
+    """The first node test of one node, of tensors alone, for each operator and list of types."""
+    found: dict[tuple[object, ...], node_tests.Case] = {}
+    for each in node_tests.cases():
+        case = node_tests.load(each)
+        graph = case.model.graph
+        given = [value.type.WhichOneof("value") for value in graph.input]
+        if len(graph.node) != 1 or not given or {*given} != {"tensor_type"} or graph.initializer:
+            continue
+        op = graph.node[0].op_type
+        types = [value.type.tensor_type.elem_type for value in graph.input]
+        if op not in RANDOM:
+            found.setdefault((op, *types), case)
+    return list(found.values())
+
+
+def opened(case: node_tests.Case) -> bytes:
+    """The model with a name of its own for every extent."""
+    import onnx
+
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    for value in (*model.graph.input, *model.graph.output):
+        for axis, extent in enumerate(value.type.tensor_type.shape.dim):
+            extent.Clear()
+            extent.dim_param = f"{value.name}_{axis}"
+    return bytes(model.SerializeToString())
+
+
+def feeds(case: node_tests.Case) -> Iterator[Feeds]:
+    """Its own inputs, and with all extents of one size made another one."""
+    names = [value.name for value in case.model.graph.input]
+    own = {name: np.asarray(data) for name, data in zip(names, case.sets[0][0], strict=False)}
+    yield own
+    for extent in sorted({n for data in own.values() for n in data.shape}):
+        for other in sorted({0, 1, extent + 1} - {extent}):
+            yield {name: _resized(data, extent, other) for name, data in own.items()}
+
+
+def _resized(data: Any, extent: int, other: int) -> Any:
+    for axis in range(data.ndim):
+        if data.shape[axis] == extent:
+            given = np.arange(other) % max(extent, 1)
+            data = np.take(data, given, axis) if extent else np.zeros(other, data.dtype)
+    return data
+
+
+def told(session: Any, given: Mapping[str, Any]) -> list[Any] | Exception:
+    """The results of a run, or its error."""
+    try:
+        return list(session.run(None, given))
+    except Exception as error:  # onnxruntime's errors have no class in common
+        return error
+
+
+def compared(got: Any, wanted: Any, values: bool) -> str:
+    """What is wrong with a run; empty when it is as onnxruntime's own."""
+    if isinstance(wanted, Exception) or isinstance(got, Exception):
+        both = isinstance(wanted, Exception) and isinstance(got, Exception)
+        return "" if both else f"{got!r:.200} instead of {wanted!r:.200}"
+    for found, expected in zip(got, wanted, strict=True):
+        found, expected = np.asarray(found), np.asarray(expected)
+        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            return f"{found.dtype} {found.shape} instead of {expected.dtype} {expected.shape}"
+        if values and not _near(found, expected):
+            return f"{found.ravel()[:6]} instead of {expected.ravel()[:6]}"
+    return ""
+
+
+def _near(found: Any, expected: Any) -> bool:
+    if expected.dtype.kind != "f":
+        return bool(np.array_equal(found, expected))
+    finite = np.abs(expected[np.isfinite(expected)]).astype(np.float64)
+    limit = {2: 2e-3}.get(expected.dtype.itemsize, 2e-5) * max(finite.max(initial=0.0), 1e-3)
+    return tolerance.compare(expected, found, tolerance.Bound(0.0, limit)).passed
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_other_extents(batch: int, pytestconfig: pytest.Config) -> None:
+    place, wrong = onnx_host.place(pytestconfig.getoption("--adapter")), []
+    for case in cases()[batch::BATCHES]:
+        op, data = case.model.graph.node[0].op_type, opened(case)
+        try:
+            theirs = runner.opened(data, runner.settings(logs=runner.FATAL))
+            ours = runner.opened(data, runner.settings(logs=runner.FATAL), {}, place)
+        except Exception:  # what onnxruntime does not load
+            continue
+        if not any(node.where == "gpu" for node in tflgpu_plugin.report(ours).nodes):
+            continue
+        for given in feeds(case):
+            if op in DEADLY and any(not value.size for value in given.values()):
+                continue
+            values = op not in UNWRITTEN or all(value.size for value in given.values())
+            shapes = {name: value.shape for name, value in given.items()}
+            text = compared(told(ours, given), told(theirs, given), values)
+            wrong += [f"{case.name} {shapes}: {text}"] if text else []
+    assert not wrong, "\n".join(wrong)
