@@ -3,6 +3,7 @@ numbers of the host's reference kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,28 +56,83 @@ def levels(op: str, dtype: str, seed: int) -> tuple[Case, Array]:
     return case, stored[None]
 
 
-@pytest.mark.parametrize("op", FUNCTIONS)
-def test_every_level(op: str, host_name: str, book: Book) -> None:
+def judged(op: str, cases: Iterator[tuple[Case, list[Array]]], name: str, book: Book) -> None:
+    """Runs these cases with these stored numbers in a host, and records what differs."""
     wrong, tried, ran = [], 0, 0
-    for dtype in ("i8", "u8"):
-        for seed in SEEDS:
-            case, stored = levels(op, dtype, seed)
-            try:
-                model = models.build(case)
-                told, kernels = host.oracle(model, host_name)
-                ((wanted,),) = host.run_on_cpu(model, [[stored]], told, kernels)
-            except (RuntimeError, ValueError):
-                continue  # this host has no such kernel
-            run = host.run_on_gpu(model, [[stored]], told, None, kernels)
-            tried, ran = tried + 1, ran + run.placement.on_gpu
-            (found,) = run.outputs[0]
-            if not np.array_equal(found, wanted):
-                places = np.flatnonzero(found != wanted)
-                wrong.append(f"{dtype} {seed}: {len(places)} levels, at {stored[0, places[:4]]}")
+    for case, feed in cases:
+        try:
+            model = models.build(case)
+            told, kernels = host.oracle(model, name)
+            ((wanted,),) = host.run_on_cpu(model, [feed], told, kernels)
+        except (RuntimeError, ValueError):
+            continue  # this host has no such kernel
+        run = host.run_on_gpu(model, [feed], told, None, kernels)
+        tried, ran = tried + 1, ran + run.placement.on_gpu
+        (found,) = run.outputs[0]
+        if not np.array_equal(found, wanted):
+            places = np.flatnonzero(found != wanted)
+            wrong.append(f"{case.output_type} {case.name}: {len(places)} at {places[:4]}")
     if not tried:
-        pytest.skip(f"{host_name} has no kernel of 8 bits for {op}")
+        pytest.skip(f"{name} has no kernel of 8 bits for {op}")
     book.add(Record(book.test, "levels", FAIL if wrong or ran < tried else PASS, case=op,
-                    host=f"{host_name} {host.version(host_name)}",
+                    host=f"{name} {host.version(name)}",
                     text="; ".join(wrong) or f"{ran} models"))  # fmt: skip
     assert ran == tried
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_every_level(op: str, host_name: str, book: Book) -> None:
+    made = (levels(op, dtype, seed) for dtype in ("i8", "u8") for seed in SEEDS)
+    judged(op, ((case, [stored]) for case, stored in made), host_name, book)
+
+
+# ---- results that are halves of a level ----------------------------------------------------------
+
+# Scales of the input and of the result, between which halves lie on numbers exactly.
+RATIOS = ((0.5, 1.0), (0.25, 1.0), (1.0, 4.0), (0.75, 1.0), (0.375, 0.5), (1.0, 64.0), (2.0, 1.0))
+HALVED: dict[
+    str, tuple[int, str | None, dict[str, Any]]
+] = {  # operators, with their version, options and options' table
+    "QUANTIZE": (1, None, {}),
+    "MUL": (2, "MulOptions", {}),
+    "ADD": (2, "AddOptions", {}),
+    "SUB": (2, "SubOptions", {}),
+    "FULLY_CONNECTED": (4, "FullyConnectedOptions", {}),
+    "CONV_2D": (3, "Conv2DOptions", {"padding": "VALID", "strideW": 1, "strideH": 1}),
+    "RELU": (2, None, {}),
+    "ABS": (3, "AbsOptions", {}),
+    "LEAKY_RELU": (2, "LeakyReluOptions", {"alpha": 0.5}),
+}
+
+
+def halves(op: str, dtype: str, ratio: tuple[float, float], zero: int) -> tuple[Case, list[Array]]:
+    """All stored numbers times one, or by each other, between these scales. The zero points are
+    `zero` above the middle, and for the result as much below it."""
+    version, table, options = HALVED[op]
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    middle = (kind.min + kind.max + 1) // 2
+    stored = np.arange(kind.min, kind.max + 1).astype(kind.dtype)
+    held = Quantization((ratio[0],), (middle + zero,))
+    made = Quantization((ratio[1],), (middle - zero,))
+    shape = (256, 1, 1, 1) if op == "CONV_2D" else (256, 1)
+    inputs, feed = [Input(shape, dtype, quantization=held)], [stored.reshape(shape)]
+    if op in ("MUL", "ADD", "SUB"):
+        inputs.append(Input((1, 256), dtype, quantization=Quantization((1.0,), (middle,))))
+        feed.append(stored[None])
+    if op in ("FULLY_CONNECTED", "CONV_2D"):
+        one = np.full(shape[1:] if op == "FULLY_CONNECTED" else (1, 1, 1, 1), middle + 1)
+        weights = one.astype(kind.dtype).reshape((1,) * len(shape))
+        whole, sums = Quantization((1.0,), (middle,)), Quantization((ratio[0],), (0,))
+        inputs.append(Input(weights.shape, dtype, weights, quantization=whole))
+        inputs.append(Input((1,), "i32", np.zeros(1, np.int32), quantization=sums))
+    return Case(f"{ratio} {zero}", op, version, tuple(inputs), table, options, output_type=dtype,
+                output_quantization=made), feed  # fmt: skip
+
+
+@pytest.mark.parametrize("op", HALVED)
+def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
+    """Fixed point rounds twice, and not alike for numbers below zero."""
+    made = (halves(op, dtype, ratio, zero)
+            for dtype in ("i8", "u8") for ratio in RATIOS for zero in (0, 10, -40))  # fmt: skip
+    judged(op, made, host_name, book)

@@ -42,6 +42,11 @@ def away(x: Array) -> Array:
     return np.copysign(np.floor(np.abs(x) + 0.5), x) if _rounding.on else x
 
 
+def up(x: Array) -> Array:
+    """The nearest whole number, halves to the next larger one."""
+    return np.floor(x + 0.5) if _rounding.on else x
+
+
 def even(x: Array) -> Array:
     """The nearest whole number, halves to the even one."""
     return np.rint(x) if _rounding.on else x

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.evaluation.numbers import away, even
+from conformance.evaluation.numbers import away, even, up
 from conformance.references.truth import REFERENCES
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE
@@ -32,8 +32,12 @@ def fake_quant(v: Array, scale: float, least: float, most: float, parts: Any = 1
     return _cut(away(fine / parts) - zero, (scale, least, most))
 
 
+def fake_quant_up(v: Array, scale: float, least: float, most: float, parts: Any) -> Array:
+    return _cut(away(up(v / scale * parts) / parts), (scale, least, most))
+
+
 def fake_quant_channels(v: Array, parts: Array, scale: float, least: float, most: float) -> Array:
-    return fake_quant(v, scale, least, most, parts)
+    return fake_quant_up(v, scale, least, most, parts)
 
 
 def fake_quant_even(v: Array, scale: float, least: float, most: float) -> Array:
@@ -117,6 +121,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 # Besides what `REFERENCES` has under the name of the step.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
+    "fake_quant_up": fake_quant_up,
     "fake_quant_channels": fake_quant_channels,
     "requantize": requantize, "requantize_small": requantize,
     "requantize_once": requantize, "rescale": rescale,

@@ -100,9 +100,15 @@ def gelu(e: Expansion) -> int:
     return e.add("gelu_tanh" if e.text("approximate", "none") == "tanh" else "gelu", e.x())
 
 
+def raises(e: Expansion) -> dict[str, Any]:
+    """The attribute of a quotient or remainder: integers that are divided by zero are an error of
+    the run."""
+    return {"raises": True} if e.dtype() in COUNTS else {}
+
+
 def modulo(e: Expansion) -> int:
     """The remainder with the sign of the dividend (fmod), or with that of the divisor."""
-    return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1))
+    return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1), **raises(e))
 
 
 def bit_shift(e: Expansion) -> int:

@@ -142,7 +142,7 @@ _ROWS: tuple[HostOp, ...] = (
         "DequantizeLinear", "dequantize", (10, 28), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
         by=quantize.dequantize_linear, types=WIDE, listed=BOTH, bounds="opens",
     ),
-    row("Div", "div", (7, 14), TWO, small=True),
+    row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True),
     row(
         "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
         by=rearranging.same, gives="value", listed=BOTH,

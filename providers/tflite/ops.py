@@ -250,8 +250,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
-        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=WHOLE),
-        _row("FLOOR_MOD", "floor_mod", 2, None, TWO, **ours, types=NUMBERS),
+        _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, **ours, types=WHOLE),
+        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, **ours, types=NUMBERS),
         _row("GELU", "gelu", 2, params.gelu, **ours),
         _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
@@ -282,7 +282,7 @@ def _rows() -> tuple[HostOp, ...]:
             types=SUMMED,
         ),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
-        _row("POW", "pow", 1, None, TWO, **ours, types=NUMBERS),
+        _row("POW", "pow", 1, params.raises, TWO, **ours, types=NUMBERS),
         *(
             _row(name, op, 1, params.reduction, "value axes", **ours, types=("bool", "i32"))
             for name, op in (("REDUCE_ALL", "reduce_min"), ("REDUCE_ANY", "reduce_max"))

@@ -73,7 +73,7 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
         wanted = multiplied(numbers, fractions, shift)
         assert_multiplied("requantize", numbers, bias, fractions, shift, WIDE, wanted)
         once = [
-            up(Fraction(n * f * 2**31, ONE << (31 - shift)))
+            away(Fraction(n * f * 2**31, ONE << (31 - shift)))
             for n, f in zip(map(int, numbers), fractions, strict=True)
         ]
         assert_multiplied("requantize_once", numbers, bias, fractions, shift, WIDE, once)
@@ -96,7 +96,7 @@ def test_products_that_are_small_or_cut(shift: int) -> None:
     sums = np.clip(numbers - bias, 1 - (1 << 24), (1 << 24) - 1)
     bias = numbers - sums
     given = list(map(int, fractions))
-    once = [up(Fraction(int(n) * f, ONE << -shift)) for n, f in zip(numbers, given, strict=True)]
+    once = [away(Fraction(int(n) * f, ONE << -shift)) for n, f in zip(numbers, given, strict=True)]
     assert_multiplied(
         "requantize_once", numbers, bias, given, shift, Levels(1.0, -float(most), float(most)),
         np.clip(once, -most, most),
@@ -165,5 +165,21 @@ def test_the_nearest_level(parts: float, zero: float) -> None:
     for value in map(Fraction, map(float, values)):
         fine = away((value / scale + int(zero)) * int(parts))
         n = away(Fraction(fine, int(parts))) - int(zero)
+        wanted.append(float(min(max(n, int(levels.least)), int(levels.most)) * scale))
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("parts", [1.0, 2.0, 16.0, 4096.0])
+def test_the_nearest_level_of_a_product(parts: float) -> None:
+    """Rounded twice: halves go up the first time, away from zero the second."""
+    levels, scale = Levels(0.125, -255.0, 255.0), Fraction(1, 8)
+    steps = np.arange(-512, 512)
+    values = (steps / (2 * parts) * 0.125).astype(np.float32)
+    numbers = (*levels, parts)
+    made = EpilogueOp("fake_quant_up", None, numbers)
+    got = stepped(values.reshape(1, 8, 16, 8), made).reshape(-1)
+    wanted = []
+    for value in map(Fraction, map(float, values)):
+        n = away(Fraction(up(value / scale * int(parts)), int(parts)))
         wanted.append(float(min(max(n, int(levels.least)), int(levels.most)) * scale))
     np.testing.assert_array_equal(got, wanted)

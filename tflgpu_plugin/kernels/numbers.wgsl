@@ -155,6 +155,11 @@ fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zer
   let fine = nearest_away(half_or_whole(v * parts, scale) + zero * parts);
   return cut(nearest_part(fine, parts) - zero, least, most) * scale;
 }
+// The same for a whole number times a factor in fixed point, whose halves go up the first time (`doubling_high`).
+fn fake_quantized_up(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32) -> vec4f {
+  let fine = floor(half_or_whole(v * parts, scale) + 0.5);
+  return cut(nearest_part(fine, parts), least, most) * scale;
+}
 // a / b for whole numbers, to the nearest, halves away from zero.
 fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
   let size = abs(a);
@@ -261,20 +266,18 @@ fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, l
   let half = (bitcast<vec4u>(n) & vec4u(0x80000000u)) | vec4u(0x3f000000u);
   return cut(trunc(n + bitcast<vec4f>(half)), least, most) * unit;
 }
-// As requantized, but the product is rounded once, halves up: floor of it and a half, in 64 bits.
+// As requantized, but the product is rounded once, halves away from zero: its size and a half, in 64 bits.
 fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                     scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
   let places = vec4u(158) - (bitcast<vec4u>(power) >> vec4u(23u));
   let fraction = vec4u(high * 0x1p+31f) + vec4u(low * 0x1p+31f);
   let size = vec4u(abs(sum));
-  let below = select(vec4u(0u), vec4u(1u), sum < vec4i(0));
   let lower = size * fraction;
   let half = vec4u(1u) << ((places - vec4u(1u)) & vec4u(31u));
   let is_high = places > vec4u(32u);
-  let half_low = select(half, vec4u(0u), is_high) - below;  // of 0 that is 2^32 - 1, and the upper word one less
-  let half_high = select(vec4u(0u), half, is_high) - select(vec4u(0u), below, is_high);
-  let total = lower + half_low;
+  let half_high = select(vec4u(0u), half, is_high);
+  let total = lower + select(half, vec4u(0u), is_high);
   let carried = select(vec4u(0u), vec4u(1u), total < lower);
   let upper = upper_product(size, fraction) + half_high + carried;
   let near = (total >> (places & vec4u(31u))) | ((upper << (vec4u(31u) - (places & vec4u(31u)))) << vec4u(1u));

@@ -3,6 +3,8 @@ more row in `OPS`. `add_n` is the sum of any number of values of one shape."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -50,20 +52,33 @@ def row(
     whole: str | None = None,
     checked: bool = False,
     beyond: str = "",
+    wrong: str = "",
     **traits: Any,
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
     `steps` are those when a produced value is the first operand, and when it is the second;
     `whole` is the WGSL for whole numbers, which may pass int32 where it is `checked`, or where
-    `beyond` tells, also of int32."""
+    `beyond` tells, also of int32. `wrong` is the comparison with zero that is true of second
+    operands which hosts refuse, of nodes with the attribute `raises`."""
     found = expression or EPILOGUE_OPS.get(name, "")
-    lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond)
+    lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond,
+                    wrong=wrong)  # fmt: skip
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
     traits = {"unknown": PASSES if whole else ""} | traits
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True,
+    asked = partial(refuse_second, wrong=wrong) if wrong else refuse
+    return Op(name, asked, shapes, lower, accuracy, types=types, fuses=True,
               kind="elementwise", follows="elementwise", as_epilogue=fused,
               decompose=decompose_spread, **traits)  # fmt: skip
+
+
+def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> str | None:
+    """Shapes that broadcast together, and no constant that hosts refuse."""
+    value = graph.constant(node.operand(1))
+    if node.attributes.get("raises") and value is not None and value.dtype.kind in "iu":
+        if bool(ORDERS[wrong](value, 0).any()):
+            return f"The second operand of {node.op} has numbers {wrong} 0, which hosts refuse."
+    return refuse(graph, node, target)
 
 
 def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
@@ -86,13 +101,16 @@ def relation(name: str, whole: str, numbers: str = "") -> Op:
 
 
 def _lower(
-    low: Lowering, node: Node, expression: str, whole: str | None, checked: bool, beyond: str
-) -> None:
+    low: Lowering, node: Node, expression: str, whole: str | None, checked: bool, beyond: str,
+    wrong: str,
+) -> None:  # fmt: skip
     if whole and quantization.whole(low.graph.tensors[operands(node)[-1]]):
         limits = LIMITED.get(str(node.attributes.get("activation")))
         beyond = overflow(low, node, whole) if checked else beyond
         cut = f"clamp({whole}, {limits})" if limits else whole
-        lower_pair(low, node, cut, checked=beyond)
+        raises = node.attributes.get("raises") and low.graph.constant(node.operand(1)) is None
+        refused = f"e {wrong} vec4i()" if wrong and raises else ""
+        lower_pair(low, node, cut, checked=beyond, refused=refused)
         return
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
     lower_pair(low, node, EPILOGUE_OPS[name] if name else expression)
@@ -122,6 +140,7 @@ def decompose_sum(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
     *(
@@ -154,6 +173,7 @@ OPS = (
         "div",
         whole="v / e",
         checked=True,
+        wrong="==",
         affine="divisor",
         accuracy="function",
         steps=("div", "reverse_div"),
@@ -163,6 +183,7 @@ OPS = (
         "pow",
         whole="whole_power(v, e)",
         beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
+        wrong="<",
         accuracy="transcendental",
         errors=Errors(unbounded=True),
         steps=("pow", "reverse_pow"),
@@ -183,9 +204,14 @@ OPS = (
         row("prelu", steps=("prelu", None), errors=GATE, quantize=quantized.prelu),
         refuse=refuse_prelu,
     ),
-    row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)"),
-    row("floor_mod", "floor_remainder(v, e)", whole="v - e * whole_floor_quotient(v, e)"),
-    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)"),
+    row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)", wrong="=="),
+    row(
+        "floor_mod",
+        "floor_remainder(v, e)",
+        whole="v - e * whole_floor_quotient(v, e)",
+        wrong="==",
+    ),
+    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)", wrong="=="),
     # Bool tensors are stored as 0.0 and 1.0.
     row("logical_and", "v * e", types=("bool",), accuracy="exact"),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),

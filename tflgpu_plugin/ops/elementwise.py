@@ -90,10 +90,12 @@ def lower_pair(
     expression: str,
     numbers: Mapping[str, object] | None = None,
     checked: str = "",
+    refused: str = "",
 ) -> None:
     """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
     spread to the output. `numbers` are further parameters that it uses; a run is flagged where
-    `checked` (a vec4 of bool) is true."""
+    `checked` (a vec4 of bool) is true of what is computed, or `refused` of an element's operands.
+    """
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
@@ -107,14 +109,17 @@ def lower_pair(
     rank, parameters = _slice_strides(shape, spread) if spread else (0, {})
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "slices": stored.slices}
     parameters |= numbers or {}
+    parameters |= {"channels": stored.channels} if refused else {}
     expression, checked = _with_unknown(low, node, expression, checked)
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
         "rank": rank,
         "expression": expression,
         "checked": checked,
+        "refused": refused,
     }
-    writes = {"y": Access(node.outputs[0])} | ({"check": Access(CHECK, 0)} if checked else {})
+    flags = {"check": Access(CHECK, 0)} if checked or refused else {}
+    writes = {"y": Access(node.outputs[0])} | flags
     low.dispatch(
         "binary",
         node,

@@ -3,7 +3,8 @@
 On the device a quantized tensor holds real values, so dequantizing moves nothing, and quantizing
 rounds values to the nearest of the result's levels. Halves go away from zero, as in
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
-scale, as in the definition of QuantizeLinear; the result's quantization says which.
+scale, as in the definition of QuantizeLinear; the result's quantization says which. From 8 bits
+hosts multiply in fixed point (requantize.h), whose halves go up.
 
 `cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off. To int32
 what it does not hold becomes the nearest that it does (hosts leave that open, and NaN). bfloat16
@@ -24,6 +25,9 @@ from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
+# How many numbers a step has.
+STEPS = {3: "fake_quant_even", 4: "fake_quant_up", 5: "fake_quant"}
+
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
     """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
@@ -31,15 +35,20 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
     """
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]
-        return EpilogueOp("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
+        return EpilogueOp(STEPS[len(numbers)], None, numbers)
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if quantization.even(result):
         return to_even(quantization.levels(result))
-    parts = 1.0
     if quantization.quantized(source):
         ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
-        parts = quantization.fraction(ratio)
-    return EpilogueOp("fake_quant", None, (*quantization.levels(result), parts, 0.0))
+        return times_factor(quantization.levels(result), quantization.fraction(ratio))
+    return EpilogueOp("fake_quant", None, (*quantization.levels(result), 1.0, 0.0))
+
+
+def times_factor(levels: quantization.Levels, parts: float) -> EpilogueOp:
+    """The step that rounds whole numbers times a factor to levels as fixed point does: first to so
+    many parts of one."""
+    return EpilogueOp("fake_quant_up", None, (*levels, parts))
 
 
 def to_even(levels: quantization.Levels) -> EpilogueOp:

@@ -41,5 +41,6 @@ def _ratio(graph: Graph, node: Node) -> tuple[float, ...]:
     return (1.0,) if given is None else (quantization.fraction(given.scale[0] / scale),)
 
 
-SUM, PRODUCT, RATIO = Rounding(_sum), Rounding(_product), Rounding(_ratio)
+SUM = Rounding(_sum)
+PRODUCT, RATIO = Rounding(_product, up=True), Rounding(_ratio, up=True)
 INTERPOLATION = Rounding(_interpolation, stored=True)

@@ -81,6 +81,13 @@ PLACED: dict[str, tuple[Any, Any, Any, Any, Any]] = {
         {"time_axis": 0, "batch_axis": 1}, {"x": floats(4, 3)}, np.array([0, 2, 4]),
         np.array([1, -1, 2]), {},
     ),
+    "Div": ({}, {"x": np.array([5, -7, 0], np.int32)}, np.array([2, -3, 1], np.int32),
+            np.array([2, 0, 1], np.int32), {}),
+    "Div, of int8": ({}, {"x": np.array([5, -7, 0], np.int8)}, np.array([2, -3, 1], np.int8),
+                     np.array([2, 0, 1], np.int8), {}),
+    "Mod": ({}, {"x": np.array([[5, -7, 0]])}, np.array([2]), np.array([0]), {}),
+    "Mod, of C": ({"fmod": 1}, {"x": np.array([[5, -7, 0]])}, np.array([[2], [3]]),
+                  np.array([[2], [0]]), {}),
     "MaxUnpool": (
         {"kernel_shape": [2, 2], "strides": [2, 2]}, {"x": floats(1, 1, 2, 2)},
         np.array([[[[0, 3], [8, 10]]]]), np.array([[[[0, 3], [8, 16]]]]), {},
@@ -264,3 +271,10 @@ def test_shapes_that_do_not_fit_are_answered_as_by_onnxruntime(name: str) -> Non
     for value in (first, *others, first):
         alike(ours, theirs, {**before, "i": value})
     assert counted(ours)[0] == 2
+
+
+def test_constants_that_divide_by_zero_are_refused_by_onnxruntime() -> None:
+    data = placed("Div", {}, {}, np.array([5, 6], np.int32), {"d": np.array([1, 0], np.int32)})
+    for make in (session, cpu):
+        with pytest.raises(Exception, match="division by zero"):
+            make(data, optimize=False).run(None, {"i": np.array([5, 6], np.int32)})

@@ -278,3 +278,25 @@ def test_a_lost_device_leaves_answers_and_variables(host: str) -> None:
     """In a process of its own, as others share the device."""
     done = run_python(LOST.format(host=host))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("operator", ["FLOOR_DIV", "FLOOR_MOD", "POW"])
+def test_an_operand_that_the_host_refuses_is_its_error(host: str, operator: str) -> None:
+    """Integers divided by zero, and powers with a negative exponent; the last lane is padding."""
+    from conformance.models.tflite import Model
+
+    model = Model()
+    x, e = (model.input(name, (1, 3), "i32") for name in ("x", "e"))
+    model.output(model.op(operator, [x, e], shape=(1, 3), dtype="i32"))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, "optimized")
+    reference = hosts.interpreter(content, host, "optimized")
+    reference.allocate_tensors()
+    assert set(places(made).values()) == {"gpu"}
+    refused = -1 if operator == "POW" else 0
+    for second in (2, refused, 3):
+        feed = [[np.array([[5, -7, 9]], np.int32), np.array([[1, second, 2]], np.int32)]]
+        outcomes = [outcome(one, feed) for one in (interpreter, reference)]
+        assert outcomes[0] == outcomes[1]
+        assert isinstance(outcomes[1], str) == (second == refused)
+    assert counted(made) == (2, 0, 1)

@@ -145,14 +145,16 @@ static const char *const FLAGS[] = {
     "",
     "An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
     "with the option exclude.",
-    "An index of this run is outside of what it picks from."};
+    "An index of this run is outside of what it picks from.",
+    "An integer of this run is divided by zero, or raised to a negative power."};
+enum { MOST_FLAG = sizeof FLAGS / sizeof *FLAGS - 1 };
 
 /* It lies behind what else is staged. */
 static int check(const run *r, const uint8_t *staged, tg_error *err) {
   uint32_t flag;
   if (!staged) return tgi_unreadable(r->replay->device, err);
   memcpy(&flag, staged + r->readback_bytes - CHECK_BYTES, sizeof flag);
-  return flag ? tgi_fail(err, "%s", FLAGS[flag < 2 ? flag : 2]) : 0;
+  return flag ? tgi_fail(err, "%s", FLAGS[flag < MOST_FLAG ? flag : MOST_FLAG]) : 0;
 }
 
 /* A flagged run gives the host nothing: its outputs and variables stay as they are. */

@@ -114,6 +114,8 @@ class _Simulation:
         if rounding and rounding.stored:
             return EpilogueOp("fake_quant", None, (*levels, *parts, zero))
         if len(set(parts)) == 1:
+            if rounding and rounding.up:
+                return quantize.times_factor(levels, parts[0])
             return EpilogueOp("fake_quant", None, (*levels, parts[0], 0.0))
         if parts not in self.parts:
             self.parts[parts] = self.e.constant(np.array(parts, np.float32), name="parts")
