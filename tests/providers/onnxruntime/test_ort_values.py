@@ -113,12 +113,13 @@ ZA, ZB, ZY = np.uint8(7), stored(4, kind=np.int8), np.uint8(90)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("several", [True, False])
 def test_products_of_stored_numbers(known: bool, several: bool) -> None:
-    """With scales along rows of the first and columns of the second factor."""
-    sa, za = (scales(3), stored(3)) if several else (SA, ZA)
+    """With zero points along rows of the first, scales and zero points along columns of the second
+    factor."""
+    za = stored(3) if several else ZA
     sb, zb = (SB, ZB) if several else (SB[0], ZB[0])
-    wanted = real(A, sa, za, 0) @ real(B, sb, zb, 1)
+    wanted = real(A, SA, ZA, 0) @ real(B, sb, zb, 1)
     last: Any = B if known else ("i8", (5, 4))
-    node = Node("QLinearMatMul", ("u8", (3, 5)), sa, za, last, sb, zb,
+    node = Node("QLinearMatMul", ("u8", (3, 5)), SA, ZA, last, sb, zb,
                 SY, ZY, kinds=["u8"])  # fmt: skip
     near(computed(node, A, *([] if known else [B]))[0], again(wanted, SY, ZY))
     node = Node("MatMulInteger", ("u8", (3, 5)), last, za, zb, kinds=["i32"])
@@ -132,11 +133,10 @@ def test_products_of_stored_numbers(known: bool, several: bool) -> None:
 
 def test_products_of_more_axes() -> None:
     a, b = stored(2, 3, 5), stored(2, 5, 4, kind=np.int8)
-    sa, sb = scales(1, 3, 1), scales(1, 1, 4)
-    za, zb = np.full((1, 3, 1), 7, np.uint8), np.zeros((1, 1, 4), np.int8)
-    given = [("u8", a.shape), sa, za, ("i8", b.shape), sb, zb, SY, ZY]
+    sb, zb = np.tile(scales(1, 1, 4), (2, 1, 1)), np.zeros((2, 1, 4), np.int8)
+    given = [("u8", a.shape), SA, np.uint8(7), ("i8", b.shape), sb, zb, SY, ZY]
     node = Node("QLinearMatMul", *given, kinds=["u8"])
-    wanted = (sa * (a.astype(float) - 7)) @ (sb * b.astype(float))
+    wanted = (SA * (a.astype(float) - 7)) @ (sb * b.astype(float))
     near(computed(node, a, b)[0], again(wanted, SY, ZY))
     node = Node("MatMulInteger", ("u8", a.shape), ("i8", b.shape), kinds=["i32"])
     np.testing.assert_array_equal(computed(node, a, b)[0], a.astype(int) @ b.astype(int))
