@@ -22,13 +22,16 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 from tflgpu_plugin.ops import rows as op_rows
 
-from . import folding, ops, rounding, run_values
+from . import EP_NAME, folding, ops, rounding, run_values
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
+TAKEN = (
+    "onnxruntime has given it to {}, which the session names first. Name " + EP_NAME + " before it."
+)
 # Operators that stay with the host, by the reason.
 REASONS = {
     "It lets the host run graphs of the model, whose nodes are taken by themselves.": "If Loop "
@@ -183,6 +186,8 @@ class _Reader:
         return True
 
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
+        if host.provider not in ("", EP_NAME):
+            raise Unsupported(TAKEN.format(host.provider))
         row = ops.HOST_OPS.get(host.title)
         if row is None:
             absent = f"{host.title} is not in the table of this plugin."

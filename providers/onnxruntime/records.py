@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
@@ -110,7 +111,8 @@ class Session(Client[Level]):
 
 
 kept: Records[Session, Placed] = Records()
-_failure: PerCaller[str] = PerCaller()  # why it was given no provider
+_failure: PerCaller[str] = PerCaller()  # why the last session was given no provider
+_failures: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def failed(text: str) -> None:
@@ -118,9 +120,13 @@ def failed(text: str) -> None:
     _failure.set(text)
 
 
-def failure() -> str:
-    """Why the last session of this thread that named this provider did not get it, or ""."""
-    return _failure.get() or ""
+def failure(session: Any) -> str:
+    """Why this session of this thread, which named this provider, did not get it, or "": the last
+    reason that no other session was asked for."""
+    if session not in _failures:
+        _failures[session] = _failure.get() or ""
+        _failure.set("")
+    return _failures[session]
 
 
 _ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run without an answer

@@ -96,10 +96,11 @@ def assert_used(session: Any) -> None:
 def _unregistered(session: Any) -> str:
     listed = ", ".join(session.get_providers())
     # onnxruntime lets a session fall back once.
-    if records.failure() and getattr(session, "_enable_fallback", None) is False:
+    fell_back = getattr(session, "_enable_fallback", None) is False
+    if fell_back and (reason := records.failure(session)):
         return (
             f"onnxruntime made this session without {EP_NAME}, on {listed}, because the provider "
-            f"could not be created: {records.failure()}"
+            f"could not be created: {reason}"
         )
     try:
         providers.select()
@@ -109,7 +110,7 @@ def _unregistered(session: Any) -> str:
         f"This session does not use {EP_NAME}; its providers are {listed}. Call "
         "tflgpu_plugin.register() before making it, and name the provider: "
         f"providers=[{EP_NAME!r}] (onnxruntime 1.25 and newer) or "
-        "SessionOptions.add_provider_for_devices."
+        "SessionOptions.add_provider_for_devices. A device_id must be an index of `tflgpu info`."
     )
 
 

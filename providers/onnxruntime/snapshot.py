@@ -42,7 +42,8 @@ class Value:
 
 @dataclass(frozen=True)
 class HostNode:
-    """A node. Absent inputs and outputs are None. `implicit`: values that its bodies read."""
+    """A node. Absent inputs and outputs are None. `implicit`: values that its bodies read.
+    `provider` has it already, "" while none has."""
 
     id: int
     op: str
@@ -53,6 +54,7 @@ class HostNode:
     outputs: tuple[str | None, ...]
     implicit: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    provider: str = ""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -190,6 +192,7 @@ class _Reader:
             outputs=self._names(api.get_node_output_count, api.get_node_outputs, handle),
             implicit=tuple(name for name in map(self.value, implicit) if name is not None),
             attributes=host.attributes(handle),
+            provider=host.text(api.get_node_provider, handle),
         )
 
     def _names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:

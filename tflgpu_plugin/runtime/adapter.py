@@ -19,6 +19,7 @@ from tflgpu_plugin.runtime.pipelines import Pipelines
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
+INDEX_DIGITS = 2  # of an adapter's index; longer numbers are parts of names
 PREFERENCE = ("discrete", "integrated", "other", "software")
 BACKEND_PREFERENCE = ("Vulkan", "Metal", "D3D12")  # of one adapter: wgpu's D3D12 has no subgroups
 VENDORS = {
@@ -142,8 +143,8 @@ def adapters() -> list[AdapterInfo]:
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
-    """The adapter a user means: an index into `adapters()`, or a part of its name, vendor or
-    backend; None: the best.
+    """The adapter a user means: an index into `adapters()`, which a number of up to two digits is,
+    or a part of its name, vendor or backend; None: the best.
 
     Raises NoAdapter with a sentence.
     """
@@ -156,7 +157,8 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     indices = {str(k): info for k, info in enumerate(found)}
     if text in indices:
         return indices[text]
-    for info in found:
+    named = [] if text.isdecimal() and len(text) <= INDEX_DIGITS else found
+    for info in named:
         if any(
             text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)
         ):

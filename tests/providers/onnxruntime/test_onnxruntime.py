@@ -225,6 +225,31 @@ def test_assert_used_says_why_not() -> None:
         tflgpu_plugin.assert_used(ort.InferenceSession(strange, m.quiet(), providers=[m.EP]))
 
 
+def test_a_failure_is_told_of_its_own_session_only() -> None:
+    """onnxruntime does not ask us for a device that is not there."""
+    import onnxruntime as ort
+
+    tflgpu_plugin.register()
+    for options, said in (({"nothing": "1"}, "no option 'nothing'"), ({"device_id": "9"}, "index")):
+        named = [(m.EP, options), "CPUExecutionProvider"]
+        made = ort.InferenceSession(m.add_relu(), m.quiet(), providers=named)
+        for _ in range(2):
+            with pytest.raises(AssertionError, match=said):
+                tflgpu_plugin.assert_used(made)
+
+
+def test_nodes_of_a_provider_that_is_named_first_are_on_the_cpu() -> None:
+    import onnxruntime as ort
+
+    tflgpu_plugin.register()
+    listed = ["CPUExecutionProvider", m.EP]
+    made = ort.InferenceSession(m.add_relu(), m.quiet(), providers=listed)
+    found = tflgpu_plugin.report(made)
+    assert {node.where for node in found.nodes} == {"cpu"} and not found.islands
+    with pytest.raises(AssertionError, match=f"CPUExecutionProvider.*Name {m.EP} before it"):
+        tflgpu_plugin.assert_used(made)
+
+
 def test_the_report_counts_runs_and_bytes() -> None:
     session = m.session(m.add_relu())
     for _ in range(3):

@@ -130,6 +130,7 @@ def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> N
         ({"adaptor": 1}, "There is no option 'adaptor'. Did you mean 'adapter'? The options"),
         ({"force": "perhaps"}, "Option 'force' cannot be 'perhaps'; it takes True or 1"),
         ({"adapter": "no such thing"}, "No adapter matches 'no such thing'. This machine has"),
+        ({"device_id": 99}, "No adapter matches '99'. This machine has"),
     ],
 )
 def test_bad_options_are_a_value_error(host: str, options: Any, sentence: str) -> None:

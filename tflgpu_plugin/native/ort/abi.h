@@ -225,7 +225,8 @@ struct tgo_api {
   tgo_status *(*get_attribute_tensor)(const tgo_attribute *attribute, tgo_value **value); /* 362 */
   tgo_status *(*get_attribute_kind)(const tgo_attribute *attribute, int *kind); /* 363 */
   tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
-  void *unused_365[4];
+  void *unused_365[3];
+  tgo_status *(*get_node_provider)(const tgo_node *node, const char **name); /* 368: NULL or "" while nobody has it */
   void (*release_external)(tgo_external *info); /* 369 */
   const void *(*get_external_file)(const tgo_external *info); /* 370 */
   int64_t (*get_external_offset)(const tgo_external *info); /* 371 */

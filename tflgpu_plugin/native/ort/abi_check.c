@@ -104,6 +104,7 @@ SLOT(tgo_api, get_attributes, 360);
 SLOT(tgo_api, get_attribute_tensor, 362);
 SLOT(tgo_api, get_attribute_kind, 363);
 SLOT(tgo_api, get_attribute_name, 364);
+SLOT(tgo_api, get_node_provider, 368);
 SLOT(tgo_api, release_external, 369);
 SLOT(tgo_api, get_external_file, 370);
 SLOT(tgo_api, get_external_offset, 371);
