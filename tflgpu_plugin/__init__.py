@@ -15,6 +15,7 @@ import ctypes as _ctypes
 import os as _os
 import sys as _sys
 from contextlib import contextmanager as _contextmanager
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import native as _native
@@ -147,17 +148,28 @@ def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
     """This function of every provider that has it."""
     if "tflgpu_plugin.providers" not in _sys.modules and (reason := _forked()):
         raise RuntimeError(reason)  # an import that another thread had begun never ends
-    from tflgpu_plugin.providers import discover
+    found = _providers().discover().values()
+    return [getattr(p, function) for p in found if hasattr(p, function)]
 
-    return [getattr(p, function) for p in discover().values() if hasattr(p, function)]
+
+def _providers() -> Any:
+    """The package of providers. Raises ImportError with a sentence where this one is not the
+    installed one, but its source, which Python finds first in a checkout."""
+    try:
+        return _import_module("tflgpu_plugin.providers")
+    except ModuleNotFoundError as error:
+        if error.name != "tflgpu_plugin.providers":
+            raise
+        raise ImportError(
+            f"{_os.path.dirname(__file__)} is the source of tflgpu_plugin, not an installed "
+            "package. Run Python in another folder, or install this one: pip install -e ."
+        ) from None
 
 
 def _provider(name: str) -> Any:
     """A connected provider. Raises ProviderError with a sentence when it is not there."""
     with _busy():
-        from tflgpu_plugin.providers import find
-
-        provider: Any = find(name)
+        provider: Any = _providers().find(name)
         provider.connect()
         return provider
 

@@ -18,6 +18,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 60}  # as 
 DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
 # What a line on stderr begins with, and a record of the logger does not.
 PREFIXES = ("WARNING: ", "tflgpu: ")
+_unknown: set[str] = set()  # names of levels that were told of
 
 
 def say(text: str, level: int = WARNING) -> None:
@@ -49,7 +50,12 @@ def set_level(level: str) -> None:
 
 
 def _from_environment() -> int:
-    return LEVELS.get(os.environ.get(VARIABLE, "").lower(), WARNING)
+    """The level of the variable; warnings where it names none, which is one of them."""
+    name = os.environ.get(VARIABLE, "").lower()
+    if name and name not in LEVELS and name not in _unknown:
+        _unknown.add(name)
+        _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
+    return LEVELS.get(name, WARNING)
 
 
 def _write(text: str) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import tflgpu_startup as startup
 
 from tflgpu_plugin import log, threads, trusted
-from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.options import OptionError, parse, shown
 from tflgpu_plugin.registry import Once
 
 VARIABLE = "TFLGPU_PREFER"
@@ -230,16 +230,27 @@ def _of_environment() -> Preference | None:
     """That of TFLGPU_PREFER, which says at the end of the process what became of its models."""
     text = os.environ[VARIABLE]
     try:
-        given = json.loads(text)
-        options = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
-        parse(options)
-    except (ValueError, OptionError, RecursionError) as error:
-        log.say(f"WARNING: tflgpu: {VARIABLE} is 1, or a JSON object of options. {error}")
+        options = _options(text)
+    except OptionError as error:
+        log.say(f"WARNING: tflgpu: {VARIABLE} is 1, 0, or a JSON object of options. {error}")
         return None
     made = Preference(options)
     startup.summarized = True
     _at_end(functools.partial(_tell, made, os.getpid()))
     return made
+
+
+def _options(text: str) -> dict[str, str]:
+    """Those of the variable: none for 1, or an object's. Raises OptionError."""
+    try:
+        given = {} if text == "1" else json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise OptionError(f"It is {shown(text)}, and nothing is preferred.")
+    options = {str(key): str(value) for key, value in given.items()}
+    parse(options)
+    return options
 
 
 def ended_without_models() -> None:

@@ -68,6 +68,8 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
     """The arguments with our provider first; None where the session is to be left alone."""
     given = arguments.arguments
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
+    if _has_ours(listed):
+        return arguments
     if not _plain(listed, given.get("sess_options")):
         preference.not_ours()
         return None
@@ -83,6 +85,12 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
     else:
         attempt.arguments["providers"] = [(EP_NAME, dict(preference.options)), *listed]
     return attempt
+
+
+def _has_ours(listed: Any) -> bool:
+    """Whether the program names this provider itself."""
+    names = listed if isinstance(listed, Sequence) else ()
+    return EP_NAME in {one[0] if isinstance(one, tuple) else one for one in names}
 
 
 def _plain(listed: Sequence[Any], settings: Any) -> bool:

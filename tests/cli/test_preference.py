@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 import tflgpu_plugin
 from tests.support import onnx_models, small_models
+from tests.support.subprocesses import run_python
 from tflgpu_plugin import preference
 from tflgpu_plugin.cli import launch
 from tflgpu_plugin.cli.commands import main
@@ -248,12 +249,22 @@ def test_all_that_the_wheel_of_onnxruntime_has_are_no_choice() -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
+def test_sessions_that_name_this_provider_keep_their_options() -> None:
+    tflgpu_plugin.register()
+    with tflgpu_plugin.preferred() as preferred:
+        session = session_of(providers=[(OURS, {"exclude": "Add,Relu"}), CPU])
+    assert session.get_providers() == [OURS, CPU]
+    assert preferred.left == 0 and preferred.counts()["session"].on_gpu == 0
+    assert str(preferred).startswith("1 session, 0 of")
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
 @pytest.mark.parametrize(
     "call",
     [
         lambda: session_of(providers=["AzureExecutionProvider"]),
         lambda: session_of(providers=iter([CPU])),
-        lambda: session_of(providers=[(OURS, {"exclude": "Add,Relu"}), CPU]),
         lambda: session_of([settings(chosen=True)]),
     ],
 )
@@ -406,3 +417,12 @@ def test_the_summary_as_json(onnx_file: str) -> None:
         "models": {"session": 1}, "nodes": NODES, "nodes_on_gpu": NODES, "left_alone": 0,
         "failed": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["5", "[1]", "true", "yes", '{"nothing": 1}'])
+def test_a_variable_of_another_form_is_told(text: str) -> None:
+    code = "import tflgpu_plugin.preference as p; print(p.current())"
+    done = run_python(code, TFLGPU_PREFER=text)
+    assert done.stdout.strip() == "None"
+    assert done.stderr.count("TFLGPU_PREFER is 1, 0, or a JSON object of options.") == 1
+    assert "Traceback" not in done.stderr

@@ -29,7 +29,6 @@ SETUP = "import logging\n"
         ("", "info", WARNED + INFORMED),
         ("", "DEBUG", WARNED + INFORMED + DETAILED),
         ("", "off", ""),
-        ("", "loud", WARNED),
         (SETUP, "", WARNED),
         (SETUP, "error", ""),
         (SETUP + "logging.getLogger('tflgpu_plugin').setLevel('DEBUG')\n", "error",
@@ -87,3 +86,10 @@ made.allocate_tensors()
     assert f"tflgpu: {CPU_OP} 'd' stays on the CPU: " in said.stderr
     assert "tflgpu: " not in run_python(code, TFLGPU_LOG="error").stderr
     assert not said.stdout
+
+
+def test_a_level_that_is_none_is_told_once() -> None:
+    code = "from tflgpu_plugin import log; log.say('one'); import logging; log.say('two')"
+    said = run_python(code, TFLGPU_LOG="loud").stderr.splitlines()
+    assert said[0].startswith("WARNING: tflgpu: TFLGPU_LOG is 'loud'. It takes: debug, info,")
+    assert said[1:] == ["one", "two"]

@@ -41,14 +41,18 @@ class Outcome:
 
     inputs: int
     before: int = 0
+    failed_before: int = 0
     done: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
 
     def line(self) -> str:
-        rate = f", {self.done / self.seconds:.1f}/s" if self.done and self.seconds else ""
-        text = f"{self.inputs - len(self.failures)} of {self.inputs} inputs have results"
-        earlier = f", {self.before} of them from before" if self.before else ""
+        results, kept = self.inputs - len(self.failures), self.before - self.failed_before
+        rate = (
+            f", {(results - kept) / self.seconds:.1f}/s" if results > kept and self.seconds else ""
+        )
+        text = f"{results} of {self.inputs} inputs have results"
+        earlier = f", {kept} of them from before" if kept else ""
         return f"{text}{earlier} ({self.seconds:.1f} s{rate})"
 
 
@@ -76,6 +80,7 @@ def _ran(
     outcome, kept = Outcome(len(listing)), folder.done() & {*numbers}
     outcome.before = sum(min(size, len(listing) - part * size) for part in kept)
     outcome.failures = list(folder.failures(sorted(kept)))
+    outcome.failed_before = len(outcome.failures)
     parts = (
         Part(number, listing.items(number * size, (number + 1) * size))
         for number in numbers

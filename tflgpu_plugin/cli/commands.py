@@ -286,7 +286,7 @@ def execute(words: Sequence[str], adapter: str | None, given: Sequence[str], as_
     from tflgpu_plugin.cli import launch
 
     options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
-    raise SystemExit(launch.launch(words, options, "json" if as_json else "text"))
+    raise SystemExit(launch.launch(words, options, as_json))
 
 
 @main.command()

@@ -16,20 +16,23 @@ import tflgpu_startup
 from tflgpu_plugin import log
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.preference import SUMMARY, VARIABLE
+from tflgpu_plugin.runtime import adapter
 
 
 class LaunchError(ValueError):
     """The program cannot be started; the text says why."""
 
 
-def launch(words: Sequence[str], options: Mapping[str, str], summary: str) -> int:
-    """Become the program, or on Windows run it; returns its exit status there. Raises LaunchError
-    and OptionError.
+def launch(words: Sequence[str], options: Mapping[str, str], as_json: bool) -> int:
+    """Become the program, or on Windows run it; returns its exit status there. Raises LaunchError,
+    OptionError, and NoAdapter where the options name an adapter that is not there.
     """
-    parse(options)
+    if (wanted := parse(options).adapter) is not None:
+        adapter.select(wanted)
     command, environment = _command(words), dict(os.environ)
     environment[VARIABLE] = json.dumps(options) if options else "1"
-    environment[SUMMARY] = summary
+    if as_json:
+        environment[SUMMARY] = "json"
     try:
         if os.name == "posix":
             environment[tflgpu_startup.EXECUTED] = str(os.getpid())
