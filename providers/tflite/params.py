@@ -7,6 +7,7 @@ about it. `Unsupported` is raised where there are no such parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from . import codes
@@ -109,10 +110,10 @@ def fully_connected(node: HostNode) -> dict[str, Any]:
 
 
 def _rounds_once(node: HostNode) -> bool:
-    """Whether the host's layers of 8 bits round a sum times its factor once: ai-edge-litert's
-    default kernels in all versions, and its reference kernels since 1.4. Others round the product
-    to 31 places first (`MultiplyByQuantizedMultiplier`)."""
-    return "ai_edge_litert" in node.library()
+    """Whether the host's layers of 8 bits round a sum times its factor once: the default kernels of
+    ai-edge-litert and TensorFlow in all versions, and their reference kernels since 1.4 and 2.21.
+    tflite-runtime rounds the product to 31 places first (`MultiplyByQuantizedMultiplier`)."""
+    return bool({"ai_edge_litert", "tensorflow"} & {*PurePath(node.library()).parts})
 
 
 def members(struct: str, *names: str, **others: str) -> Callable[[HostNode], dict[str, Any]]:
