@@ -180,7 +180,7 @@ NODES = [
     node("thresholded_relu", "alpha", -4.0, 4.0, alpha=2.0),
     node("clip", "scalar", 0.5, 0.6, ()),
     *(node("erf", name, -2.0, 2.0, shape) for name, shape in SHAPES.items()),
-    *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs")),
+    *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs", "atanh", "asin", "acos", "acosh", "asinh", "sinh", "cosh", "sqrt", "rsqrt", "mish", "softplus", "softsign", "gelu", "gelu_tanh", "elu", "selu", "celu", "swish", "reciprocal", "hard_sigmoid", "hard_swish", "sign", "square", "floor", "round")),
     special("is_nan", output_type="bool"),
     special("is_infinite", output_type="bool"),
     special("to_bfloat16", output_type="bf16"),

@@ -66,7 +66,9 @@ def reduction(e: Expansion) -> int:
         alone = e.reshape(x, (prod(e.shape(x)), 1))
         return e.reshape(e.add(e.row.op, alone, e.index([1]), keep_dims=True), e.shape(x))
     axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
-    return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)))
+    # onnxruntime's kernels saturate.
+    checked = {"checked": True} if e.dtype() == "i32" else {}
+    return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **checked)
 
 
 def sign(e: Expansion) -> int:

@@ -296,9 +296,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("ReduceSumSquare", "reduce_sum_square", (1, 18), AXES, by=ew.reduction),
     row("Relu", "relu", (6, 14), listed=BOTH),
     row(
-        "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, by=rearranging.reshape,
-        listed=BOTH,
-        bfloat16=True,
+        "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, rearranging.OPEN,
+        by=rearranging.reshape, listed=BOTH, bfloat16=True,
     ),
     row(
         "Resize", "resize", (10, 19), "value roi_or_factors? factors? sizes?", *resizing.RESIZE,

@@ -191,6 +191,17 @@ KEPT = needs(
     lambda e: bool(e.integer("allowzero")) or 0 not in e.value(1).reshape(-1)[e.rank() :],
     kind=Impossible,
 )
+
+
+def _left_open(e: Expansion) -> bool:
+    """A -1 beside extents whose product is not 0, or none."""
+    wanted = [int(n) for n in e.value(1).reshape(-1)]
+    if not e.integer("allowzero"):
+        wanted = [e.shape()[k] if n == 0 and k < e.rank() else n for k, n in enumerate(wanted)]
+    return -1 not in wanted or 0 not in wanted
+
+
+OPEN = needs("No -1 beside an extent of 0.", _left_open, kind=Impossible)
 ORDERED = needs("A perm that orders all axes.", lambda e: sorted(_order(e)) == [*range(e.rank())])
 EDGES = needs(
     "Starts, ends, axes and steps of one length, and no step of 0.",

@@ -312,7 +312,8 @@ fn atanh_exact(v: vec4f) -> vec4f {
   let z = v * v;
   let y = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z + 1.99782164500e-1) * z
     + 3.33337300303e-1;
-  return select(0.5 * log_exact((1.0 + v) * inverse_of(1.0 - v)), v + v * z * y, abs(v) < vec4f(0.5));
+  let ratio = select((1.0 + v) * inverse_of(1.0 - v), infinity(v), v == vec4f(1.0));
+  return select(0.5 * log_exact(ratio), v + v * z * y, abs(v) < vec4f(0.5));
 }
 // erf within about 1 ulp: odd polynomial near zero, 1 - exp(polynomial) beyond.
 fn erf_exact(v: vec4f) -> vec4f {
@@ -346,7 +347,8 @@ fn mish_exact(v: vec4f) -> vec4f {
   let parts = exp_parts(v);
   let far = select(scaled(max(v, vec4f(-104.0)) * parts[0], parts[1]), vec4f(0.0), v < vec4f(-104.0));
   let small = select(v * n / (n + 2.0), far, v < vec4f(-20.0));
-  return select(small, v, v > vec4f(20.0));
+  let limits = select(v, not_a_number(v), v < vec4f(0.0));  // of -infinity times 0
+  return select(small, limits, v > vec4f(20.0) | v < -vec4f(0x1.fffffep+127f));
 }
 // floor(v / e) of the exact quotient: a rounded quotient may reach the next whole number.
 fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {

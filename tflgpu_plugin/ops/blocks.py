@@ -272,7 +272,9 @@ def convolve(
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     parts = in_parts and steps * tile.step > PART
     in_stages = tile.weights == "memory" or parts
-    stage = PART // tile.step if parts else STAGE
+    stage = STAGE if tile.weights == "memory" else PART
+    if parts:
+        stage = min(stage, PART // tile.step)
     if parts:
         tile = replace(tile, ahead=min(tile.ahead, stage))
     several = tile.ahead > 1

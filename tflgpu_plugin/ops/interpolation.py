@@ -151,7 +151,8 @@ def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
     taps = base[:, None] + np.arange(-1, 3, dtype=np.float32)
     if attributes.get("exclude_outside"):
         weights = np.where((taps < 0) | (taps > extent - 1), np.float32(0), weights)
-        weights = weights / weights.sum(1, keepdims=True)
+        with np.errstate(invalid="ignore"):  # all of them are outside
+            weights = weights / weights.sum(1, keepdims=True)
     return np.asarray(np.stack([np.clip(taps, 0, extent - 1), weights], axis=2), np.float32)
 
 

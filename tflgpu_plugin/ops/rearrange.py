@@ -3,9 +3,9 @@
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
 * `reverse(x, axes constant)`: numpy's flip
-* `gather(x, indices): axis, wraps, batch_dims`: numpy's take; constant indices may be negative,
-  others become a `pick`, and so do those whose first `batch_dims` axes are also x's and the
-  result's
+* `gather(x, indices): axis, wraps, batch_dims, raises`: numpy's take; constant indices may be
+  negative, with `raises` only where they wrap, too; others become a `pick`, and so do those whose
+  first `batch_dims` axes are also x's and the result's
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 * `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
@@ -55,7 +55,9 @@ def gathered(graph: Graph, node: Node) -> list[View]:
     if _batch(graph, node):
         raise ValueError("each batch has indices of its own")
     row = _numbers(graph, node, "indices").astype(np.int64).reshape(-1)
-    if row.size and (row.min() < -shape[axis] or row.max() >= shape[axis]):
+    attributes = node.attributes
+    low = 0 if attributes.get("raises") and not attributes.get("wraps") else -shape[axis]
+    if row.size and (row.min() < low or row.max() >= shape[axis]):
         raise ValueError(f"an index is outside an axis of {shape[axis]}")
     view = taken(shape, {axis: np.where(row < 0, row + shape[axis], row)})
     return [replace(view, shape=(*shape[:axis], *graph.shape(given), *shape[axis + 1 :]))]
@@ -65,6 +67,8 @@ def tiled(graph: Graph, node: Node) -> list[View]:
     shape, repeats = graph.shape(node.operand()), _numbers(graph, node, "repeats").reshape(-1)
     if len(repeats) != len(shape):
         raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
+    if repeats.size and repeats.min() < 0:
+        raise ValueError("repeats must not be negative")
     return [repeated(shape, [int(count) for count in repeats])]
 
 

@@ -258,6 +258,8 @@ UNFIT: dict[str, tuple[Any, Any, Any, list[Any]]] = {
         np.array([1, 0, -1, 2]),
         [np.array(pads) for pads in ([5, 0, -5, 0], [0, 6, 0, -5], [-2, 0, -1, 0])],
     ),
+    "Reshape": ({}, {"x": floats(0, 3, 4)}, np.array([0, 12]), [np.array([0, -1])]),
+    "Tile": ({}, {"x": floats(0, 3)}, np.array([2, 3]), [np.array([2, -1])]),
     "OneHot": ({}, {"x": np.array([1, 2, 0])}, np.array([3]), [np.array([0]), np.array([-1])]),
 }
 
@@ -278,3 +280,12 @@ def test_constants_that_divide_by_zero_are_refused_by_onnxruntime() -> None:
     for make in (session, cpu):
         with pytest.raises(Exception, match="division by zero"):
             make(data, optimize=False).run(None, {"i": np.array([5, 6], np.int32)})
+
+
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceProd", "ReduceSumSquare", "ReduceL1"])
+def test_sums_of_int32_saturate(operator: str) -> None:
+    data = placed(operator, {}, {}, np.zeros((2, 4), np.int32), {})
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    for number in (7, 2**30, -(2**30), 3):
+        alike(ours, theirs, {"i": np.full((2, 4), number, np.int32)})
+    assert counted(ours) == (2, 2)

@@ -300,3 +300,23 @@ def test_an_operand_that_the_host_refuses_is_its_error(host: str, operator: str)
         assert outcomes[0] == outcomes[1]
         assert isinstance(outcomes[1], str) == (second == refused)
     assert counted(made) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("operator", ["GATHER", "EMBEDDING_LOOKUP"])
+def test_a_constant_index_below_zero_is_left_to_the_host(host: str, operator: str) -> None:
+    from conformance.models.tflite import Model
+
+    model = Model()
+    x = model.input("x", (5, 4))
+    indices = model.constant(np.array([0, -1], np.int32))
+    options = {"GATHER": "GatherOptions"}.get(operator)
+    reads = [indices, x] if operator == "EMBEDDING_LOOKUP" else [x, indices]
+    model.output(model.op(operator, reads, options, {}, shape=(2, 4)))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, "optimized")
+    reference = hosts.interpreter(content, host, "optimized")
+    reference.allocate_tensors()
+    assert set(places(made).values()) == {"cpu"}
+    feed = [[np.ones((5, 4), np.float32)]]
+    assert isinstance(outcome(reference, feed), str)
+    assert outcome(interpreter, feed) == outcome(reference, feed)
