@@ -58,8 +58,8 @@ def report(target: Any) -> Report:
         if found is not None:
             return found
     raise TypeError(
-        "report() takes a delegate of this plugin that is still in use, or an onnxruntime session "
-        f"that uses it, not {target!r}. assert_used(session) says why one does not."
+        "report() takes what load_delegate() returned, while it is in use, or an onnxruntime "
+        f"session with this provider, not {target!r}. assert_used(session) says why one is without."
     )
 
 

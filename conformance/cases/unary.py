@@ -144,6 +144,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "acos": (-1.0, 1.0), "acosh": (1.0, 9.0), "atanh": (-1.0, 1.0), "reciprocal": (0.1, 9.0),
 }  # fmt: skip
 WIDE = ("sin", "cos", "tan", "atan", "asinh", "erf", "gelu", "gelu_tanh", "softplus", "mish")
+SPECIAL = (  # what becomes of infinities and NaN
+    "log atan erf clip leaky_relu abs atanh asin acos acosh asinh sinh cosh sqrt rsqrt mish "
+    "softplus softsign gelu gelu_tanh elu selu celu swish reciprocal hard_sigmoid hard_swish sign "
+    "square floor round"
+)
 PLAIN = (
     *("abs", "neg", "ceil", "floor", "round", "sign", "square", "cube", "sinh", "cosh"),
     *("elu", "selu", "celu", "leaky_relu", "hard_sigmoid", "hard_swish", "swish", "softsign"),
@@ -180,7 +185,7 @@ NODES = [
     node("thresholded_relu", "alpha", -4.0, 4.0, alpha=2.0),
     node("clip", "scalar", 0.5, 0.6, ()),
     *(node("erf", name, -2.0, 2.0, shape) for name, shape in SHAPES.items()),
-    *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs", "atanh", "asin", "acos", "acosh", "asinh", "sinh", "cosh", "sqrt", "rsqrt", "mish", "softplus", "softsign", "gelu", "gelu_tanh", "elu", "selu", "celu", "swish", "reciprocal", "hard_sigmoid", "hard_swish", "sign", "square", "floor", "round")),
+    *(special(op) for op in SPECIAL.split()),
     special("is_nan", output_type="bool"),
     special("is_infinite", output_type="bool"),
     special("to_bfloat16", output_type="bf16"),
