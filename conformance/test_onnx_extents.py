@@ -1,5 +1,6 @@
-"""One node test of each operator of ONNX with all extents of its inputs open, at other extents than
-its own: none, one, and one more. Answers and errors are onnxruntime's own."""
+"""One node test of each operator of ONNX, and list of types, with other inputs than its own: other
+extents (none, one, and one more), and other integers, which may lie outside of what there is.
+Answers and errors are onnxruntime's own."""
 
 from __future__ import annotations
 
@@ -24,6 +25,11 @@ DEADLY = {"Attention", "STFT", "Unique"}
 # Operators whose own kernels leave results as the memory was: of a part without elements whose
 # other extents do not fit, and of sums of no products.
 UNWRITTEN = {"Concat", "MatMul", "MatMulInteger", "QLinearMatMul"}
+# Operators of which an integer is the size of a result.
+SIZED = {
+    "AffineGrid", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "OneHot", "Pad",
+    "Range", "Resize", "STFT", "Tile", "Unsqueeze", "Upsample",
+}  # fmt: skip
 RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike", "Dropout"}
 
 
@@ -37,11 +43,14 @@ def cases() -> list[node_tests.Case]:
         given = [value.type.WhichOneof("value") for value in graph.input]
         if len(graph.node) != 1 or not given or {*given} != {"tensor_type"} or graph.initializer:
             continue
-        op = graph.node[0].op_type
         types = [value.type.tensor_type.elem_type for value in graph.input]
-        if op not in RANDOM:
-            found.setdefault((op, *types), case)
+        if operator(case) not in RANDOM:
+            found.setdefault((operator(case), *types), case)
     return list(found.values())
+
+
+def operator(case: node_tests.Case) -> str:
+    return str(case.model.graph.node[0].op_type)
 
 
 def opened(case: node_tests.Case) -> bytes:
@@ -105,23 +114,57 @@ def _near(found: Any, expected: Any) -> bool:
     return tolerance.compare(expected, found, tolerance.Bound(0.0, limit)).passed
 
 
+def integers(case: node_tests.Case) -> Iterator[Feeds]:
+    """Its own inputs with the first or last element of one of integers made another number: a
+    place or size that may be outside of what there is."""
+    op = operator(case)
+    names = [value.name for value in case.model.graph.input]
+    own = {name: np.asarray(data) for name, data in zip(names, case.sets[0][0], strict=False)}
+    for name, data in own.items():
+        limits = np.iinfo(data.dtype) if data.dtype.kind in "iu" and data.size else None
+        for number in () if limits is None else (0, -1, -7, 1, 7, 100, limits.max, limits.min):
+            far = limits is None or number in (limits.min, limits.max)
+            if limits is None or not limits.min <= number <= limits.max or (far and op in SIZED):
+                continue
+            for place in (0, -1):
+                changed = data.copy()
+                changed.reshape(-1)[place] = number
+                yield {**own, name: changed}
+
+
+def judged(case: node_tests.Case, data: bytes, runs: Iterator[Feeds], place: int) -> Iterator[str]:
+    """What is wrong with these runs of a model, where nodes of it are on the GPU."""
+    op = operator(case)
+    try:
+        theirs = runner.opened(data, runner.settings(logs=runner.FATAL))
+        ours = runner.opened(data, runner.settings(logs=runner.FATAL), {}, place)
+    except Exception:  # what onnxruntime does not load
+        return
+    if not any(node.where == "gpu" for node in tflgpu_plugin.report(ours).nodes):
+        return
+    for given in runs:
+        empty = any(not value.size for value in given.values())
+        if empty and op in DEADLY:
+            continue
+        wanted = told(theirs, given)
+        text = compared(told(ours, given), wanted, not (empty and op in UNWRITTEN))
+        if text:
+            shown = {name: (value.shape, value.ravel()[:3]) for name, value in given.items()}
+            yield f"{case.name} {shown}: {text}"
+
+
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_other_extents(batch: int, pytestconfig: pytest.Config) -> None:
-    place, wrong = onnx_host.place(pytestconfig.getoption("--adapter")), []
-    for case in cases()[batch::BATCHES]:
-        op, data = case.model.graph.node[0].op_type, opened(case)
-        try:
-            theirs = runner.opened(data, runner.settings(logs=runner.FATAL))
-            ours = runner.opened(data, runner.settings(logs=runner.FATAL), {}, place)
-        except Exception:  # what onnxruntime does not load
-            continue
-        if not any(node.where == "gpu" for node in tflgpu_plugin.report(ours).nodes):
-            continue
-        for given in feeds(case):
-            if op in DEADLY and any(not value.size for value in given.values()):
-                continue
-            values = op not in UNWRITTEN or all(value.size for value in given.values())
-            shapes = {name: value.shape for name, value in given.items()}
-            text = compared(told(ours, given), told(theirs, given), values)
-            wrong += [f"{case.name} {shapes}: {text}"] if text else []
+    place = onnx_host.place(pytestconfig.getoption("--adapter"))
+    some = cases()[batch::BATCHES]
+    wrong = [text for case in some for text in judged(case, opened(case), feeds(case), place)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_other_integers(batch: int, pytestconfig: pytest.Config) -> None:
+    place = onnx_host.place(pytestconfig.getoption("--adapter"))
+    some = [case for case in cases()[batch::BATCHES] if operator(case) not in DEADLY]
+    given = ((case, case.model.SerializeToString(), integers(case)) for case in some)
+    wrong = [text for each in given for text in judged(*each, place)]
     assert not wrong, "\n".join(wrong)

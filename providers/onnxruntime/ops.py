@@ -122,7 +122,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "ConvInteger", "conv_2d", (10, 10), "value weights zero_point? zero_point?", *windows.CONV,
-        by=quantized.conv_integer, types=f"{WHOLE} i32",
+        quantized.single(), by=quantized.conv_integer, types=f"{WHOLE} i32",
     ),
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22)),

@@ -204,8 +204,12 @@ def _left_open(e: Expansion) -> bool:
 OPEN = needs("No -1 beside an extent of 0.", _left_open, kind=Impossible)
 ORDERED = needs("A perm that orders all axes.", lambda e: sorted(_order(e)) == [*range(e.rank())])
 EDGES = needs(
-    "Starts, ends, axes and steps of one length, and no step of 0.",
-    lambda e: len({*map(len, _edges(e))}) == 1 and 0 not in _edges(e)[3],
+    "Starts, ends, axes and steps of one length, each axis once, and no step of 0.",
+    lambda e: (
+        len({*map(len, _edges(e))}) == 1
+        and 0 not in _edges(e)[3]
+        and len({axis % max(e.rank(), 1) for axis in _edges(e)[2]}) == len(_edges(e)[2])
+    ),
 )
 PADS = needs(
     "Two pads for each axis that is padded.",
