@@ -7,6 +7,7 @@ The level comes from `TFLGPU_LOG`, `tflgpu_plugin.set_log_level` or the logger i
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -18,7 +19,6 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 60}  # as 
 DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
 # What a line on stderr begins with, and a record of the logger does not.
 PREFIXES = ("WARNING: ", "tflgpu: ")
-_unknown: set[str] = set()  # names of levels that were told of
 
 
 def say(text: str, level: int = WARNING) -> None:
@@ -52,10 +52,15 @@ def set_level(level: str) -> None:
 def _from_environment() -> int:
     """The level of the variable; warnings where it names none, which is one of them."""
     name = os.environ.get(VARIABLE, "").lower()
-    if name and name not in LEVELS and name not in _unknown:
-        _unknown.add(name)
-        _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
+    if name and name not in LEVELS:
+        _unknown(name)
     return LEVELS.get(name, WARNING)
+
+
+@functools.cache
+def _unknown(name: str) -> None:
+    """Say once that there is no such level."""
+    _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
 
 
 def _write(text: str) -> None:

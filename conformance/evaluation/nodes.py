@@ -85,10 +85,10 @@ NUMBERED = {*steps.QUANTIZED, "times_factor"}
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
 COMPUTED = {"lstm_basic": 2}  # results, before those that are a host's scratch memory
 IDLE = {
-    "checked",
     "nan",
     "raises",
     "rescales",
+    "saturates",
     "rounds_once",
     "split",
     "unchecked",

@@ -67,8 +67,8 @@ def reduction(e: Expansion) -> int:
         return e.reshape(e.add(e.row.op, alone, e.index([1]), keep_dims=True), e.shape(x))
     axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
     # onnxruntime's kernels saturate.
-    checked: dict[str, Any] = {"checked": True} if e.dtype() == "i32" else {}
-    return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **checked)
+    more: dict[str, Any] = {"saturates": True} if e.dtype() == "i32" else {}
+    return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **more)
 
 
 def sign(e: Expansion) -> int:

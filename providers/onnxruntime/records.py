@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
@@ -112,7 +111,7 @@ class Session(Client[Level]):
 
 kept: Records[Session, Placed] = Records()
 _failure: PerCaller[str] = PerCaller()  # why the last session was given no provider
-_failures: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+FAILURE = "_tflgpu_failure"  # an attribute of the session that was asked for
 
 
 def failed(text: str) -> None:
@@ -123,10 +122,10 @@ def failed(text: str) -> None:
 def failure(session: Any) -> str:
     """Why this session of this thread, which named this provider, did not get it, or "": the last
     reason that no other session was asked for."""
-    if session not in _failures:
-        _failures[session] = _failure.get() or ""
+    if not hasattr(session, FAILURE):
+        setattr(session, FAILURE, _failure.get() or "")
         _failure.set("")
-    return _failures[session]
+    return str(getattr(session, FAILURE))
 
 
 _ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run without an answer

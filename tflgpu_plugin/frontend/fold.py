@@ -31,7 +31,7 @@ MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
-IDLE = ("checked", "raises", "rescales")  # attributes that are no arguments
+IDLE = ("raises", "rescales", "saturates")  # attributes that are no arguments
 
 
 @dataclass(frozen=True)

@@ -340,10 +340,10 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_checked(steps: Decomposition, node: Node) -> bool:
-    """A sum of int64, or of int32 that is `checked`, beside the same one of floats, which tells
-    whether int32 holds it."""
+    """A sum of int64, or of int32 where the host `saturates`, beside the same one of floats, which
+    tells whether int32 holds it."""
     x, attributes = node.operand(), dict(node.attributes)
-    asked = attributes.pop("checked", steps.editor.tensors[node.outputs[0]].dtype == "i64")
+    asked = attributes.pop("saturates", steps.editor.tensors[node.outputs[0]].dtype == "i64")
     if not asked or attributes.get("unchecked"):
         return False
     near = steps.add(node.op, steps.cast(x, "f32"), *node.inputs[1:], **attributes)
