@@ -7,8 +7,9 @@ import numpy as np
 
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ops import rows
 
 from . import fused
 from .expansion import COUNTED, Expansion
@@ -63,6 +64,24 @@ def kernels(e: Expansion) -> str | None:
     """bfloat16 only where it is listed: where the host has kernels of it."""
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
     return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
+
+
+def filled(e: Expansion) -> str | None:
+    """Inputs with elements, but for operators whose results follow from their shapes alone: of
+    others onnxruntime has rules of its own for such shapes, but for those that its kernels do not
+    survive."""
+    row = rows()[e.row.op]
+    if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
+        return None
+    given, last = e.row.operands, len(e.row.operands) - 1
+    for k, t in enumerate(e.inputs):
+        if t is None or last < 0 or given[min(k, last)].role not in ("value", "weights"):
+            continue
+        tensor = e.tensors.table[t]
+        if 0 in tensor.shape:
+            shape = list(tensor.shape)
+            return Unfit(f"Tensor {tensor.name!r} has no elements, its shape being {shape}.")
+    return None
 
 
 EVERY: tuple[Condition, ...] = (

@@ -74,6 +74,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Attention", "attention", (23, 24), "value value value condition? past? past? index?",
         *attention.SCALED_DOT_PRODUCT, by=attention.scaled_dot_product, types="f32 f16 bool",
+        fragile=True,
     ),
     row(
         "AveragePool", "average_pool_2d", (7, 22), "value", *windows.POOL, image=True,
@@ -152,6 +153,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "Einsum", "matmul", (12, 28), MANY, einsum.EQUATION, by=einsum.einsum, types="f32 f16",
+        fragile=True,
     ),
     row("Elu", "elu", (6, 22), alpha=1.0),
     row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True),
@@ -358,7 +360,7 @@ _ROWS: tuple[HostOp, ...] = (
         bfloat16=True,
     ),
     row("STFT", "matmul", (17, 17), "value count value? count?", spectral.FRAMED,
-        by=spectral.stft),
+        by=spectral.stft, fragile=True),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
     row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),
     row("Swish", "swish", (24, 24), alpha=1.0),
@@ -379,9 +381,10 @@ _ROWS: tuple[HostOp, ...] = (
         "Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose,
         bfloat16=True,
     ),
-    row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu),
+    row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu,
+        fragile=True),
     row("Unique", "nonzero", (11, 28), "value", counting.LISTED, by=counting.unique,
-        types="f32 i64"),
+        types="f32 i64", fragile=True),
     row(
         "Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze,
         bfloat16=True,

@@ -23,7 +23,7 @@ from tflgpu_plugin.ir.host_op import Impossible, Unfit
 from tflgpu_plugin.ops import rows as op_rows
 
 from . import EP_NAME, folding, ops, rounding, run_values
-from .conditions import EVERY
+from .conditions import EVERY, filled
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
 
@@ -194,7 +194,7 @@ class _Reader:
             raise Unsupported(LEFT.get(host.title, absent))
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         self._guess(expansion)
-        if reason := support.unmet((*EVERY, *row.conditions), expansion):
+        if reason := support.unmet((*EVERY, *row.conditions, filled), expansion):
             raise Unsupported(reason)
         made = self._made(expansion)
         known = [t for t in made if t is not None and expansion.known(t)]

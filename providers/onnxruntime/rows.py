@@ -34,13 +34,13 @@ def row(
     host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
     by: Row | None = None, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
     bounds: str = "", small: bool = False, bfloat16: bool = False,
-    rounds: bool = False, **more: Any,
+    rounds: bool = False, fragile: bool = False, **more: Any,
 ) -> HostOp:  # fmt: skip
     """A row of nodes that are made as `declared` of `more`, or `by` a function of their own;
     `gives` names the outputs that are supported where not all are, and `listed` the editions of the
     documentation that list what a converter to TFLite makes of the operator. `small`: also of whole
     numbers of 8 and 16 bits. `bfloat16`: onnxruntime's CPU provider has kernels of that, too,
-    which compute in float32 and round where it `rounds`."""
+    which compute in float32 and round where it `rounds`. `fragile`: see HostOp."""
     documented, made = dict.fromkeys(listed, versions), by or declared(**more)
     given = tuple(types.split())
     if small:
@@ -49,5 +49,5 @@ def row(
     return HostOp(
         host_op, op, versions, documented, made, operands(takes),
         outputs=tuple(gives.split()) or None, types=given, conditions=asked,
-        bounds=bounds, bfloat16=bfloat16 or rounds, rounds=rounds,
+        bounds=bounds, bfloat16=bfloat16 or rounds, rounds=rounds, fragile=fragile,
     )  # fmt: skip

@@ -111,6 +111,10 @@ def _alike(graph: Graph, node: Node) -> bool:
     return values[0] == values[1] and which in ((), values[0])
 
 
+ALIKE = needs(
+    "Operands of one shape: hosts give the result that of the first.",
+    lambda graph, node: graph.shape(node.operand()) == graph.shape(node.operand(1)),
+)
 WHOLE_OR_ONE = needs("Values of one shape, and a condition of that shape or a scalar.", _alike)
 UNFUSED = _set("No fused activation.", "activation")
 SINGLE = _set("One class for a box.", "several")

@@ -222,7 +222,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
-        _row("ATAN2", "atan2", 1, None, TWO, **ours, types=FLOATS),
+        _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, **ours, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, None, "value shape!", **moved),
         _row(
             "BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE,

@@ -28,7 +28,6 @@ from tflgpu_plugin.passes.trim import idle
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-UNRULED = ("elementwise", "movement")  # kinds whose empty results follow from shapes alone
 MAX_RANK = 8  # of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
@@ -390,13 +389,11 @@ def _refuse_shapes(graph: Graph, node: Node) -> str | None:
 
 
 def _takes_empty(graph: Graph, node: Node) -> bool:
-    """Its op may have tensors without elements: it joins empty inputs to others, or its shape
-    function alone tells what hosts refuse. Of other kinds, and of indices that may be outside, the
-    host has rules of its own for such shapes, so that its own kernels answer or raise."""
+    """Whether the node may have tensors without elements: it joins empty inputs to others, or has
+    nothing to do. No launch would look at indices that may be outside, so that hosts do."""
     row = ops.row(node.op)
-    if row is None or row.joins:
-        return row is not None
-    return row.kind in UNRULED and idle(graph, node) and not node.attributes.get("raises")
+    joins = row is not None and row.joins
+    return joins or (idle(graph, node) and not node.attributes.get("raises"))
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | None:

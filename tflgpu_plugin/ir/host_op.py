@@ -115,7 +115,8 @@ class HostOp:
     page of operators. `spreads`: the result has the shape that all inputs broadcast to. `bounds`:
     the operator "opens" or "closes" a quantized group, which the host runs as one. `longer` is what
     holds for nodes with more inputs, of an operator that has two lists of them. A node that is not
-    to be `alone` can only run here beside certain others.
+    to be `alone` can only run here beside certain others. `fragile`: the host's own kernel ends the
+    process for some tensors without elements.
     """
 
     name: str
@@ -134,6 +135,7 @@ class HostOp:
     rounds: bool = False
     longer: HostOp | None = None
     alone: bool = True
+    fragile: bool = False
 
     @property
     def constants(self) -> dict[int, str]:

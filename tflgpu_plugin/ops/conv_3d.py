@@ -56,6 +56,8 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
         return refusal
     if wanted[0] != x[0] or wanted[4] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
+    if isinstance(node.attributes["padding"], str) and x[1:4] != _windows_of(graph, node):
+        return f"An output of {list(wanted)} does not have {list(x[1:4])} windows."
     if min(_sides(graph, node)) < 0:
         return f"An output of {list(wanted)} is not a part of the full result."
     return None
@@ -77,6 +79,18 @@ def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
     if wanted is None:
         raise ValueError("the shape must be a constant")
     return [wanted]
+
+
+def _windows_of(graph: Graph, node: Node) -> tuple[int, ...]:
+    """How many windows of the weights the wanted result has, along each axis."""
+    wanted, kernel, found = _wanted(graph, node), _filters(graph, node)[1:4], []
+    assert wanted is not None
+    dilations = node.attributes.get("dilations", (1, 1, 1))
+    for k, step in enumerate(node.attributes["strides"]):
+        reach = (kernel[k] - 1) * dilations[k]
+        left = wanted[k + 1] if node.attributes["padding"] == "same" else wanted[k + 1] - reach
+        found.append(-(-left // step))
+    return tuple(found)
 
 
 def _sides(graph: Graph, node: Node) -> tuple[int, ...]:

@@ -226,7 +226,6 @@ EMPTY: dict[str, tuple[Any, Any, Any]] = {  # attributes, what it reads, and a p
     "GridSample": ({}, {"x": floats(1, 1, 4, 4)}, floats(0, 2, 2, 2)),
     "GlobalAveragePool": ({}, {}, floats(1, 0, 5, 5)),
     "ArgMax": ({"axis": -1}, {}, floats(0, 3)),
-    "Attention": ({}, {"q": floats(0, 1, 2, 8), "k": floats(0, 1, 5, 8)}, floats(0, 1, 5, 8)),
 }  # fmt: skip
 
 

@@ -410,5 +410,5 @@ def test_what_the_host_takes_back_is_reported(host: str) -> None:
 
 
 def test_report_wants_a_delegate(host: str) -> None:
-    with pytest.raises(TypeError, match="takes a delegate of this plugin"):
+    with pytest.raises(TypeError, match="takes what load_delegate"):
         tflgpu_plugin.report(object())
