@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
+SHOWN, SHOWN_NAME = 4, 40  # tensors that disagree, and the ends of their names
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
@@ -104,10 +105,17 @@ class Comparison:
     def verdict(self) -> str:
         bad = [a.name for a in self.agreements if not a.ok]
         if bad:
-            return f"DISAGREES in {len(bad)} of {len(self.agreements)}: {', '.join(bad)}"
+            more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+            return (
+                f"DISAGREES in {len(bad)} of {len(self.agreements)} with the host's reference "
+                'kernels. "Where answers differ" in docs/conformance.md tells what is by design, '
+                "such as 8-bit weights with float activations. "
+                f"Tensors: {', '.join(name[-SHOWN_NAME:] for name in bad[:SHOWN])}{more}."
+            )
         if not self.report.count(GPU):
             return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
-        return f"All {len(self.agreements)} tensors agree."
+        count = len(self.agreements)
+        return "The tensor agrees." if count == 1 else f"All {count} tensors agree."
 
     def kernels(self) -> list[str]:
         """The pipelines of all partitions."""
