@@ -28,10 +28,11 @@ from tflgpu_plugin.ops.window import Span, bounded, spans
 
 VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
-# Channels of a partial sum where errors of long sums would be too large. Measured on stock lavapipe
-# and the inexact one, in shares of the tolerance: sums of 64 channels are up to 1.72 off, in parts
-# of 32 1.32, of 16 0.67.
-PART = 16
+# Channels of a partial sum where errors of long sums would be too large, by what they are counted
+# in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
+# one: sums of 64 channels are up to 1.72 off as a whole, 1.32 in parts of 32 and 0.79 of 16; those
+# of 96 and more up to 0.64 in parts of 32.
+PART, LONG_PART, LONG = 16, 32, 96
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -270,12 +271,12 @@ def convolve(
     tile, across = along_row(tile, width, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
-    parts = in_parts and steps * tile.step > PART
+    length = PART if blocks.depth < LONG else LONG_PART
+    parts = in_parts and steps * tile.step > length
     in_stages = tile.weights == "memory" or parts
-    stage = STAGE if tile.weights == "memory" else PART
+    stage = STAGE if tile.weights == "memory" else length
     if parts:
-        stage = min(stage, PART // tile.step)
-    if parts:
+        stage = min(stage, length // tile.step)
         tile = replace(tile, ahead=min(tile.ahead, stage))
     several = tile.ahead > 1
     rounds = steps // tile.ahead + steps % tile.ahead + several
