@@ -32,12 +32,8 @@ def fake_quant(v: Array, scale: float, least: float, most: float, parts: Any = 1
     return _cut(away(fine / parts) - zero, (scale, least, most))
 
 
-def fake_quant_up(v: Array, scale: float, least: float, most: float, parts: Any) -> Array:
-    return _cut(away(up(v / scale * parts) / parts), (scale, least, most))
-
-
 def fake_quant_channels(v: Array, parts: Array, scale: float, least: float, most: float) -> Array:
-    return fake_quant_up(v, scale, least, most, parts)
+    return _cut(away(up(v / scale * parts) / parts), (scale, least, most))
 
 
 def fake_quant_even(v: Array, scale: float, least: float, most: float) -> Array:
@@ -108,6 +104,11 @@ def times_factor(v: Array, unit: float, high: float, low: float, shift: float,
     return np.asarray(away(away(v / unit) * factor(high, low, shift)) * result)
 
 
+def quantized_factor(v: Array, *n: float) -> Array:
+    """`n`: the unit of what is multiplied, the factor (high, low, shift), the levels."""
+    return _cut(away(away(v / n[0]) * factor(*n[1:4])), n[4:7])
+
+
 def _reversed(op: str) -> Callable[[Array, Array], Array]:
     return lambda v, e: REFERENCES[op](e, v)
 
@@ -121,7 +122,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 # Besides what `REFERENCES` has under the name of the step.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
-    "fake_quant_up": fake_quant_up,
+    "quantized_factor": quantized_factor,
     "fake_quant_channels": fake_quant_channels,
     "requantize": requantize, "requantize_small": requantize,
     "requantize_once": requantize, "rescale": rescale,

@@ -15,7 +15,8 @@ import pytest
 from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
-from tflgpu_plugin.ir.quantization import Levels
+from tflgpu_plugin.ir.quantization import Levels, fixed_point
+from tflgpu_plugin.ops.quantized import times
 from tflgpu_plugin.passes.quant.requantize import each, fixed_rows, in_fixed_point
 
 pytestmark = pytest.mark.adapter
@@ -175,11 +176,28 @@ def test_the_nearest_level_of_a_product(parts: float) -> None:
     levels, scale = Levels(0.125, -255.0, 255.0), Fraction(1, 8)
     steps = np.arange(-512, 512)
     values = (steps / (2 * parts) * 0.125).astype(np.float32)
-    numbers = (*levels, parts)
-    made = EpilogueOp("fake_quant_up", None, numbers)
-    got = stepped(values.reshape(1, 8, 16, 8), made).reshape(-1)
+    made = EpilogueOp("fake_quant_channels", 0, tuple(levels))
+    got = stepped(values.reshape(1, 8, 16, 8), made, np.full(8, parts, np.float32)).reshape(-1)
     wanted = []
     for value in map(Fraction, map(float, values)):
         n = away(Fraction(up(value / scale * int(parts)), int(parts)))
         wanted.append(float(min(max(n, int(levels.least)), int(levels.most)) * scale))
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("factor", [1 / 2, 3 / 256, 0.0014909245, 1.75, 5.5, 2.0**-20])
+def test_whole_numbers_times_a_factor(factor: float) -> None:
+    """Also where float32 cannot tell the product from a half."""
+    levels, unit = Levels(0.125, -128.0, 127.0), 0.25
+    numbers = np.concatenate([np.arange(-256, 256), RANDOM.integers(-100_000, 100_000, 512)])
+    near = np.round((np.arange(-100, 100) + 0.5) / factor).astype(np.int64)
+    numbers[512 : 512 + near.size] = np.clip(near, -(1 << 21), 1 << 21)
+    (fraction,), (shift,) = fixed_point(np.array([factor]))
+    wanted = []
+    for number in map(int, numbers):
+        product = up(Fraction((number << max(int(shift), 0)) * int(fraction), ONE))
+        n = away(Fraction(product, 1 << max(-int(shift), 0)))
+        wanted.append(min(max(n, -128), 127) * 0.125)
+    values = (numbers * unit).astype(np.float32).reshape(1, 8, 16, 8)
+    got = stepped(values, times(unit, factor, levels))
+    np.testing.assert_array_equal(got.reshape(-1), wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.ops.test_layer_refusals import stored
@@ -73,9 +74,35 @@ def test_a_product_is_rounded_to_parts_of_its_factor(
     assert parts("mul", *given, result=result) == wanted
 
 
-def test_a_ratio_is_rounded_to_parts_of_it() -> None:
-    assert parts("relu", stored(2, 3, scale=0.125), result=stored(2, 3)) == (2.0,)
-    assert parts("relu", PLAIN, result=stored(2, 3)) == (1.0,)
+A, B, Y = (float(np.float32(n)) for n in (0.1, 0.3, 0.7))
+EXACT, FLOAT = A * B, float(np.float32(A * B))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "wanted"),
+    [
+        ("mul", "i8", (FLOAT, float(np.float32(FLOAT) / np.float32(Y)))),
+        ("matmul", "i8", (FLOAT, FLOAT / Y)),
+        ("fully_connected", "i8", (FLOAT, FLOAT / Y)),
+        ("conv_2d", "i8", (EXACT, EXACT / Y)),
+        ("conv_2d", "u8", (FLOAT, FLOAT / Y)),
+    ],
+)
+def test_in_which_types_hosts_find_the_factor(
+    op: str, dtype: str, wanted: tuple[float, float]
+) -> None:
+    """Those of mul.cc, kernel_util.cc and PopulateConvolutionQuantizationParams."""
+    a, b, y = (Tensor("t", (2, 3), dtype, quantization=Quantization((n,), (0,))) for n in (A, B, Y))
+    graph, rule = graph_of("mul", a, b, results=[y]), rows()[op].rounding
+    assert rule is not None and rule.factor is not None
+    assert rule.factor(graph, graph.nodes[0]) == wanted
+
+
+@pytest.mark.parametrize("given", [[PLAIN, stored(2, 3)], [stored(2, 3), channels(1.0, 0.5)]])
+def test_no_factor_where_there_are_several(given: list[Any]) -> None:
+    graph, rule = graph_of("mul", *given, results=[stored(2, 3)]), rows()["mul"].rounding
+    assert rule is not None and rule.factor is not None
+    assert rule.factor(graph, graph.nodes[0]) is None
 
 
 def test_which_results_are_rounded_with_their_zero_point() -> None:

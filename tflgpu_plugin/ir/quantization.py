@@ -8,7 +8,7 @@ the quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,6 +65,17 @@ def parameters(tensor: Tensor) -> tuple[float, float]:
     if len(scale) != 1:
         raise ValueError(f"tensor {tensor.name!r} is quantized per channel")
     return float(scale[0]), float(zero_point[0])
+
+
+def scales(tensors: Iterable[Tensor | None]) -> list[np.float32] | None:
+    """Of all of these; None unless each is quantized as a whole."""
+    found = []
+    for tensor in tensors:
+        given = None if tensor is None else tensor.quantization
+        if given is None or len(given.scale) != 1:
+            return None
+        found.append(np.float32(given.scale[0]))
+    return found
 
 
 def levels(tensor: Tensor) -> Levels:

@@ -119,7 +119,6 @@ EPILOGUE_OPS: dict[str, str] = {
     "is_infinite": "bool_as_f32(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "fake_quantized(v, vec4f($3), $0, $1, $2, $4)",
-    "fake_quant_up": "fake_quantized_up(v, vec4f($3), $0, $1, $2)",
     "fake_quant_even": "cut(nearest_even_units(v, $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
@@ -138,6 +137,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "requantize_once": "requantized_once(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized_up(v, e, $0, $1, $2)",
+    "quantized_factor": "quantized_factor(v, $0, vec3f($1, $2, $3), vec3f($4, $5, $6))",
     "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
     "to_bfloat16": "to_bfloat16(v)",

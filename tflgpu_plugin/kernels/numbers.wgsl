@@ -192,6 +192,10 @@ fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f
   let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
   return cut(vec4f(whole), levels.y, levels.z) * levels.x;
 }
+// The same with one factor.
+fn quantized_factor(v: vec4f, unit: f32, by: vec3f, levels: vec3f) -> vec4f {
+  return cut(vec4f(multiplied(vec4i(units_in(v, unit)), by)), levels.y, levels.z) * levels.x;
+}
 fn multiplied(x: vec4i, by: vec3f) -> vec4i {
   let product = doubling_high(x << vec4u(u32(max(by.z, 0.0))), vec4u(u32(by.x)), vec4u(u32(by.y)));
   return shifted(product, vec4u(u32(max(-by.z, 0.0))));

@@ -159,5 +159,5 @@ def _few_channels(
 
 OPS = (
     Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
-       weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT, gated=_gated),
+       weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER, gated=_gated),
 )  # fmt: skip

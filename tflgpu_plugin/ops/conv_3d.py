@@ -144,7 +144,7 @@ def _work_back(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
-       decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+       decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER),
     Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",
        work=_work_back, kind="product", decompose=_decompose_back, accumulates=False),
 )  # fmt: skip

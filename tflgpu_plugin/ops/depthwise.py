@@ -147,5 +147,5 @@ def _dispatch(
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, _lower, "accumulate", work=work, kind="product",
        fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
-       rounding=rounding.PRODUCT),
+       rounding=rounding.LAYER),
 )  # fmt: skip

@@ -152,5 +152,5 @@ def multiply_many(
 OPS = (
     Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
        decompose=_decompose, fuses=True,
-       weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
+       weights=Weights(flattens=True), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -152,5 +152,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
+       decompose=decompose, accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
 # How many numbers a step has.
-STEPS = {3: "fake_quant_even", 4: "fake_quant_up", 5: "fake_quant"}
+STEPS = {3: "fake_quant_even", 5: "fake_quant", 7: "quantized_factor"}
 
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
@@ -40,15 +40,9 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
     if quantization.even(result):
         return to_even(quantization.levels(result))
     if quantization.quantized(source):
-        ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
-        return times_factor(quantization.levels(result), quantization.fraction(ratio))
+        scale, levels = quantization.parameters(source)[0], quantization.levels(result)
+        return quantized.times(scale, scale / levels.scale, levels)
     return EpilogueOp("fake_quant", None, (*quantization.levels(result), 1.0, 0.0))
-
-
-def times_factor(levels: quantization.Levels, parts: float) -> EpilogueOp:
-    """The step that rounds whole numbers times a factor to levels as fixed point does: first to so
-    many parts of one."""
-    return EpilogueOp("fake_quant_up", None, (*levels, parts))
 
 
 def to_even(levels: quantization.Levels) -> EpilogueOp:

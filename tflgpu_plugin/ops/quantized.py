@@ -96,13 +96,7 @@ def by_scales(
 
 def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
     """Of the inputs; None unless all are quantized as a whole."""
-    found = []
-    for tensor in node.inputs:
-        given = None if tensor is None else graph.tensors[tensor].quantization
-        if given is None or len(given.scale) != 1:
-            return None
-        found.append(np.float32(given.scale[0]))
-    return found
+    return quantization.scales(None if t is None else graph.tensors[t] for t in node.inputs)
 
 
 def _factors(*factors: Any) -> list[float]:
@@ -141,8 +135,10 @@ def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) ->
 
 def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
     """The rule of abs: its numbers times one factor in fixed point."""
-    numbers = _by_ratio(graph, node, levels)
-    return None if numbers is None else replace(node, epilogue=(_times(numbers),))
+    scales = _other_scales(graph, node, levels)
+    if scales is None:
+        return None
+    return replace(node, epilogue=(times(float(scales[0]), float(scales[0] / scales[1]), levels),))
 
 
 def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | None]:
@@ -166,21 +162,30 @@ def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
     (x,), unit = scales, 1 / (float(scales[0]) ** 0.5 * ROOT_UNIT)
     factor = 1 / float(np.sqrt(x) * np.float32(levels.scale)) / ROOT_UNIT
     finite = EpilogueOp("clip", None, (0.0, unit * MOST))
-    numbers = (unit, *_factors(factor, factor), *levels)
-    return replace(node, epilogue=(finite, _times(numbers)))
+    return replace(node, epilogue=(finite, times(unit, factor, levels)))
 
 
 def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """The input's numbers times the ratio of both scales; None where they are the same, and nothing
     is rounded."""
+    if (scales := _other_scales(graph, node, levels)) is None:
+        return None
+    x, unit = scales
+    return (float(x), *_factors(x / unit, x / unit), *levels)
+
+
+def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
+    """Those of the input and the result; None where they are the same."""
     scales, unit = _scales(graph, node), np.float32(levels.scale)
     if scales is None or scales[0] == unit or quantization.even(graph.tensors[node.outputs[0]]):
         return None
-    return (float(scales[0]), *_factors(scales[0] / unit, scales[0] / unit), *levels)
+    return scales[0], unit
 
 
-def _times(numbers: Numbers) -> EpilogueOp:
-    return EpilogueOp("quantized_leaky_relu", None, numbers)
+def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
+    """The step that multiplies whole multiples of a unit by a factor, in fixed point, and cuts the
+    product to levels."""
+    return EpilogueOp("quantized_factor", None, (unit, *_factors(factor), *levels))
 
 
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:

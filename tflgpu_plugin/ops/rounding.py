@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
+
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.table import Rounding
@@ -11,6 +15,8 @@ from tflgpu_plugin.ops.table import Rounding
 # so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
 SUMS, WEIGHTS = 8192.0, 4096.0
 MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
+
+Real = type[np.float32] | type[np.float64]
 
 
 def _sum(graph: Graph, node: Node) -> tuple[float, ...]:
@@ -34,13 +40,22 @@ def _product(graph: Graph, node: Node) -> tuple[float, ...]:
     return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
 
 
-def _ratio(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Of the factor between the scales of input and result."""
-    given = graph.tensors[node.operand()].quantization
+def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[float, float] | None:
+    """From products of stored numbers to a result. Hosts work out the product of the scales in one
+    of these types, and its quotient by the result's scale in the other."""
+    tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
+    scales = quantization.scales(tensors)
+    if scales is None or len(scales) != 2:
+        return None
+    if tensors[0].dtype == "u8":
+        product = np.float32  # as GetQuantizedConvolutionMultipler of lite/kernels/kernel_util.cc
+    unit = product(scales[0]) * product(scales[1])
     scale, _ = quantization.parameters(graph.tensors[node.outputs[0]])
-    return (1.0,) if given is None else (quantization.fraction(given.scale[0] / scale),)
+    return float(unit), float(quotient(unit) / quotient(scale))
 
 
 SUM = Rounding(_sum)
-PRODUCT, RATIO = Rounding(_product, up=True), Rounding(_ratio, up=True)
+LAYER = Rounding(_product, factor=partial(_factor, product=np.float64, quotient=np.float64))
+MATMUL = Rounding(_product, factor=partial(_factor, product=np.float32, quotient=np.float64))
+PRODUCT = Rounding(_product, factor=partial(_factor, product=np.float32, quotient=np.float32))
 INTERPOLATION = Rounding(_interpolation, stored=True)

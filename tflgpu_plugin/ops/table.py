@@ -79,13 +79,14 @@ GATE = Errors(passes=0.5)
 class Rounding(NamedTuple):
     """How hosts come to an 8-bit result in fixed point: `parts(graph, node)` of one step of the
     result, to which they round first (one number, or one per channel); `stored`: they round the
-    stored number, with the zero point in it; `up`: halves go up the first time, as in the products
-    of fixed point, otherwise away from zero.
+    stored number, with the zero point in it. `factor(graph, node)`: the value of 1 in a result that
+    is a whole number before hosts multiply it, and the number they multiply by; None where there
+    are several.
     """
 
     parts: Callable[[Graph, Node], tuple[float, ...]]
     stored: bool = False
-    up: bool = False
+    factor: Callable[[Graph, Node], tuple[float, float] | None] | None = None
 
 
 def unplanned(

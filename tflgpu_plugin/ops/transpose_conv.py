@@ -157,5 +157,5 @@ def _lower(low: Lowering, node: Node) -> None:
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
-       rounding=rounding.PRODUCT),
+       rounding=rounding.LAYER),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import quantized, rounding
+from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
@@ -90,7 +90,7 @@ def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> O
     """An activation that only cuts."""
     limits = (low, high)
     whole = f"clamp(v, {LIMITED[name]})"
-    return row(name, "exact", errors=errors, whole=whole, limits=limits, rounding=rounding.RATIO,
+    return row(name, "exact", errors=errors, whole=whole, limits=limits,
                quantize=quantized.limited(*limits))  # fmt: skip
 
 

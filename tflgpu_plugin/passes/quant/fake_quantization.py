@@ -17,6 +17,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, planar
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
+from tflgpu_plugin.ops.quantized import times
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -109,13 +110,13 @@ class _Simulation:
         if self._even(node.outputs[0]):
             return quantize.to_even(levels)
         rounding = ops.rows()[node.op].rounding
+        if rounding and rounding.factor and (found := rounding.factor(self.graph, node)):
+            return times(*found, levels)
         parts = rounding.parts(self.graph, node) if rounding else (1.0,)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if rounding and rounding.stored:
             return EpilogueOp("fake_quant", None, (*levels, *parts, zero))
         if len(set(parts)) == 1:
-            if rounding and rounding.up:
-                return quantize.times_factor(levels, parts[0])
             return EpilogueOp("fake_quant", None, (*levels, parts[0], 0.0))
         if parts not in self.parts:
             self.parts[parts] = self.e.constant(np.array(parts, np.float32), name="parts")
