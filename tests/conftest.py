@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -18,6 +20,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "adapter: needs a GPU, or the software adapter lavapipe")
     config.addinivalue_line("markers", "cluster: starts Ray; needs an adapter, too")
     config.addinivalue_line("markers", "wheel: builds and installs the wheel")
+
+
+@pytest.fixture(autouse=True)
+def root_handlers() -> Iterator[None]:
+    """Takes away what libraries add to the root logger when they log with none set up: the plugin's
+    own messages would go there, also in later tests."""
+    before = [*logging.root.handlers]
+    yield
+    logging.root.handlers[:] = before
 
 
 @pytest.fixture(params=["reference", "default"])
