@@ -114,7 +114,7 @@ def book(request: pytest.FixtureRequest) -> Book:
     return Book(
         config.stash[selection.ENTRIES],
         report_folder(config),
-        config.getoption("--adapter"),
+        {name: config.getoption(name) or "" for name in ("--adapter", "--dtype", "--host")},
         request.node.user_properties,
         request.node.nodeid,
     )

@@ -21,11 +21,12 @@ PROPERTY = "conformance"
 
 @dataclass
 class Book:
-    """What the tests of one process share: expectations of this adapter, and where models go."""
+    """What the tests of one process share: expectations of this adapter, where models go, and the
+    options without which pytest would not run the test, or on another adapter."""
 
     entries: Sequence[expect.Entry]
     folder: Path
-    adapter: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     properties: list[tuple[str, object]] = field(default_factory=list)
     test: str = ""
 
@@ -76,7 +77,7 @@ class Book:
         return path
 
     def _explain(self, record: Record, again: str) -> str:
-        chosen = f" --adapter {self.adapter!r}" if self.adapter else ""
+        chosen = "".join(f" {name} {text!r}" for name, text in self.options.items() if text)
         test = again or f'pytest "{self.test}"{chosen}'
         lines = [f"{record.op} {record.case!r} in {record.host}", record.text, f"again: {test}"]
         if record.model:

@@ -197,11 +197,12 @@ def test_only_pass_passes(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> None:
-    book = Book([], tmp_path, "nvidia", test="conformance/test_ops.py::t[ADD]")
+    options = {"--adapter": "nvidia", "--dtype": "all", "--host": ""}
+    book = Book([], tmp_path, options, test="conformance/test_ops.py::t[ADD]")
     with pytest.raises(pytest.fail.Exception) as failure:
         book.close(BAD, b"content")
     text = str(failure.value)
-    assert "pytest \"conformance/test_ops.py::t[ADD]\" --adapter 'nvidia'" in text
+    assert "pytest \"conformance/test_ops.py::t[ADD]\" --adapter 'nvidia' --dtype 'all'\n" in text
     (saved,) = (tmp_path / "models").iterdir()
     assert saved.read_bytes() == b"content" and str(saved) in text and saved.suffix == ".tflite"
 
