@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +25,8 @@ SHOWN, SHOWN_NAME = 4, 40  # tensors that disagree, and the ends of their names
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
+# Those that judge, for a reader: the first that have every operator of the model.
+JUDGES = {REFERENCE: "reference", OPTIMIZED: "optimized", FASTEST: "default"}
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome for a model in one host. `cpu` says what its CPU kernels were; `outputs` holds
-    the model's own outputs from the GPU; times are medians in milliseconds.
+    """The outcome for a model in one host. `cpu` says what its fastest CPU kernels were, `judge`
+    which of JUDGES gave the expected results; `outputs` holds the model's own outputs from the GPU;
+    times are medians in milliseconds.
     """
 
     host: str
@@ -83,6 +87,7 @@ class Comparison:
     report: Report
     cpu_ms: float
     gpu_ms: float
+    judge: str = JUDGES[REFERENCE]
 
     @property
     def ok(self) -> bool:
@@ -97,19 +102,25 @@ class Comparison:
         """The summary for a reader."""
         report, on_gpu = self.report, self.report.count(GPU)
         nodes, partitions = len(report.nodes), len(report.islands)
-        return [
+        lines = [
             f"nodes     {on_gpu} of {nodes} on the GPU, partitions: {partitions}",
             f"latency   CPU ({self.cpu}) {self.cpu_ms:.1f} ms, GPU {self.gpu_ms:.1f} ms (medians)",
         ]
+        if self.judge != JUDGES[REFERENCE]:
+            lack = "the host has no reference kernels for an operator of this model"
+            lines.append(f"judge     the {self.judge} CPU kernels: {lack}")
+        return lines
 
     def verdict(self) -> str:
         bad = [a.name for a in self.agreements if not a.ok]
         if bad:
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+            rounding = ", and 8-bit results of kernels that are not the reference"
             return (
-                f"DISAGREES in {len(bad)} of {len(self.agreements)} with the host's reference "
+                f"DISAGREES in {len(bad)} of {len(self.agreements)} with the host's {self.judge} "
                 'kernels. "Where answers differ" in docs/conformance.md tells what is by design, '
-                "such as 8-bit weights with float activations. "
+                "such as 8-bit weights with float activations"
+                f"{rounding if self.judge != JUDGES[REFERENCE] else ''}. "
                 f"Tensors: {', '.join(name[-SHOWN_NAME:] for name in bad[:SHOWN])}{more}."
             )
         if not self.report.count(GPU):
@@ -133,6 +144,7 @@ class Comparison:
             "islands": len(self.report.islands),
             "cpu_ms": self.cpu_ms,
             "gpu_ms": self.gpu_ms,
+            "judge": self.judge,
             "kernels": self.kernels(),
         }
 
@@ -143,25 +155,38 @@ def compare(
     runs: int = 10,
     probes: Sequence[Any] | None = None,
 ) -> Comparison:
-    """Outputs and intermediate results (`probes`, or a selection) against reference kernels.
+    """Outputs and intermediate results (`probes`, or a selection) against the CPU kernels that
+    judge.
 
-    The difference between the host's own optimized and reference kernels widens what is allowed, so
-    that a model that amplifies rounding is not called wrong. Latency and outputs are those of the
-    model as it is. Raises what `start` and `probed` raise.
+    The difference between these and the host's next faster kernels widens what is allowed, so that
+    a model that amplifies rounding is not called wrong. Latency and outputs are those of the model
+    as it is. Raises what `start` and `probed` raise.
     """
     rich = subject if probes is not None and not probes else subject.probed(probes)
-    reference = rich.start(None, REFERENCE)
+    reference, judge, faster = _judge(rich)
     expected = reference.run()
-    cpu, gpu = subject.start(None), subject.start(options, OPTIMIZED)
-    optimized, results = subject.start(None, OPTIMIZED).run(), gpu.run()
+    cpu, gpu = subject.start(None), subject.start(options, faster)
+    others, results = subject.start(None, faster).run(), gpu.run()
     own, ours = len(results), results
     if rich is not subject:
-        optimized += rich.start(None, OPTIMIZED).run()[own:]
-        ours = results + rich.start(options, OPTIMIZED).run()[own:]
-    found = agree(reference.names, expected, optimized, ours)
+        others += rich.start(None, faster).run()[own:]
+        ours = results + rich.start(options, faster).run()[own:]
+    found = agree(reference.names, expected, others, ours)
     times = latency(cpu.run, runs), latency(gpu.run, runs)
     agreements = found[own:] + found[:own]
-    return Comparison(subject.host, subject.cpu, agreements, results, gpu.report(), *times)
+    return Comparison(subject.host, subject.cpu, agreements, results, gpu.report(), *times, judge)
+
+
+def _judge(subject: Subject) -> tuple[Running, str, str]:
+    """The first kernels of JUDGES that have every operator of the model, made ready, with their
+    name, and the next faster ones. Raises what the last of them raise."""
+    for kernels, faster in pairwise((*JUDGES, FASTEST)):
+        try:
+            return subject.start(None, kernels), JUDGES[kernels], faster
+        except (ValueError, RuntimeError):
+            if kernels == FASTEST:
+                raise
+    raise AssertionError("there are no kernels")
 
 
 def latency(run: Callable[[], object], runs: int) -> float:
