@@ -183,4 +183,4 @@ def test_what_other_rooms_ask() -> None:
     assert where(lambda row: row.joins) == {"concat"}
     assert where(lambda row: row.fills) == {"pad"}
     assert where(lambda row: row.converts) == {"cast"}
-    assert where(lambda row: row.errors.unbounded) == {"pow"}
+    assert where(lambda row: row.errors.keeps_ratios) == {"pow"}

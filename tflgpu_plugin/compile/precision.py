@@ -161,7 +161,7 @@ def _goes_on(op: str, inside: bool) -> bool:
     if row is None:
         return inside
     saturates = row.errors.bounded or (
-        row.accuracy == "transcendental" and not row.errors.unbounded
+        row.accuracy == "transcendental" and not row.errors.keeps_ratios
     )
     return row.errors.relative or (inside and not saturates)
 

@@ -185,7 +185,7 @@ OPS = (
         beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
         wrong="<",
         accuracy="transcendental",
-        errors=Errors(unbounded=True),
+        errors=Errors(keeps_ratios=True),
         steps=("pow", "reverse_pow"),
     ),
     row("atan2", accuracy="function"),

@@ -48,18 +48,18 @@ class Errors(NamedTuple):
 
     `passes` is the share of the mean square error that a result has. `averages`: of many values,
     with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
-    results are of magnitude 1 at most; `unbounded`: those of a transcendental function that are
-    not. `relative`: errors count in proportion to each value, as
-    under a logarithm. `normalizes`: results are of magnitude 1, whatever that of the inputs.
-    `choice` is the position of an output that tells which of the values was chosen, which the
-    smallest error may change.
+    results are of magnitude 1 at most. `keeps_ratios`, of a transcendental function: an error in
+    proportion to the input is one in proportion to the result, as of powers. `relative`: errors
+    count in proportion to each value, as under a logarithm. `normalizes`: results are of
+    magnitude 1, whatever that of the inputs. `choice` is the position of an output that tells
+    which of the values was chosen, which the smallest error may change.
     """
 
     passes: float = 1.0
     averages: bool = False
     keeps_magnitude: bool = False
     bounded: bool = False
-    unbounded: bool = False
+    keeps_ratios: bool = False
     relative: bool = False
     normalizes: bool = False
     choice: int | None = None
@@ -142,11 +142,12 @@ class Op:
     `averages(graph, node)`: its results are the means of all pixels of a channel, and nothing
     else. `unknown` says what becomes of a number beyond int32 (see `ops.unknown`): the op "passes"
     it on, or "chooses" between its last two inputs; empty: it must not get one. `arranges`: its
-    result has all elements of its input, in another "order" or under another "shape". `joins`: its
-    inputs stand beside each other in the result, so that empty ones add nothing. `fills`: its
-    results have elements besides those of its inputs. `converts`: to another type, and nothing
-    else. `numbers_places`: it "makes" or "takes" indices that hosts number each in its own way, as
-    its second output or input."""
+    result is its input with the axes in another "order", or with the elements in the same order
+    under another "shape". `joins`: its inputs stand beside each other in the result, so that empty
+    ones add nothing. `fills`: where no value is given, it fills with zeros, which are the zero
+    point of a quantized input. `converts`: to another type, and nothing else. `numbers_places`: it
+    "makes" or "takes" indices that hosts number each in its own way, as its second output or
+    input."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
