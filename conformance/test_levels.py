@@ -4,6 +4,7 @@ numbers of the host's reference kernels."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,4 +144,52 @@ def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
         for ratio in (*RATIOS, *BY_CHANCE)
         for zero in (0, 10, -40)
     )
+    judged(op, made, host_name, book)
+
+
+# ---- factors -------------------------------------------------------------------------------------
+
+# Scales of both operands (parts of one), and to which level the largest result goes: hosts work
+# their factor out in float32, in float64, or in both, and some result differs between any two.
+LAYERS, PRODUCTS = ((161, 189, 117), (211, 286, 92)), ((258, 198, 80), (41, 24, 54))
+LARGEST = 1 << 14  # of the whole numbers that are multiplied
+
+
+def factors(op: str, dtype: str, scales: tuple[int, int, int]) -> tuple[Case, list[Array]]:
+    """All products of two stored numbers; of a layer 127 times one, and another."""
+    version, table, options = HALVED[op]
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    middle = (kind.min + kind.max + 1) // 2
+    x, w = (np.float32(1 / parts) for parts in scales[:2])
+    held, other = Quantization((float(x),), (middle,)), Quantization((float(w),), (0,))
+    y = Quantization((float(np.float32(float(x) * float(w) * LARGEST / scales[2])),), (middle,))
+    stored = np.arange(kind.min, kind.max + 1).astype(kind.dtype)
+    if op in ("MUL", "BATCH_MATMUL"):
+        other = replace(other, zero_point=(middle,))
+        inputs = [Input((256, 1), dtype, quantization=held),
+                  Input((1, 256), dtype, quantization=other)]  # fmt: skip
+        feed = [stored[:, None], stored[None]]
+    else:
+        other = replace(other, zero_point=(middle if dtype == "u8" else 0,))
+        shape = (1, 256, 256, 2) if op == "CONV_2D" else (1 << 16, 2)
+        weights = (np.array([127, 1]) + other.zero_point[0]).astype(kind.dtype)
+        weights = weights.reshape((1, 1, 1, 2) if op == "CONV_2D" else (1, 2))
+        sums = Quantization((float(x * w),), (0,))
+        inputs = [Input(shape, dtype, quantization=held),
+                  Input(weights.shape, dtype, weights, quantization=other),
+                  Input((1,), "i32", np.zeros(1, np.int32), quantization=sums)]  # fmt: skip
+        feed = [np.stack(np.meshgrid(stored, stored), -1).reshape(shape)]
+    return Case(str(scales), op, version, tuple(inputs), table, options, output_type=dtype,
+                output_quantization=y), feed  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "chosen"),
+    [("FULLY_CONNECTED", LAYERS), ("CONV_2D", LAYERS), ("MUL", PRODUCTS),
+     ("BATCH_MATMUL", PRODUCTS)],
+)  # fmt: skip
+def test_factors(
+    op: str, chosen: tuple[tuple[int, int, int], ...], host_name: str, book: Book
+) -> None:
+    made = (factors(op, dtype, scales) for dtype in ("i8", "u8") for scales in chosen)
     judged(op, made, host_name, book)

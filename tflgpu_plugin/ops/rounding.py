@@ -47,7 +47,9 @@ def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[fl
     scales = quantization.scales(tensors)
     if scales is None or len(scales) != 2:
         return None
-    if tensors[0].dtype == "u8":
+    if node.attributes.get("rounds_once"):
+        product = np.float64
+    elif tensors[0].dtype == "u8":
         product = np.float32  # as GetQuantizedConvolutionMultipler of lite/kernels/kernel_util.cc
     unit = product(scales[0]) * product(scales[1])
     scale, _ = quantization.parameters(graph.tensors[node.outputs[0]])

@@ -56,15 +56,15 @@ def whole(graph: Graph, node: Node) -> Whole | None:
         if given.size not in (1, channels):
             return None
         bias = bias + np.round(given.reshape(-1).astype(np.float64) / sums)
-    if quantization.even(result) or (
-        scale.size == 1 and (x.dtype == "u8" or node.op == "fully_connected")
-    ):
-        sums = sums.astype(np.float32).astype(np.float64)  # as GetQuantizedConvolutionMultipler
-    factors = sums / quantization.parameters(result)[0]
     ones = np.ones(channels)
     if quantization.even(result):
+        sums = sums.astype(np.float32).astype(np.float64)
+        factors = sums / quantization.parameters(result)[0]
         rows = np.array([*parted(bias), factors * ones], np.float32)
     else:
+        rounding = ops.rows()[node.op].rounding
+        found = rounding.factor(graph, node) if rounding and rounding.factor else None
+        factors = sums / quantization.parameters(result)[0] if found is None else found[1] * ones
         fraction, shift = fixed_point(factors)
         rows = fixed_rows(bias, fraction * ones, shift * ones)
     return Whole(numbers.astype(np.int16), rows)
