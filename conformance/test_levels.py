@@ -155,8 +155,11 @@ LAYERS, PRODUCTS = ((161, 189, 117), (211, 286, 92)), ((258, 198, 80), (41, 24, 
 LARGEST = 1 << 14  # of the whole numbers that are multiplied
 
 
-def factors(op: str, dtype: str, scales: tuple[int, int, int]) -> tuple[Case, list[Array]]:
-    """All products of two stored numbers; of a layer 127 times one, and another."""
+def factors(
+    op: str, dtype: str, scales: tuple[int, int, int], fed: bool
+) -> tuple[Case, list[Array]]:
+    """All products of two stored numbers; of a layer 127 times one, and another, with weights that
+    are constants or `fed`."""
     version, table, options = HALVED[op]
     kind = np.iinfo(NUMPY_DTYPES[dtype])
     middle = (kind.min + kind.max + 1) // 2
@@ -176,20 +179,20 @@ def factors(op: str, dtype: str, scales: tuple[int, int, int]) -> tuple[Case, li
         weights = weights.reshape((1, 1, 1, 2) if op == "CONV_2D" else (1, 2))
         sums = Quantization((float(x * w),), (0,))
         inputs = [Input(shape, dtype, quantization=held),
-                  Input(weights.shape, dtype, weights, quantization=other),
+                  Input(weights.shape, dtype, None if fed else weights, quantization=other),
                   Input((1,), "i32", np.zeros(1, np.int32), quantization=sums)]  # fmt: skip
-        feed = [np.stack(np.meshgrid(stored, stored), -1).reshape(shape)]
+        feed = [np.stack(np.meshgrid(stored, stored), -1).reshape(shape), weights][: 1 + fed]
     return Case(str(scales), op, version, tuple(inputs), table, options, output_type=dtype,
                 output_quantization=y), feed  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("op", "chosen"),
-    [("FULLY_CONNECTED", LAYERS), ("CONV_2D", LAYERS), ("MUL", PRODUCTS),
-     ("BATCH_MATMUL", PRODUCTS)],
+    ("op", "chosen", "fed"),
+    [("FULLY_CONNECTED", LAYERS, False), ("FULLY_CONNECTED", LAYERS, True),
+     ("CONV_2D", LAYERS, False), ("MUL", PRODUCTS, True), ("BATCH_MATMUL", PRODUCTS, True)],
 )  # fmt: skip
 def test_factors(
-    op: str, chosen: tuple[tuple[int, int, int], ...], host_name: str, book: Book
+    op: str, chosen: tuple[tuple[int, int, int], ...], fed: bool, host_name: str, book: Book
 ) -> None:
-    made = (factors(op, dtype, scales) for dtype in ("i8", "u8") for scales in chosen)
+    made = (factors(op, dtype, scales, fed) for dtype in ("i8", "u8") for scales in chosen)
     judged(op, made, host_name, book)

@@ -109,6 +109,11 @@ def quantized_factor(v: Array, *n: float) -> Array:
     return _cut(away(away(v / n[0]) * factor(*n[1:4])), n[4:7])
 
 
+def quantized_factor_once(v: Array, unit: float, *n: float) -> Array:
+    """`n`: the levels, the factor as two parts and a power of two."""
+    return _cut(away(away(v / unit) * (n[3] + n[4]) * n[5]), n[:3])
+
+
 def _reversed(op: str) -> Callable[[Array, Array], Array]:
     return lambda v, e: REFERENCES[op](e, v)
 
@@ -122,7 +127,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
 # Besides what `REFERENCES` has under the name of the step.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
-    "quantized_factor": quantized_factor,
+    "quantized_factor": quantized_factor, "quantized_factor_once": quantized_factor_once,
     "fake_quant_channels": fake_quant_channels,
     "requantize": requantize, "requantize_small": requantize,
     "requantize_once": requantize, "rescale": rescale,

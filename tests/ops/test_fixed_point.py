@@ -16,7 +16,7 @@ from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
 from tflgpu_plugin.ir.quantization import Levels, fixed_point
-from tflgpu_plugin.ops.quantized import times
+from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.passes.quant.requantize import each, fixed_rows, in_fixed_point
 
 pytestmark = pytest.mark.adapter
@@ -201,3 +201,7 @@ def test_whole_numbers_times_a_factor(factor: float) -> None:
     values = (numbers * unit).astype(np.float32).reshape(1, 8, 16, 8)
     got = stepped(values, times(unit, factor, levels))
     np.testing.assert_array_equal(got.reshape(-1), wanted)
+    exact = Fraction(int(fraction), ONE) * Fraction(2) ** int(shift)
+    once = [min(max(away(number * exact), -128), 127) * 0.125 for number in map(int, numbers)]
+    got = stepped(values, times_once(unit, factor, levels))
+    np.testing.assert_array_equal(got.reshape(-1), once)

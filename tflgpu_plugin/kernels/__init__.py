@@ -138,6 +138,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "fake_quantized_up(v, e, $0, $1, $2)",
     "quantized_factor": "quantized_factor(v, $0, vec3f($1, $2, $3), vec3f($4, $5, $6))",
+    "quantized_factor_once": "requantized_once(v, vec4f(), vec4f(), vec4f($4), vec4f($5), "
+    "vec4f($6), $0, $1, $2, $3)",
     "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
     "to_bfloat16": "to_bfloat16(v)",

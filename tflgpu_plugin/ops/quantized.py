@@ -18,7 +18,7 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, Levels, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
 from tflgpu_plugin.ops.lowering import Lowering, spread
@@ -186,6 +186,14 @@ def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
     """The step that multiplies whole multiples of a unit by a factor, in fixed point, and cuts the
     product to levels."""
     return EpilogueOp("quantized_factor", None, (unit, *_factors(factor), *levels))
+
+
+def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
+    """The same, rounded once: the factor's fraction in two parts, and its power of two."""
+    (fraction,), (shift,) = fixed_point(np.array([factor]))
+    parts = (part / ONE for part in (fraction - fraction % FACTOR_UNIT, fraction % FACTOR_UNIT))
+    numbers = (unit, *levels, *map(float, parts), 2.0 ** float(shift))
+    return EpilogueOp("quantized_factor_once", None, numbers)
 
 
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:

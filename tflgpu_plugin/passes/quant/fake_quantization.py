@@ -17,7 +17,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, planar
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
-from tflgpu_plugin.ops.quantized import times
+from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -111,7 +111,8 @@ class _Simulation:
             return quantize.to_even(levels)
         rounding = ops.rows()[node.op].rounding
         if rounding and rounding.factor and (found := rounding.factor(self.graph, node)):
-            return times(*found, levels)
+            step = times_once if node.attributes.get("rounds_once") else times
+            return step(*found, levels)
         parts = rounding.parts(self.graph, node) if rounding else (1.0,)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if rounding and rounding.stored:
