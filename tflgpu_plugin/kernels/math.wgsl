@@ -313,7 +313,8 @@ fn atanh_exact(v: vec4f) -> vec4f {
   let y = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z + 1.99782164500e-1) * z
     + 3.33337300303e-1;
   let ratio = select((1.0 + v) * inverse_of(1.0 - v), infinity(v), v == vec4f(1.0));
-  return select(0.5 * log_exact(ratio), v + v * z * y, abs(v) < vec4f(0.5));
+  let inside = select(0.5 * log_exact(ratio), v + v * z * y, abs(v) < vec4f(0.5));
+  return select(inside, not_a_number(v), abs(v) > vec4f(1.0));  // whose ratio may be 0 where tiny numbers are
 }
 // erf within about 1 ulp: odd polynomial near zero, 1 - exp(polynomial) beyond.
 fn erf_exact(v: vec4f) -> vec4f {
