@@ -1,12 +1,14 @@
-"""8-bit twins at scales by chance: `python -m conformance.scales [HOST] [--seeds FIRST END]
-[--op NAME,...]`, against the host's reference kernels.
+"""Compare 8-bit operators with the host's reference kernels at random quantization scales.
 
-The suite has each twin at one scale, which fits its values; factors and halves that go another way
-show only at others. Prints what differs by operator. Exit status 1 where a value is more than one
-level off, or more than `MOST` of an operator's values are one level off.
+Usage: python -m conformance.scales [HOST] [--seeds FIRST END] [--op NAME,...]
 
-Reference kernels end the process, or shift by more than the bits that there are, where more than
-255 numbers of a softmax are nearly equal: `BEYOND` is left out.
+The test suite runs each 8-bit twin of a float32 case at one scale. Errors in requantization factors
+and in the rounding of ties show only at some scales, so this command draws others. It prints the
+differences for each operator. The exit status is 1 if a value differs by more than one level, or if
+more than `MOST` of an operator's values differ.
+
+`BEYOND` is skipped: the reference SOFTMAX shifts by 32 bits or more, or aborts, where more than 255
+inputs are nearly equal.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ BEYOND = ("SOFTMAX", "channels_1023_quads_256")
 
 @dataclass
 class Count:
-    """Of one operator: models that ran, values of them, values that differ, the largest difference
-    in levels, and what names the first models with any."""
+    """Totals for one operator: models run, values compared, values that differ, the largest
+    difference in levels, and the cases and seeds that differ."""
 
     models: int = 0
     values: int = 0
@@ -58,14 +60,14 @@ class Count:
 
 
 def rescaled(case: Case, chance: np.random.Generator) -> Case:
-    """The case with other scales of its result and its inputs, where hosts take any."""
+    """The case with random scales, except where the host prescribes or derives a scale."""
     result = case.output_quantization
     if same_quantization(case.op):
         return case
     if result is not None and case.op not in FIXED:
         result = _times(result, 2 ** chance.uniform(-2, 1.5))
     inputs = case.inputs
-    if case.op not in BIASES:  # whose scales follow from others
+    if case.op not in BIASES:  # the bias scale is the product of the other two
         inputs = tuple(None if value is None else _input(value, chance) for value in inputs)
     return replace(case, inputs=inputs, output_quantization=result)
 
@@ -81,13 +83,13 @@ def _times(given: Quantization, factor: float) -> Quantization:
 
 
 def shuffled(feeds: Sequence[Feed], chance: np.random.Generator) -> list[Feed]:
-    """The same stored numbers at other places."""
+    """The feeds with the elements of each 8-bit array permuted."""
     return [[chance.permutation(a.reshape(-1)).reshape(a.shape) if a.dtype in (np.int8, np.uint8)
              else a for a in feed] for feed in feeds]  # fmt: skip
 
 
 def twins(ops: Sequence[str]) -> Iterator[Case]:
-    """Of these operators, or of all."""
+    """The 8-bit twins of these operators; of every operator if `ops` is empty."""
     for _, case in quantized.twins():
         beyond = case.op == BEYOND[0] and case.name.endswith(BEYOND[1])
         if beyond or (ops and case.op not in ops):
@@ -99,7 +101,7 @@ def twins(ops: Sequence[str]) -> Iterator[Case]:
 
 
 def tried(case: Case, seed: int, name: str, count: Count) -> None:
-    """Run the case at the scales of this seed; models that the host or we refuse do not count."""
+    """Run the case with the scales of this seed and update `count`; refused models are skipped."""
     chance = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     twin = rescaled(case, chance)
     try:

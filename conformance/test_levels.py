@@ -92,7 +92,7 @@ def test_every_level(op: str, host_name: str, book: Book) -> None:
 
 # Scales of the input and of the result, between which halves lie on numbers exactly.
 RATIOS = ((0.5, 1.0), (0.25, 1.0), (1.0, 4.0), (0.75, 1.0), (0.375, 0.5), (1.0, 64.0), (2.0, 1.0))
-# Others, where float32 may not tell products from halves.
+# Random scales, at which a float32 product may be rounded to a tie that it is not.
 CHANCE = np.random.default_rng(0).uniform((0.005, -2), (0.5, 9), (12, 2))
 BY_CHANCE = tuple((float(scale), float(scale * 2**power)) for scale, power in CHANCE)
 HALVED: dict[
@@ -149,8 +149,8 @@ def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
 
 # ---- factors -------------------------------------------------------------------------------------
 
-# Scales of both operands (parts of one), and to which level the largest result goes: hosts work
-# their factor out in float32, in float64, or in both, and some result differs between any two.
+# The reciprocal scales of both operands, and the level of the largest result. Hosts compute the
+# requantization factor in float32, in float64, or in a mix; at these scales the three differ.
 LAYERS, PRODUCTS = ((161, 189, 117), (211, 286, 92)), ((258, 198, 80), (41, 24, 54))
 LARGEST = 1 << 14  # of the whole numbers that are multiplied
 
@@ -158,8 +158,8 @@ LARGEST = 1 << 14  # of the whole numbers that are multiplied
 def factors(
     op: str, dtype: str, scales: tuple[int, int, int], fed: bool
 ) -> tuple[Case, list[Array]]:
-    """All products of two stored numbers; of a layer 127 times one, and another, with weights that
-    are constants or `fed`."""
+    """All products of two 8-bit numbers; for a layer, all sums 127 a + b. Weights are constants, or
+    inputs if `fed`."""
     version, table, options = HALVED[op]
     kind = np.iinfo(NUMPY_DTYPES[dtype])
     middle = (kind.min + kind.max + 1) // 2

@@ -93,7 +93,7 @@ def told(session: Any, given: Mapping[str, Any]) -> list[Any] | Exception:
 
 
 def compared(got: Any, wanted: Any, values: bool) -> str:
-    """What is wrong with a run; empty when it is as onnxruntime's own."""
+    """How a run differs from onnxruntime's own; empty if it does not."""
     if isinstance(wanted, Exception) or isinstance(got, Exception):
         both = isinstance(wanted, Exception) and isinstance(got, Exception)
         return "" if both else f"{got!r:.200} instead of {wanted!r:.200}"
@@ -133,7 +133,7 @@ def integers(case: node_tests.Case) -> Iterator[Feeds]:
 
 
 def judged(case: node_tests.Case, data: bytes, runs: Iterator[Feeds], place: int) -> Iterator[str]:
-    """What is wrong with these runs of a model, where nodes of it are on the GPU."""
+    """How these runs of a model, with nodes on the GPU, differ from onnxruntime's own."""
     op = operator(case)
     try:
         theirs = runner.opened(data, runner.settings(logs=runner.FATAL))

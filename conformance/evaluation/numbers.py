@@ -43,7 +43,7 @@ def away(x: Array) -> Array:
 
 
 def up(x: Array) -> Array:
-    """The nearest whole number, halves to the next larger one."""
+    """Round to the nearest integer, ties toward positive infinity."""
     return np.floor(x + 0.5) if _rounding.on else x
 
 

@@ -105,12 +105,12 @@ def times_factor(v: Array, unit: float, high: float, low: float, shift: float,
 
 
 def quantized_factor(v: Array, *n: float) -> Array:
-    """`n`: the unit of what is multiplied, the factor (high, low, shift), the levels."""
+    """`n`: the scale of `v`, the factor (high part, low part, shift), and the output levels."""
     return _cut(away(away(v / n[0]) * factor(*n[1:4])), n[4:7])
 
 
 def quantized_factor_once(v: Array, unit: float, *n: float) -> Array:
-    """`n`: the levels, the factor as two parts and a power of two."""
+    """`n`: the output levels, the factor's fraction in two parts, and its power of two."""
     return _cut(away(away(v / unit) * (n[3] + n[4]) * n[5]), n[:3])
 
 

@@ -21,8 +21,8 @@ PROPERTY = "conformance"
 
 @dataclass
 class Book:
-    """What the tests of one process share: expectations of this adapter, where models go, and the
-    options without which pytest would not run the test, or on another adapter."""
+    """The state that tests of one process share: the expectations for this adapter, the folder for
+    failed models, and the command-line options that reproduce a test."""
 
     entries: Sequence[expect.Entry]
     folder: Path

@@ -176,7 +176,7 @@ def crop(e: Expansion) -> int:
 
 
 def _cut(e: Expansion) -> list[int]:
-    """What negative pads leave of each axis."""
+    """The input cropped by the negative pads of each axis."""
     return [int(n + sum(np.minimum(pads, 0))) for n, pads in zip(e.shape(), _table(e), strict=True)]
 
 

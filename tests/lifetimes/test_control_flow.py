@@ -76,8 +76,8 @@ for place, kind in enumerate(KINDS):
 @adapter
 @on_hosts
 def test_signals_at_any_time(host: str) -> None:
-    """A timer that goes off, sooner or later, from the first delegate or session on. Modules are
-    imported before: an exception inside Python's own import may leave its lock taken for good."""
+    """Timers that expire at various moments while delegates or sessions are made and run. All
+    modules are imported first: an exception inside CPython's import can leave its lock held."""
     used = programs.run_program(host, "made(); print('used:', *sys.modules)").partition("used:")[2]
     programs.run_program(
         host,

@@ -1,5 +1,5 @@
-"""What other rooms must know of an op is a trait of its row: no op's name stands in them, and no
-module outside the tables lists names of ops."""
+"""Op names appear in the tables only. Other modules ask for a trait of the op's row, and none of
+them lists op names."""
 
 from __future__ import annotations
 

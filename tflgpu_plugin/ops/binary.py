@@ -77,7 +77,7 @@ def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> str |
     value = graph.constant(node.operand(1))
     if node.attributes.get("raises") and value is not None and value.dtype.kind in "iu":
         if bool(ORDERS[wrong](value, 0).any()):
-            return f"The second operand of {node.op} has numbers {wrong} 0, which hosts refuse."
+            return f"The second operand of {node.op} has elements {wrong} 0, which is an error."
     return refuse(graph, node, target)
 
 

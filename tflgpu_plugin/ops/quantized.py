@@ -175,7 +175,7 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 
 
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
-    """Those of the input and the result; None where they are the same."""
+    """The scales of input and result; None if they are equal, or the result rounds to even."""
     scales, unit = _scales(graph, node), np.float32(levels.scale)
     if scales is None or scales[0] == unit or quantization.even(graph.tensors[node.outputs[0]]):
         return None
@@ -183,13 +183,14 @@ def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32,
 
 
 def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
-    """The step that multiplies whole multiples of a unit by a factor, in fixed point, and cuts the
-    product to levels."""
+    """The fused step that requantizes multiples of `unit`: multiply by `factor` in fixed point as
+    `MultiplyByQuantizedMultiplier`, which rounds twice, and clamp to the output levels."""
     return EpilogueOp("quantized_factor", None, (unit, *_factors(factor), *levels))
 
 
 def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
-    """The same, rounded once: the factor's fraction in two parts, and its power of two."""
+    """As `times`, rounded once. Its parameters hold the factor as a fraction in two parts and a
+    power of two."""
     (fraction,), (shift,) = fixed_point(np.array([factor]))
     parts = (part / ONE for part in (fraction - fraction % FACTOR_UNIT, fraction % FACTOR_UNIT))
     numbers = (unit, *levels, *map(float, parts), 2.0 ** float(shift))

@@ -41,8 +41,8 @@ def _product(graph: Graph, node: Node) -> tuple[float, ...]:
 
 
 def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[float, float] | None:
-    """From products of stored numbers to a result. Hosts work out the product of the scales in one
-    of these types, and its quotient by the result's scale in the other."""
+    """The product of both input scales, and its ratio to the output scale; None if an input is not
+    quantized per tensor. `product` and `quotient` are the types in which the host computes them."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
     scales = quantization.scales(tensors)
     if scales is None or len(scales) != 2:

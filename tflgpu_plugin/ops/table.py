@@ -79,9 +79,8 @@ GATE = Errors(passes=0.5)
 class Rounding(NamedTuple):
     """How hosts come to an 8-bit result in fixed point: `parts(graph, node)` of one step of the
     result, to which they round first (one number, or one per channel); `stored`: they round the
-    stored number, with the zero point in it. `factor(graph, node)`: the value of 1 in a result that
-    is a whole number before hosts multiply it, and the number they multiply by; None where there
-    are several.
+    stored number, with the zero point in it. `factor(graph, node)`: the scale of the integer
+    accumulator, and the factor by which hosts requantize it; None for per-channel factors.
     """
 
     parts: Callable[[Graph, Node], tuple[float, ...]]
