@@ -103,7 +103,7 @@ CASES = [
     unary("ELU", "saturated", (1, 8, 8, 5), -90.0, -16.0),
     *everywhere("HARD_SWISH"),
     unary("HARD_SWISH", "saturated", (1, 8, 8, 5), -90.0, 90.0),
-    *[leaky(f"alpha {alpha}", alpha) for alpha in (0.0, 0.1, 0.3, 1.0, 1.5)],
+    *[leaky(f"alpha {alpha}", alpha) for alpha in (0.0, 0.1, 0.3, 1.0, 1.5, -0.3, -1.0)],
     leaky("negative only", 0.2, -5.0, -1.0),
     leaky("huge", 0.2, -3e38, 3e38),
     *positive("LOG"),

@@ -119,7 +119,7 @@ def _scores(e: Expansion, q: Part, k: Part, lengths: int | None, before: int) ->
         e.integer(MODE),
     )
     (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
-    rows = e.reshape(q, (batch, kv_heads, heads // kv_heads * length, depth))
+    rows = e.reshape(q, (batch, kv_heads, heads // max(kv_heads, 1) * length, depth))
     made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
     made, cap = e.reshape(made, (batch, heads, length, keys)), e.number("softcap", 0.0)
     if mode in (CAPPED, MASKED) and cap:

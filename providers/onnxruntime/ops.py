@@ -163,7 +163,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Expand", "expand", (8, 13), "value shape"),
     row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH, bfloat16=True),
     row("Floor", "floor", (6, 13)),
-    row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
+    row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru, fragile=True),
     row(
         "Gather", "gather", (1, 13), "value index", axis=0, wraps=True, raises=True, bfloat16=True,
     ),
@@ -210,7 +210,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("LRN", "lrn", (1, 13), image=True, size=1, alpha=1e-4, beta=0.75, bias=1.0),
     row(
         "LSTM", "lstm", (7, 22), f"{CELL} state? peepholes!?", *recurrent.LSTM, by=recurrent.lstm,
-        listed=CURRENT,
+        listed=CURRENT, fragile=True,
     ),
     row(
         "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", by=matrices.layer_norm,

@@ -140,6 +140,8 @@ def _both(e: Expansion, more: More) -> list[int]:
 
 def _layers(e: Expansion, more: More) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
+    if not e.shape()[_time_axis(e)]:
+        return _no_steps(e)
     if _together(e):
         return _both(e, more)
     found, late = [], _time_axis(e)
@@ -153,6 +155,16 @@ def _layers(e: Expansion, more: More) -> list[int]:
         found.append(made)
     places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
     return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
+
+
+def _no_steps(e: Expansion) -> list[int]:
+    """Without steps there is no Y, and onnxruntime has zeros for the states of such a sequence."""
+    late, directions, units = _time_axis(e), e.shape(e.x(R))[0], e.shape(e.x(R))[-1]
+    batch, steps = e.shape()[1 - late], 0
+    y = (batch, steps, directions, units) if late else (steps, directions, batch, units)
+    state = (batch, directions, units) if late else (directions, batch, units)
+    zeros = e.const(np.zeros(state, np.float32))
+    return [e.reshape(e.x(), y), *[zeros] * (len(e.host.outputs) - 1)]
 
 
 def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:

@@ -69,7 +69,8 @@ def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     for tensor, heads in zip(_operands(node), _heads(node), strict=True):
         found.append(with_heads(graph.shape(tensor), heads))
     q, k, v = found
-    if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3]) or q[1] % k[1]:
+    divided = q[1] % k[1] == 0 if k[1] else q[1] == 0
+    if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3] and divided):
         raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
     return q, k, v
 

@@ -100,7 +100,7 @@ def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
 
 
 def _factors(*factors: Any) -> list[float]:
-    """(high part, low part, shift to the left) of each."""
+    """(high part, low part, shift to the left) of each, none of which may be negative."""
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     parts = [(*divmod(f, FACTOR_UNIT), s) for f, s in zip(fractions, shifts, strict=True)]
     return [float(number) for part in parts for number in part]
@@ -114,9 +114,11 @@ def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | No
 
 
 def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
+    """Factors in fixed point are not negative: the sign of alpha is a number of its own."""
     (x,), unit = scales, np.float32(levels.scale)
     alpha = np.float32(node.attributes["alpha"])
-    return (float(x), *_factors(x / unit, x * alpha / unit), *levels)
+    sign = -1.0 if alpha < 0 else 1.0
+    return (float(x), *_factors(x / unit, x * abs(alpha) / unit), *levels, sign)
 
 
 def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
@@ -171,7 +173,7 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     if (scales := _other_scales(graph, node, levels)) is None:
         return None
     x, unit = scales
-    return (float(x), *_factors(x / unit, x / unit), *levels)
+    return (float(x), *_factors(x / unit, x / unit), *levels, 1.0)
 
 
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
