@@ -180,6 +180,9 @@ NODES = [
     reduction("reduce_log_sum", "image", (2, 3, 5, 6), (1, 2), low=0.1),
     *(NodeCase("special", op, (constant(np.array([[1, np.inf, 3, -np.inf], [2, 1, np.nan, 2]])),
                constant((1,), "i32")), {"keep_dims": False}) for op in ENDS),
+    NodeCase("infinite", "mean", (constant(np.array([[1, np.inf, 3, 2], [2, 1, -np.inf, 2],
+             [np.inf, 0, 1, -np.inf]])), constant((1,), "i32")),
+             {"keep_dims": False}),
     NodeCase("infinite", "reduce_max", (constant(np.full((2, 3), -np.inf)), constant((1,), "i32")),
              {"keep_dims": True}),
     *(

@@ -7,6 +7,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
+from tflgpu_plugin.ir.graph import MAX_FLOAT32
 
 SHAPES = {
     "scalar": (),
@@ -133,8 +134,8 @@ def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] =
 
 
 def special(op: str, **more: object) -> NodeCase:
-    """Infinities, NaN and zeros, as a constant."""
-    values = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 3e38, -3e38]
+    """Infinities, NaN, zeros and the largest numbers, as a constant."""
+    values = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 3e38, -3e38, MAX_FLOAT32, -MAX_FLOAT32]
     return NodeCase("special", op, (constant(np.array(values)),), **more)  # type: ignore[arg-type]
 
 

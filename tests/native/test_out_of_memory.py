@@ -190,3 +190,50 @@ def test_each_allocation_that_fails_is_a_sentence(tree: Path, name: str) -> None
         timeout=200,
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+
+
+THROWING = """
+#include <stdbool.h>
+#include <stddef.h>
+#include <unwind.h>
+#include "platform/platform.h"
+static struct _Unwind_Exception exception;
+static int freed;
+static void drop(_Unwind_Reason_Code reason, struct _Unwind_Exception *thrown) { ++freed; }
+static void throws(void *given) {
+  ++*(int *)given;
+  exception.exception_cleanup = drop;
+  _Unwind_RaiseException(&exception);
+}
+static void nested(void *given) {
+  bool threw = !tgi_attempt(throws, given);
+  if (threw) throws(given);
+}
+static void returns(void *given) { ++*(int *)given; }
+__attribute__((visibility("default"))) int tg_test_attempts(void) {
+  int calls = 0, failed = 0;
+  for (int i = 0; i < 5; i++) {
+    failed += !tgi_attempt(nested, &calls);
+    failed += 10 * !tgi_attempt(returns, &calls);
+  }
+  return 10000 * freed + 100 * calls + failed;
+}
+"""
+
+
+def test_what_a_host_throws_ends_in_its_call(tmp_path: Path) -> None:
+    """As kernels of tflite-runtime do where there is no memory, under an invoke that catches
+    nothing."""
+    if sys.platform != "linux" or not shutil.which("cc"):
+        pytest.skip("needs a C compiler (cc) on Linux")
+    own, library = tmp_path / "throwing.c", tmp_path / "throwing.so"
+    own.write_text(THROWING)
+    objects = [tmp_path / "throwing.o", tmp_path / "posix.o"]
+    platform = Path(native.__file__).parent / "platform" / "posix.c"
+    for source, made in zip((own, platform), objects, strict=True):
+        sandbox.compile_one(source, made, ("-Wno-unused-parameter",))
+    sandbox.link(objects, library)
+    code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).tg_test_attempts())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    # Each of five threw twice, and five others did not.
+    assert done.stdout.strip() == "101505", done.stderr

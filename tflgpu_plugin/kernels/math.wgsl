@@ -94,7 +94,7 @@ fn log_parts(v: vec4f) -> mat2x4f {
 }
 fn log_exact(v: vec4f) -> vec4f {
   let parts = log_parts(v);
-  let positive = v > vec4f(0.0) & v < vec4f(0x1.fffffep+127f);
+  let positive = v > vec4f(0.0) & v <= vec4f(0x1.fffffep+127f);
   // The rest by hand: SwiftShader's log of NaN is 89, that of 0 a finite number.
   let special = select(select(v, -infinity(v), v == vec4f(0.0)), not_a_number(v), v < vec4f(0.0));
   return keep_nan(v, select(special, parts[0] + parts[1], positive));

@@ -99,12 +99,14 @@ fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
   let n_tail = n - n_head;
   return (((v - n_head * unit_head) - n_head * unit_tail) - n_tail * unit_head) - n_tail * unit_tail;
 }
-// v / e, rounded as hosts do if e has 12 bits, as counts have: what an inexact quotient leaves is divided, too.
+// v / e, rounded as hosts do if e has 12 bits, as counts have: what an inexact quotient leaves is divided, too. Of an infinity
+// there is nothing left.
 fn quotient(v: vec4f, e: f32) -> vec4f {
   let inverse = 1.0 / e;
   let near = v * inverse;
   let rest = left_of(v, near, e) * inverse;
-  return select(near + rest, moved_by(near, rest), moderate(near));
+  let finite = (bitcast<vec4u>(near) & vec4u(0x7f800000u)) != vec4u(0x7f800000u);
+  return select(near, select(near + rest, moved_by(near, rest), moderate(near)), finite);
 }
 // v / e as hosts round it, but for a few of a million: a device's own may be 2.5 units off, and what users round, floor or
 // compare next goes another way then. What an inexact quotient leaves of v is known without rounding in parts of 12 bits, as

@@ -143,8 +143,8 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
 /* What kernels say of a run: numbers of put_check. */
 static const char *const FLAGS[] = {
     "",
-    "An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
-    "with the option exclude.",
+    ("An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
+     "with the option exclude."),   /* in brackets: clang takes it for two that lack a comma */
     "An index of this run is outside of what it picks from.",
     "An integer of this run is divided by zero, or raised to a negative power."};
 enum { MOST_FLAG = sizeof FLAGS / sizeof *FLAGS - 1 };

@@ -32,6 +32,8 @@ void tgi_sleep(uint32_t microseconds);
 void tgi_park(void);               /* this thread stays here for good */
 /* Run `work` on a new thread and wait for its end; false when no thread could be made. */
 bool tgi_on_new_thread(void (*work)(void *), void *given);
+/* Run `work`; false where a C++ exception of the host left it, which ends here. Where the system has no such thing, it goes on. */
+bool tgi_attempt(void (*work)(void *), void *given);
 uint64_t tgi_now(void);            /* nanoseconds of a clock that never goes back */
 
 /* ---- the process ---------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Linux and macOS. */
 #include <fcntl.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,56 @@ bool tgi_on_new_thread(void (*work)(void *), void *given) {
   if (made) pthread_join(thread, NULL);
   return made;
 }
+
+/* A frame that catches what the host's C++ code throws, whichever runtimes are in the process: unwinders ask the personality
+ * of each frame (Itanium C++ ABI: Exception Handling, 1.3 and 1.6.3). It frees the exception and jumps. */
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+typedef struct attempt {
+  jmp_buf start;
+  struct attempt *outer;
+} attempt;
+typedef struct exception {
+  uint64_t kind;
+  void (*free)(int reason, struct exception *thrown);
+} exception;
+enum { SEARCH = 1, HANDLER = 4, FORCED = 8 };           /* what is asked */
+enum { CAUGHT = 1, FOUND = 6, CONTINUE = 8 };           /* answers and reasons */
+
+static _Thread_local attempt *innermost;
+
+int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context);
+int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context) {
+  (void)version, (void)kind, (void)context;
+  if (asked & FORCED) return CONTINUE;                   /* the thread ends */
+  if (asked & SEARCH) return FOUND;
+  if (!(asked & HANDLER)) return CONTINUE;
+  if (thrown->free) thrown->free(CAUGHT, thrown);
+  longjmp(innermost->start, 1);
+}
+
+static __attribute__((noinline)) void run_guarded(void (*work)(void *), void *given) {
+  __asm__ volatile(".cfi_personality 0x1b, tgi_personality");
+  work(given);
+  __asm__ volatile("");                                  /* a call, not a jump */
+}
+
+bool tgi_attempt(void (*work)(void *), void *given) {
+  attempt one = {.outer = innermost};
+  bool thrown = true;
+  innermost = &one;
+  if (!setjmp(one.start)) {
+    run_guarded(work, given);
+    thrown = false;
+  }
+  innermost = one.outer;
+  return !thrown;
+}
+#else
+bool tgi_attempt(void (*work)(void *), void *given) {
+  work(given);
+  return true;
+}
+#endif
 
 uint64_t tgi_now(void) {
   struct timespec now;

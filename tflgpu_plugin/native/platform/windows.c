@@ -53,6 +53,11 @@ bool tgi_on_new_thread(void (*work)(void *), void *given) {
   return true;
 }
 
+bool tgi_attempt(void (*work)(void *), void *given) {
+  work(given);
+  return true;
+}
+
 uint64_t tgi_now(void) {
   LARGE_INTEGER now, each;
   QueryPerformanceCounter(&now);

@@ -26,6 +26,7 @@ typedef struct fallback {
   void **memory;                   /* of each tensor: ours, or NULL */
   bool *owned;                     /* dims and data are ours */
   size_t capacity;
+  bool starved;                    /* there was not enough memory */
 } fallback;
 
 /* ---- what is kept of nodes ------------------------------------------------------------------------------------------------- */
@@ -82,8 +83,8 @@ static void drop_memory(fallback *f, size_t index) {
 static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   tgl_tensor *tensor = &f->tensors[index];
   drop_memory(f, index);
-  if (bytes > PTRDIFF_MAX) return TGL_ERROR;
-  f->memory[index] = malloc(bytes + 2 * ALIGNMENT);
+  if (bytes <= PTRDIFF_MAX) f->memory[index] = malloc(bytes + 2 * ALIGNMENT);
+  f->starved |= !f->memory[index] && bytes <= PTRDIFF_MAX;
   if (!f->memory[index]) return TGL_ERROR;
   tensor->data = (void *)(((uintptr_t)f->memory[index] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   tensor->bytes = bytes;
@@ -208,10 +209,30 @@ static void exchange(fallback *f, const tgl_ints *list) {
   }
 }
 
+typedef struct trial {
+  int32_t (*function)(tgl_context *, tgl_node *);
+  tgl_context *context;
+  tgl_node *node;
+  int32_t status;
+} trial;
+
+static void try_it(void *given) {
+  trial *t = given;
+  t->status = t->function(t->context, t->node);
+}
+
+/* Kernels throw where there is no memory, and not every host catches that while it runs a delegate. */
+static int32_t attempt(fallback *f, int32_t (*function)(tgl_context *, tgl_node *), tgl_context *context, tgl_node *node) {
+  trial t = {function, context, node, TGL_ERROR};
+  if (tgi_attempt(try_it, &t)) return t.status;
+  f->starved = true;
+  return TGL_ERROR;
+}
+
 static int32_t call_in_host(fallback *f, int32_t (*function)(tgl_context *, tgl_node *), tgl_node *node) {
   exchange(f, node->inputs);
   exchange(f, node->outputs);
-  int32_t status = function(f->host, node);
+  int32_t status = attempt(f, function, f->host, node);
   exchange(f, node->outputs);
   exchange(f, node->inputs);
   return status;
@@ -250,7 +271,7 @@ typedef struct running {
 static int32_t call(running *r, int32_t (*function)(tgl_context *, tgl_node *)) {
   if (!function) return TGL_OK;
   tgl_node *node = &r->node.known;
-  int32_t status = r->in_host ? call_in_host(r->f, function, node) : function(&r->f->context, node);
+  int32_t status = r->in_host ? call_in_host(r->f, function, node) : attempt(r->f, function, &r->f->context, node);
   if (status == TGL_OK) status = give_memory(r->f, node->outputs, r->in_host);
   return status == TGL_OK && !r->in_host ? give_memory(r->f, node->temporaries, false) : status;
 }
@@ -286,16 +307,17 @@ static bool reads_unknown(const fallback *f, const tgl_node *node) {
   return false;
 }
 
-static int refused(const tgi_host_node *one, const char *what, tg_error *err) {
-  return tgi_fail(err, "Node number %d (%s) failed to %s.", one->id,
-                  one->registration.custom_name ? one->registration.custom_name : "an operator of the host", what);
+static int refused(const running *r, const char *what, tg_error *err) {
+  const char *name = r->one->registration.custom_name ? r->one->registration.custom_name : "an operator of the host";
+  return tgi_fail(err, "Node number %d (%s) failed to %s%s.", r->one->id, name, what,
+                  r->f->starved ? ": there is not enough memory for it" : "");
 }
 
 /* A kernel may say that only its run knows the shape of its results. */
 static int prepare_node(running *r, tg_error *err) {
   int32_t status = call(r, r->one->registration.prepare);
   if (status == TGL_OK) return 0;
-  if (status != TGL_SHAPE_NOT_KNOWN) return refused(r->one, "prepare", err);
+  if (status != TGL_SHAPE_NOT_KNOWN) return refused(r, "prepare", err);
   const tgl_ints *made = r->node.known.outputs;
   for (int32_t k = 0; k < made->size; k++)
     if (made->data[k] >= 0) r->f->tensors[made->data[k]].allocation = TGL_IN_DYNAMIC;
@@ -313,7 +335,7 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
     if (one->registration.external) return tgi_fail(err, "The host keeps the kernel of node %d to itself.", one->id);
     begin(&r, f, one);
     failed = prepare_node(&r, err);
-    if (!failed && invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(one, "invoke", err);
+    if (!failed && invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(&r, "invoke", err);
     end(&r, failed != 0);
   }
   return failed;
