@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Unfit, needs
+from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 
 from .expansion import Expansion
@@ -158,10 +158,12 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 
 
 def along(e: Expansion) -> str | None:
-    """One scale, as many as elements along the axis, or with block_size one for each block; blocks
-    are full unless scales and zero points are constant."""
+    """One scale, as many as elements along the axis, or with block_size one for each block, and as
+    many zero points; blocks are full unless scales and zero points are constant."""
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
+    if e.has(2) and prod(e.shape(e.x(2))) != count:
+        return Impossible(f"{e.host.title} needs a zero point for each of {count} scales.")
     if not block and count == 1:
         return None
     if block < 0 or not shape:

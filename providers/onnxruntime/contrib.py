@@ -13,6 +13,7 @@ from . import (
     blocks,
     conditions,
     diffusion,
+    fitting,
     fused,
     grouped,
     packed,
@@ -47,7 +48,7 @@ _ROWS: tuple[HostOp, ...] = (
         *attention.ATTENTION, by=attention.attention,
     ),
     _contrib("BiasAdd", "add", "value bias value", by=diffusion.bias_add),
-    _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
+    _contrib("BiasGelu", "gelu", "value bias", fitting.by_last(1), by=fused.gelu),
     _contrib(
         "BiasSplitGelu", "gelu", "value bias", diffusion.HALVES, by=diffusion.bias_split_gelu,
     ),
@@ -58,20 +59,21 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
-        by=quantized.dynamic_matmul, types=SCALED,
+        fitting.by_column(1, 4), by=quantized.dynamic_matmul, types=SCALED,
     ),
     _contrib(
         "EmbedLayerNormalization", "layer_normalization",
         "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
         by=attention.embedding,
     ),
-    _contrib("FastGelu", "gelu_tanh", "value bias?", by=fused.gelu),
+    _contrib("FastGelu", "gelu_tanh", "value bias?", fitting.by_last(1), by=fused.gelu),
     _contrib(
         "FusedConv", "conv_2d", f"{LAYER} value?", *windows.CONV, conditions.activation,
         by=fused.conv,
     ),
     _contrib(
-        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, conditions.activation,
+        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, fitting.product(),
+        conditions.activation,
         by=fused.gemm,
     ),
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
@@ -91,7 +93,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
-        by=quantized.matmul_to_float, types=SCALED,
+        fitting.by_column(1, 6), by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
@@ -117,8 +119,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
-        conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, quantized.single(4, 5),
-        by=quantized.over("Gemm", 0, 1), types=SUMS,
+        conditions.MATRICES, fitting.product(3, 6), conditions.SCALE_AND_ZERO_POINT,
+        quantized.single(4, 5), by=quantized.over("Gemm", 0, 1), types=SUMS,
     ),
     _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
     _contrib(
@@ -137,11 +139,12 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
-        by=fused.skip_layer_norm, rounds=True,
+        fitting.SKIPPED, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
-        conditions.UNREAD_MEAN, by=fused.skip_rms_norm, rounds=True,
+        fitting.SKIPPED, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+        rounds=True,
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),
 )  # fmt: skip

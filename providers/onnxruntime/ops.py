@@ -16,6 +16,7 @@ from . import (
     conditions,
     counting,
     einsum,
+    fitting,
     indexing,
     matrices,
     narrow,
@@ -55,6 +56,8 @@ from .rows import (
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
+SCALE_AND_BIAS = fitting.spreading("A scale and bias that spread over the input.", 1, 2)
+
 _ROWS: tuple[HostOp, ...] = (
     row("Abs", "abs", (6, 13), small=True),
     row("Acos", "acos", (7, 22)),
@@ -82,6 +85,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
+        fitting.by_channel(1, 2, 3, 4),
         by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
     row(
@@ -177,7 +181,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(
-        "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, by=matrices.gemm,
+        "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, fitting.product(),
+        by=matrices.gemm,
         listed=BOTH,
     ),
     row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
@@ -199,8 +204,9 @@ _ROWS: tuple[HostOp, ...] = (
     row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True),
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
-        "InstanceNormalization", "instance_normalization", (6, 22), NORMED, image=True,
-        epsilon=1e-5,
+        "InstanceNormalization", "instance_normalization", (6, 22), NORMED,
+        fitting.by_channel(1, 2), image=True,
+        fragile=True, epsilon=1e-5,
     ),
     row(
         "IsInf", "is_infinite", (10, 20), makes=("bool",), negative=("detect_negative", 1.0),
@@ -213,7 +219,8 @@ _ROWS: tuple[HostOp, ...] = (
         listed=CURRENT, fragile=True,
     ),
     row(
-        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", by=matrices.layer_norm,
+        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", SCALE_AND_BIAS,
+        by=matrices.layer_norm,
         rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16), alpha=0.01),
@@ -283,7 +290,8 @@ _ROWS: tuple[HostOp, ...] = (
         "QuantizeLinear", "quantize", (10, 28), QUANTIZED, conditions.QUANTIZED, blocks.along,
         by=quantize.quantize_linear, types=WIDE, listed=BOTH, bounds="closes",
     ),
-    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", by=matrices.rms_norm),
+    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", SCALE_AND_BIAS,
+        by=matrices.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
     row("Reciprocal", "reciprocal", (6, 13)),
     row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
@@ -336,7 +344,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
-        by=matrices.rms_norm, rounds=True,
+        SCALE_AND_BIAS, by=matrices.rms_norm, rounds=True,
     ),
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),

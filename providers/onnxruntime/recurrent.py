@@ -12,6 +12,7 @@ from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Condition, needs
 
 from .expansion import Expansion
+from .fitting import FROM
 from .rearranging import cut
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
@@ -177,6 +178,7 @@ def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
 
 _CELL = (
     needs("An input of rank 3.", lambda e: e.rank() == 3),
+    FROM,
     needs("A direction of the standard.", lambda e: _direction(e) in DIRECTIONS),
     needs(
         "Sequences of one length.",
