@@ -51,6 +51,7 @@ CASES = [
     *pool(
         "3x3_same_stride_2_channels_17_batch_3", (3, 13, 11, 17), (3, 3), (2, 2), "SAME", ops=ALL
     ),
+    *pool("5x7_same", (1, 9, 10, 4), (5, 7), padding="SAME", ops=("AVERAGE_POOL_2D",)),
     *pool("2x3_same_stride_3_2", (1, 11, 7, 4), (2, 3), (3, 2), "SAME"),
     *pool("stride_over_window_valid", (1, 11, 13, 4), (2, 2), (3, 4)),
     *pool("stride_over_window_same", (1, 10, 11, 4), (2, 1), (4, 3), "SAME"),

@@ -62,12 +62,13 @@ def softmax(e: Expansion) -> int:
 def reduction(e: Expansion) -> int:
     """A reduction over some axes, or over all."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
-    if not given and e.integer("noop_with_empty_axes"):  # what is done to each element is
-        alone = e.reshape(x, (prod(e.shape(x)), 1))
-        return e.reshape(e.add(e.row.op, alone, e.index([1]), keep_dims=True), e.shape(x))
-    axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
     # onnxruntime's kernels saturate.
     more: dict[str, Any] = {"saturates": True} if e.dtype() == "i32" else {}
+    if not given and e.integer("noop_with_empty_axes"):  # what is done to each element is
+        alone = e.reshape(x, (prod(e.shape(x)), 1))
+        made = e.add(e.row.op, alone, e.index([1]), keep_dims=True, **more)
+        return e.reshape(made, e.shape(x))
+    axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
     return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **more)
 
 

@@ -5,7 +5,7 @@ hosts' kernels do.
 from __future__ import annotations
 
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, HostOp, needs
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Unfit, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
 
@@ -114,8 +114,11 @@ def _alike(graph: Graph, node: Node) -> bool:
 ALIKE = needs(
     "Operands of one shape: hosts give the result that of the first.",
     lambda graph, node: graph.shape(node.operand()) == graph.shape(node.operand(1)),
+    kind=Unfit,
 )
-WHOLE_OR_ONE = needs("Values of one shape, and a condition of that shape or a scalar.", _alike)
+WHOLE_OR_ONE = needs(
+    "Values of one shape, and a condition of that shape or a scalar.", _alike, kind=Unfit
+)
 UNFUSED = _set("No fused activation.", "activation")
 SINGLE = _set("One class for a box.", "several")
 SIDE_BY_SIDE = _set("Windows side by side.", "strides")
@@ -169,6 +172,7 @@ STATES_FOUND = needs(
     _states_found,
     "{0} of several sequences, batch first and results merged, is not supported: hosts mistake "
     "where their states are.",
+    kind=Unfit,
 )
 SAME_BITS = needs(
     "Integers of one size: devices do not keep all bits of floats (subnormal numbers, NaN).",

@@ -325,7 +325,9 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         # Where one is NaN hosts take the first of two here, and the second elsewhere.
         *(
-            _row(f"STABLEHLO_{name}", op, 1, None, TWO, **ours, types=types, order=order)
+            _row(
+                f"STABLEHLO_{name}", op, 1, None, TWO, need.ALIKE, **ours, types=types, order=order
+            )
             for name, op, types, order in (
                 ("ADD", "add", NUMBERS, ()), ("MULTIPLY", "mul", NUMBERS, ()),
                 ("MAXIMUM", "maximum", NUMBERS, (1, 0)), ("MINIMUM", "minimum", NUMBERS, (1, 0)),

@@ -11,6 +11,7 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Instance
 
 from tflgpu_plugin import native
+from tflgpu_plugin.frontend import support
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report, remember
 from tflgpu_plugin.frontend.subgraph import Subgraph
@@ -37,7 +38,11 @@ class Placed(PlacedPartition):
         self.kept, self.nodes = self.partition.kept, self.partition.nodes
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
-        return self.kept.reshaped(given)
+        graph = self.kept.reshaped(given)
+        for node in graph.nodes:
+            if reason := support.misfit(graph, node):
+                raise BuildError((node.id,), reason)
+        return graph
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         if self.partition is None:

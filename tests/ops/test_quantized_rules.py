@@ -3,6 +3,7 @@ of steps over stored numbers, worked out by hand. No device is needed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ POOL: dict[str, Any] = {"strides": (1, 1), "padding": "valid"}
         ((1, 4, 4, 3), {"strides": (1, 1), "padding": (1, 0, 0, 0), "window": (2, 4)}, 8.0),
         ((1, 3, 9, 3), {"strides": (2, 2), "padding": "same", "window": (2, 2)}, 4.0),
         ((1, 128, 128, 1), {**POOL, "window": (128, 128)}, 16_384.0),
+        # 12 to 35 elements, which divide 1,058,400.
+        ((1, 8, 9, 1), {"strides": (1, 1), "padding": "same", "window": (5, 7)}, 4096.0),
         ((1, 128, 129, 1), {**POOL, "window": (128, 129)}, 1.0),  # more than float32 tells apart
     ],
 )
@@ -147,6 +150,9 @@ def test_sums_of_stored_numbers_to_even() -> None:
     wanted = (0.5, 0.0, 0.5, 0.25, 8.0, 0.25, 1.0, 1.0, 3.0, *ENDS, 0.0)
     assert made("add", HALVES, other, even=True) == ("even_sum", wanted)
     assert made("sub", HALVES, other, even=True) is None
+    # A constant that was dequantized keeps what it was stored as.
+    known = replace(other, dtype="f32", data=np.zeros((2, 3), np.float32))
+    assert made("add", HALVES, known, even=True) == ("even_sum", wanted)
     assert made("add", HALVES, PLAIN, even=True) is None
     assert made("add", PLAIN, PLAIN, even=True) is None
 

@@ -18,7 +18,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand, Unfit
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -104,6 +104,14 @@ def by_row(graph: Graph, node: Node) -> str | None:
     if row is None:
         return None
     return unmet(EVERY, graph, node, row) or unmet(row.conditions, graph, node)
+
+
+def misfit(graph: Graph, node: Node) -> str | None:
+    """What the row of a host's node says against the present shapes of its inputs: None, or a
+    sentence. Conditions of shapes give an `Unfit`."""
+    conditions = node.row.conditions if node.row else ()
+    found = (condition(graph, node) for condition in conditions)
+    return next((sentence for sentence in found if isinstance(sentence, Unfit)), None)
 
 
 def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:

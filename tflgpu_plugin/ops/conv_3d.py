@@ -20,6 +20,7 @@ from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import lower, refuse
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
+from tflgpu_plugin.ops.transpose_conv import windows_of
 
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
 BACK = (3, 0, 1, 2, 4)  # the same of transposed ones
@@ -56,7 +57,9 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
         return refusal
     if wanted[0] != x[0] or wanted[4] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
-    if isinstance(node.attributes["padding"], str) and x[1:4] != _windows_of(graph, node):
+    if isinstance(node.attributes["padding"], str) and x[1:4] != windows_of(
+        node, wanted[1:4], _filters(graph, node)[1:4]
+    ):
         return f"An output of {list(wanted)} does not have {list(x[1:4])} windows."
     if min(_sides(graph, node)) < 0:
         return f"An output of {list(wanted)} is not a part of the full result."
@@ -79,18 +82,6 @@ def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
     if wanted is None:
         raise ValueError("the shape must be a constant")
     return [wanted]
-
-
-def _windows_of(graph: Graph, node: Node) -> tuple[int, ...]:
-    """How many windows of the weights the wanted result has, along each axis."""
-    wanted, kernel, found = _wanted(graph, node), _filters(graph, node)[1:4], []
-    assert wanted is not None
-    dilations = node.attributes.get("dilations", (1, 1, 1))
-    for k, step in enumerate(node.attributes["strides"]):
-        reach = (kernel[k] - 1) * dilations[k]
-        left = wanted[k + 1] if node.attributes["padding"] == "same" else wanted[k + 1] - reach
-        found.append(-(-left // step))
-    return tuple(found)
 
 
 def _sides(graph: Graph, node: Node) -> tuple[int, ...]:

@@ -149,9 +149,14 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
-    """A number that is divided by the number of elements in every window."""
-    found = lcm(*map(prod, product(*map(_lengths, _spans(graph, node)))))
-    return (float(found if found <= rounding.MOST_PARTS else 1),)
+    """A number that is divided by the number of elements in every window. Where that is too large,
+    one that takes rounding errors away, if all other quotients are further from a half than that.
+    """
+    counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
+    found = lcm(*counts)
+    if found <= rounding.MOST_PARTS:
+        return (float(found),)
+    return (rounding.WEIGHTS if 4 * max(counts) <= rounding.WEIGHTS else 1.0,)
 
 
 def _lengths(span: Span) -> set[int]:

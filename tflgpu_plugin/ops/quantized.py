@@ -17,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
@@ -43,10 +43,17 @@ def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
     return _made(node, "quantized_sum", _summed(graph, node, levels))
 
 
+def _on_levels(tensor: Tensor) -> bool:
+    """The tensor has 8 bits, or is a constant that was dequantized from them."""
+    held = tensor.quantization
+    constant = tensor.data is not None and held is not None and len(held.scale) == 1
+    return quantization.quantized(tensor) or constant
+
+
 def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """The numbers of `even_sum`, in float32 as the host works them out."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
-    if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
+    if node.op != "add" or not all(map(_on_levels, tensors)):
         return None
     scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
     found: list[np.float32] = []

@@ -40,7 +40,23 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return refusal
     if output[0] != x[0] or output[3] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+    if len(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
+        windows = windows_of(node, output[1:3], weights[1:3])
+        if x[1:3] != windows:
+            return f"An output of {list(output)} does not have {list(x[1:3])} windows."
     return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
+
+
+def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
+    """How many windows of the weights a wanted result has along each axis, by its strides,
+    dilations and padding (same or valid)."""
+    strides = node.attributes["strides"]
+    dilations = node.attributes.get("dilations", (1,) * len(strides))
+    same, found = node.attributes["padding"] == "same", []
+    for extent, taps, step, dilation in zip(extents, kernel, strides, dilations, strict=True):
+        left = extent if same else extent - (taps - 1) * dilation
+        found.append(-(-left // step))
+    return tuple(found)
 
 
 def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal:

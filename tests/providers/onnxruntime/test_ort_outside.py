@@ -288,3 +288,11 @@ def test_sums_of_int32_saturate(operator: str) -> None:
     for number in (7, 2**30, -(2**30), 3):
         alike(ours, theirs, {"i": np.full((2, 4), number, np.int32)})
     assert counted(ours) == (2, 2)
+
+
+def test_squares_of_int32_saturate_without_axes() -> None:
+    attributes = {"noop_with_empty_axes": 1}
+    data = placed("ReduceSumSquare", attributes, {}, np.zeros((2, 4), np.int32), {})
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    for number in (7, 1 << 20, -(1 << 20), 3):
+        alike(ours, theirs, {"i": np.full((2, 4), number, np.int32)})

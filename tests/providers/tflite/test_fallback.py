@@ -12,6 +12,7 @@ from tflgpu_plugin.providers.tflite.records import Placed
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.models.tflite import Model
 from tests.support import shape_models, small_models
 from tests.support.interpreters import gpu, places, same
 from tests.support.subprocesses import run_python
@@ -247,6 +248,7 @@ def outcome(interpreter: Any, feed: Any) -> list[float] | str:
 LOST = """
 import numpy as np, tflgpu_plugin
 from conformance import host as hosts
+from conformance.models.tflite import Model
 from tests.support import interpreters, small_models, variable_models
 from tests.support.recurrent_loops import Loop
 from tflgpu_plugin import native
@@ -320,3 +322,25 @@ def test_a_constant_index_below_zero_is_left_to_the_host(host: str, operator: st
     feed = [[np.ones((5, 4), np.float32)]]
     assert isinstance(outcome(reference, feed), str)
     assert outcome(interpreter, feed) == outcome(reference, feed)
+
+
+@pytest.mark.parametrize("shapes", [[(1, 3), (2, 3), (2, 3)], [(2, 3), (1, 3), (2, 3)]])
+def test_conditions_of_shapes_are_asked_of_each_shape(
+    host: str, shapes: list[tuple[int, ...]]
+) -> None:
+    """SELECT broadcasts nothing: what the host refuses after a resize is refused here, too."""
+    made = Model()
+    kinds, whole = ("bool", "f32", "f32"), (2, 3)
+    given = [made.input(f"x{k}", whole, kind) for k, kind in enumerate(kinds)]
+    made.output(made.op("SELECT", given, shape=whole))
+    interpreter, _ = gpu(made.to_bytes(), host)
+
+    def run(extents: list[tuple[int, ...]]) -> None:
+        for one, shape in zip(interpreter.get_input_details(), extents, strict=True):
+            interpreter.resize_tensor_input(one["index"], shape)
+        interpreter.allocate_tensors()
+        interpreter.invoke()
+
+    run([(2, 3)] * 3)
+    with pytest.raises((RuntimeError, ValueError)):
+        run(shapes)
