@@ -7,6 +7,7 @@ import numpy as np
 
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import rows
@@ -61,7 +62,10 @@ def shaped(e: Expansion) -> str | None:
 
 
 def kernels(e: Expansion) -> str | None:
-    """bfloat16 only where it is listed: where the host has kernels of it."""
+    """bfloat16 only where it is listed: where the host has kernels of it. What is worked out before
+    a run needs none."""
+    if e.known_limit:
+        return None
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
     return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
 
@@ -112,7 +116,8 @@ def castable(e: Expansion) -> str | None:
     bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
-    if held in CAST and wanted in CAST:
+    types = NUMPY_DTYPES if e.known_limit else CAST
+    if held in types and wanted in types:
         return None
     return f"Casting {held} to {wanted} is not supported."
 

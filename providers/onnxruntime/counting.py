@@ -70,6 +70,8 @@ def places_of(e: Expansion, flags: int) -> tuple[int, int]:
 
 def nonzero(e: Expansion) -> int:
     """The coordinates of what is not zero, a column for each element."""
+    if e.known_limit:
+        return e.const(np.array(np.nonzero(e.value(0)), np.int64), np.int64)
     shape, flags = e.shape(), e.x()
     if e.dtype() in narrow.TYPES:
         flags = narrow.int32(e, flags)

@@ -12,7 +12,9 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.frontend.support import TYPE_NAMES, of_host, type_names
+from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
@@ -37,6 +39,13 @@ COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
 Default = bool | int | float | str  # of an attribute
 NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
+
+
+def stored(data: Array, dtype: str) -> Array:
+    """A constant in a type, as arrays hold it."""
+    if dtype == BFLOAT16:
+        return data if data.dtype.kind == "u" else bfloat16.bits(data)
+    return data.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else data
 
 
 def _moves_integers(row: Op) -> bool:
@@ -77,7 +86,8 @@ class Expansion:
     the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
     otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in
     float64). `misinferred`: its shape inference gives another shape altogether. `widened`: inputs
-    were bfloat16, and are float32 for the row.
+    were bfloat16, and are float32 for the row. With `known_limit` every result must follow from
+    what is known, as a constant of so many elements at most, and no nodes are made.
     """
 
     host: HostNode
@@ -89,6 +99,7 @@ class Expansion:
     scaled: bool = False
     misinferred: bool = False
     widened: bool = False
+    known_limit: int = 0
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -273,6 +284,8 @@ class Expansion:
         """
         row = ops.rows()[op]
         inputs = tuple([self.const(t) if isinstance(t, float) else t for t in given])
+        if self.known_limit:
+            return self._worked_out(row, inputs, dtype, attributes)
         if _moves_integers(row):
             inputs = self._alike(inputs)
         for tensor in inputs:
@@ -292,6 +305,31 @@ class Expansion:
         )
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
+
+    def _worked_out(
+        self,
+        row: Op,
+        inputs: Sequence[int | None],
+        dtype: str | Sequence[str] | None,
+        attributes: Mapping[str, Any],
+    ) -> list[int]:
+        """The results as constants. Raises Unsupported where they do not follow."""
+        table = self.tensors.table
+        given = [None if t is None else table[t] for t in inputs]
+        first = next(tensor for tensor in given if tensor is not None)
+        kinds = dtype if dtype is not None and not isinstance(dtype, str) else ()
+        one = dtype if isinstance(dtype, str) else first.dtype
+        step = fold.of_op(row.name, attributes, [Tensor("", (), one)])
+        values = [None if t is None else fold.operand(step, t) for t in given if step]
+        missing = any(t is not None and t.data is None for t in given)
+        found = None if step is None or missing else fold.evaluate(step, values, self.known_limit)
+        if found is None or (kinds and len(kinds) != len(found)):
+            raise Unsupported(f"What {row.name} gives is not known before a run.")
+        pairs = zip(kinds or [one] * len(found), found, strict=True)
+        return [
+            self.tensors.add(Tensor("", data.shape, kind, stored(data, kind)))
+            for kind, data in pairs
+        ]
 
     def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
         """The operands with one quantization for all integers of 8 and 16 bits among them, since

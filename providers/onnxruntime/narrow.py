@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
@@ -48,6 +49,9 @@ def int32(e: Expansion, tensor: int) -> int:
 
 def stored(e: Expansion, y: int, dtype: str) -> int:
     """int32 as a narrower type, whose bits it keeps."""
+    if e.known(y):
+        kind = np.dtype(NUMPY_DTYPES[dtype])
+        return e.derived(y, dtype, make=lambda data: data.astype(kind))
     bits = 8 if dtype.endswith("8") else 16
     half, mask = (e.index([n]) for n in (1 << (bits - 1), (1 << bits) - 1))
     shifted = e.add("add", y, half) if dtype[0] == "i" else y

@@ -7,7 +7,7 @@ transposes around them, which a pass cancels.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,19 +16,21 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import meanings, reading, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
-from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import Impossible, Unfit
+from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
+from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
 
-from . import EP_NAME, folding, ops, rounding, run_values
+from . import EP_NAME, ops, rounding, run_values
+from .arithmetic import CPU_OPS
 from .conditions import EVERY, filled
-from .expansion import Expansion, Tensors
+from .expansion import Expansion, Tensors, stored
 from .snapshot import Extent, HostNode, Snapshot, Value
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
+LARGEST_IN_A_RUN = 1 << 24  # elements of what was shape arithmetic for the first plan's shapes
 TAKEN = (
     "onnxruntime has given it to {}, which the session names first. Name " + EP_NAME + " before it."
 )
@@ -170,20 +172,42 @@ class _Reader:
         return self.symbols.get(name) or value(name, self.symbols) or 1
 
     def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
-        table = self.tensors.table
+        """Whether the results of the node are known: what its row makes of known inputs is."""
         if self.planned is not None and host.id not in self.planned:
             return False
-        largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
-        known = folding.operands(host, [None if t is None else table[t] for t in inputs])
-        shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
-        results = folding.evaluate(host, known, shapes, largest)
-        if results is None or len(results) < len(host.outputs):
+        largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
+        row = CPU_OPS.get(host.title) or self._computed(host, inputs, largest)
+        if row is None:
             return False
-        for name, array in zip(host.outputs, results, strict=False):
+        expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS, known_limit=largest)
+        try:
+            if support.unmet((*EVERY, *row.conditions), expansion):
+                return False
+            made = self._made(expansion)
+        except (Unsupported, *evaluation.FAILURES):
+            return False
+        if len(made) < len(host.outputs) or not all(
+            t is not None and expansion.known(t) for t in made
+        ):
+            return False
+        results = [self.tensors.table[t] for t in made if t is not None]
+        for name, result in zip(host.outputs, results, strict=False):
             if name is not None:
-                self.ids[name] = self.tensors.add(_constant(name, array, self.snapshot.values))
+                self.ids[name] = self.tensors.add(_constant(name, result, self.snapshot.values))
         self.arithmetic.add(host.id)
         return True
+
+    def _computed(
+        self, host: HostNode, inputs: Sequence[int | None], largest: int
+    ) -> HostOp | None:
+        """The row of a node whose inputs are all known and small. What hosts compute of bfloat16
+        may mean something else."""
+        row, table = ops.HOST_OPS.get(host.title), self.tensors.table
+        given = [table[t] for t in inputs if t is not None]
+        if row is None or not given or (row.rounds and any(t.dtype == BFLOAT16 for t in given)):
+            return None
+        known = all(t.data is not None and t.data.size <= largest for t in given)
+        return row if known else None
 
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
         if host.provider not in ("", EP_NAME):
@@ -336,13 +360,12 @@ def _fresh(expansion: Expansion, outputs: list[int | None]) -> list[int | None]:
     return found
 
 
-def _constant(name: str, array: Array, values: Mapping[str, Value]) -> Tensor:
+def _constant(name: str, result: Tensor, values: Mapping[str, Value]) -> Tensor:
     """A known result, in the type that the model gives it."""
-    dtype = values[name].dtype
-    if dtype == BFLOAT16 and array.dtype.kind == "f":
-        array = bfloat16.bits(array)
-    data = array.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else array
-    return _widened(Tensor(name, data.shape, dtype, data))
+    dtype, array = values[name].dtype, result.data
+    assert array is not None
+    data = stored(array, dtype)
+    return _widened(Tensor(name, data.shape, dtype, data, result.quantization))
 
 
 def _widened(constant: Tensor) -> Tensor:

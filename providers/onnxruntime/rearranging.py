@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.frontend.meanings import bounded
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import COUNTED, Expansion
+
+TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 
 
 def same(e: Expansion) -> int:
@@ -87,6 +88,21 @@ def _edges(e: Expansion) -> tuple[Sequence[int], Sequence[int], Sequence[int], S
     axes, steps = e.listed("axes", 3), e.listed("steps", 4)
     axes = tuple(range(len(starts))) if axes is None else axes
     return starts, ends, axes, (1,) * len(starts) if steps is None else steps
+
+
+def bounded(start: int, end: int, step: int, extent: int) -> slice:
+    """Python's slice for one axis: bounds count from the end where they are negative, and are then
+    clamped, with a negative step to elements that are there (Slice-13; Python would begin before
+    the first one). The largest numbers stand for all that is left, backwards, too, as in
+    onnxruntime's kernel."""
+    if step < 0 and end in TO_THE_END:
+        end = -extent - 1
+    start += extent if start < 0 else 0
+    end += extent if end < 0 else 0
+    if step > 0:
+        return slice(min(max(start, 0), extent), min(max(end, 0), extent), step)
+    start, end = min(max(start, 0), extent - 1), min(max(end, -1), extent - 1)
+    return slice(start, None if end < 0 else end, step)
 
 
 def slices(e: Expansion) -> int:

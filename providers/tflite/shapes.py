@@ -227,7 +227,7 @@ def step_of(host: HostNode, node: Node, inputs: Sequence[Tensor]) -> fold.Step |
         found = fold.of_op(node.op, node.attributes, outputs)
     elif row := table.CPU_OPS.get(host.host_op):
         found = fold.of_op(row.op, {}, outputs)
-    if found is None or (found.rounded and any(t.dtype[0] == "f" for t in inputs)):
+    if found is None or (found.inexact and any(t.dtype[0] == "f" for t in inputs)):
         return None
     return found
 

@@ -17,8 +17,8 @@ from tflgpu_plugin import ops
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tflgpu_plugin"
 ROOMS = ("engine.py", "frontend", "compile", "runtime", "ir", "batch", "harness", "cache")
-# Tables of meanings and of what loops consist of, and what builds nodes.
-TABLES = {"frontend/meanings.py", "frontend/loop_body.py", "frontend/loop_layer.py"}
+# Tables of what loops consist of, and what builds nodes.
+TABLES = {"frontend/loop_body.py", "frontend/loop_layer.py"}
 # Words of other things than ops, and ops that constants are worked out for in a way of their own.
 ELSEWHERE = {
     "compile/error_sensitivity.py": {"clip"},
@@ -60,7 +60,6 @@ LISTS = (
 )
 ALLOWED = {
     "tflgpu_plugin/kernels/__init__.py": "the table of epilogue steps, most of which are ops, too",
-    "tflgpu_plugin/frontend/meanings.py": "the table of what operators mean in numpy",
     "tflgpu_plugin/frontend/loop_body.py": "the table of what operators mean in a loop's body",
     "tflgpu_plugin/harness/flatbuffer.py": "writes the demo's network, whose operators it lists",
 }

@@ -1,7 +1,7 @@
-"""Constant folding for every host: works out what operators mean (see `meanings`) on known values.
+"""Constant folding: works out the results of nodes whose inputs are known before a run.
 
-A frontend says of each of its operators which meaning it has, what its operands are to that, and
-how its parameters become arguments: a `Step`. Worked out are small values that follow from shapes
+Ops say what they mean in numpy (`ops.evaluation`); what hosts have besides, without an op, stands
+in `meanings`. Worked out are small values that follow from shapes
 (SHAPE -> STRIDED_SLICE -> MUL -> PACK), and whatever follows from constants alone, such as weights
 that a model keeps sparse, in 16 bits, transposed or in pieces.
 """
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import meanings
-from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
+from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Node, Quantization, Tensor
+from tflgpu_plugin.ops import evaluation
+from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 STEP = "step"  # attribute of a constant-folded node whose results follow from shapes: its Step
@@ -30,53 +31,54 @@ WHOLE = {"i", "u"}  # numpy's kinds
 MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
-FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
-IDLE = ("raises", "rescales", "saturates")  # attributes that are no arguments
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on known values: its meaning, the names of its operands in order (none: as they
-    come) and its other arguments. Of those in SHAPED the operands are shapes. With `results` the
-    meaning is that of an op with views, which has so many.
-    """
+    """What a node does to known values: the name of an op, or of an entry in `meanings`, the
+    arguments besides its operands, and how many results it has."""
 
     meaning: str
-    operands: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    results: int = 0
+    results: int = 1
+
+    @property
+    def row(self) -> Op | None:
+        return ops.row(self.meaning)
 
     @property
     def of_shapes(self) -> bool:
-        return self.meaning in meanings.SHAPED
+        """Its operands are shapes of tensors, not their values."""
+        return self.meaning in meanings.OF_SHAPES
 
     @property
     def moves(self) -> bool:
         """Its results are elements of its operands, whatever they stand for."""
-        return self.results > 0 or self.meaning in meanings.MOVEMENT
+        row = self.row
+        if row is None:
+            return self.meaning == "identity"
+        return row.views is not None or row.kind == "movement"
 
     @property
     def converts(self) -> bool:
         """Its results are its operand in another type."""
-        row = ops.row(self.meaning)
-        return row is not None and row.converts
+        return self.row is not None and self.row.converts
 
     @property
-    def rounded(self) -> bool:
-        """What comes of floats depends on the host."""
-        return self.meaning in meanings.ROUNDED
+    def inexact(self) -> bool:
+        """Results of floats depend on the host."""
+        return self.meaning == "range" if self.row is None else self.row.inexact
 
 
 def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
-    """What an op of ours does, of operands in its own order; None where that is not known."""
-    given = {name: value for name, value in attributes.items() if name not in IDLE}
-    arguments = dict(item for item in given.items() if item != ("activation", "none"))
+    """What an op does, or an entry of `meanings`, of operands in its own order; None where it is
+    not worked out."""
     row = ops.row(op)
-    if row and row.converts:
-        arguments["dtype"] = outputs[0].dtype
-    if op in MEANINGS:
-        return Step(op, (), arguments)
-    return Step(op, (), arguments, len(outputs)) if row and row.views else None
+    if row is None:
+        return Step(op, attributes) if op in meanings.MEANINGS else None
+    more = {"dtype": outputs[0].dtype} if row.converts else {}
+    known = evaluation.known(row)
+    return Step(op, {**attributes, **more}, len(outputs)) if known else None
 
 
 def step_of(node: Node) -> Step | None:
@@ -87,50 +89,17 @@ def step_of(node: Node) -> Step | None:
 def evaluate(
     step: Step, values: Sequence[Array | None], limit: int = MAX_SHAPE_ELEMENTS
 ) -> list[Array] | None:
-    """The results, from operands that are known (None: absent). None when they do not follow or
-    have more than `limit` elements, which is told before there is memory for them: whoever runs
-    the operator says what is wrong with it.
-    """
-    try:
-        with np.errstate(all="ignore"):
-            found = _results(step, values, limit)
-    except FAILURES:
+    """The results, from operands that are known (None: absent). None where they do not follow, or
+    an operand or a result has more than `limit` elements."""
+    if step.row is not None:
+        return evaluation.evaluate(step.row, values, step.arguments, step.results, limit)
+    if any(value is None or value.size > limit for value in values):
         return None
-    arrays = [np.asarray(one, order="C") for one in found]
-    return arrays if all(array.size <= limit for array in arrays) else None
-
-
-def _results(step: Step, values: Sequence[Array | None], limit: int) -> Sequence[Array]:
-    listed: list[Array] = []
-    named: dict[str, Any] = {}
-    if step.operands:
-        pairs = zip(step.operands, values, strict=False)
-        named = {name: value for name, value in pairs if value is not None}
-    else:
-        listed = [value for value in values if value is not None]
-    if not (named or listed) or any(v.size > limit for v in (*named.values(), *listed)):
-        raise ValueError("operands that are not known, or too large")
-    if step.results:
-        return _views(step, listed, limit)
-    named |= step.arguments
-    count = meanings.size(step.meaning)
-    if count and count(*listed, **named) > limit:
-        raise ValueError("too many elements")
-    found = MEANINGS[step.meaning](*listed, **named)
-    return found if isinstance(found, list) else [found]
-
-
-def _views(step: Step, values: Sequence[Array], limit: int) -> Sequence[Array]:
-    """Of an op that moves elements of its first operand."""
-    tensors = {k: Tensor("", value.shape, data=value) for k, value in enumerate(values)}
-    made = range(len(values), len(values) + step.results)
-    node = Node(0, step.meaning, (*tensors,), (*made,), step.arguments)
-    row = ops.rows()[step.meaning]
-    assert row.views is not None
-    found = row.views(Graph.over(tensors), node)
-    if any(prod(view.shape) > limit for view in found):
-        raise ValueError("too many elements")
-    return [view.of(values[0]) for view in found]
+    try:
+        found = meanings.MEANINGS[step.meaning](*values, limit=limit, **step.arguments)
+    except evaluation.FAILURES:
+        return None
+    return [np.asarray(found, order="C")]
 
 
 def known(

@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
@@ -92,12 +94,12 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
     )
 
 
-def relation(name: str, whole: str, numbers: str = "") -> Op:
+def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
     """An op whose result is a bool, from its WGSL for vec4 `v` and `e`: of whole numbers, and of
     floats, by default the same and false where one is NaN."""
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
-    return row(name, *known, whole=f"bool_as_f32({whole})", unknown="")
+    return row(name, *known, whole=f"bool_as_f32({whole})", unknown="", meaning=meaning)
 
 
 def _lower(
@@ -140,6 +142,40 @@ def decompose_sum(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def _divisor(b: Array) -> Array:
+    """The divisor. Raises ValueError for integers that are 0: hosts do not divide by them."""
+    if b.dtype.kind != "f" and np.any(b == 0):
+        raise ValueError("integers are not divided by 0")
+    return b
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """Integers are divided towards zero."""
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    found = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(_divisor(b)))
+    return np.asarray(found, a.dtype)
+
+
+def floor_quotient(a: Array, b: Array) -> Array:
+    return np.asarray(a // _divisor(b))
+
+
+def floor_remainder(a: Array, b: Array) -> Array:
+    """With the sign of the divisor."""
+    return np.asarray(np.mod(a, _divisor(b)))
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """With the sign of the dividend."""
+    return np.asarray(np.fmod(a, _divisor(b)))
+
+
+def power(a: Array, b: Array) -> Array:
+    """In the type of the base."""
+    return np.asarray(np.power(a, b), a.dtype)
+
+
 ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
@@ -152,10 +188,11 @@ OPS = (
             steps=(name, other),
             rounding=rounding.SUM,
             quantize=quantized.total,
+            meaning=meaning,
         )
-        for name, whole, kind, other in (
-            ("add", "v + e", "term", "add"),
-            ("sub", "v - e", "subtrahend", "reverse_sub"),
+        for name, whole, kind, other, meaning in (
+            ("add", "v + e", "term", "add", np.add),
+            ("sub", "v - e", "subtrahend", "reverse_sub", np.subtract),
         )
     ),
     row(
@@ -165,9 +202,22 @@ OPS = (
         affine="factor",
         steps=("mul", "mul"),
         rounding=rounding.PRODUCT,
+        meaning=np.multiply,
     ),
-    row("maximum", whole="max(v, e)", steps=("maximum", "reverse_maximum"), keeps="any"),
-    row("minimum", whole="min(v, e)", steps=("minimum", "reverse_minimum"), keeps="any"),
+    row(
+        "maximum",
+        whole="max(v, e)",
+        steps=("maximum", "reverse_maximum"),
+        keeps="any",
+        meaning=np.maximum,
+    ),
+    row(
+        "minimum",
+        whole="min(v, e)",
+        steps=("minimum", "reverse_minimum"),
+        keeps="any",
+        meaning=np.minimum,
+    ),
     # Whole quotients are cut towards zero.
     row(
         "div",
@@ -177,6 +227,7 @@ OPS = (
         affine="divisor",
         accuracy="function",
         steps=("div", "reverse_div"),
+        meaning=quotient,
     ),
     # Hosts go through float64: what that makes of too large a power depends on the CPU.
     row(
@@ -187,6 +238,8 @@ OPS = (
         accuracy="transcendental",
         errors=Errors(keeps_ratios=True),
         steps=("pow", "reverse_pow"),
+        meaning=power,
+        inexact=True,
     ),
     row("atan2", accuracy="function"),
     row("hypot", "hypot_exact(v, e)", accuracy="function", accumulates=True),
@@ -204,18 +257,27 @@ OPS = (
         row("prelu", steps=("prelu", None), errors=GATE, quantize=quantized.prelu),
         refuse=refuse_prelu,
     ),
-    row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)", wrong="=="),
+    row(
+        "floor_div",
+        "floor_quotient(v, e)",
+        whole="whole_floor_quotient(v, e)",
+        wrong="==",
+        meaning=floor_quotient,
+        inexact=True,
+    ),
     row(
         "floor_mod",
         "floor_remainder(v, e)",
         whole="v - e * whole_floor_quotient(v, e)",
         wrong="==",
+        meaning=floor_remainder,
+        inexact=True,
     ),
-    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)", wrong="=="),
+    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)", wrong="==", meaning=remainder),
     # Bool tensors are stored as 0.0 and 1.0.
-    row("logical_and", "v * e", types=("bool",), accuracy="exact"),
-    row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
-    row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact"),
+    row("logical_and", "v * e", types=("bool",), accuracy="exact", meaning=np.logical_and),
+    row("logical_or", "max(v, e)", types=("bool",), accuracy="exact", meaning=np.logical_or),
+    row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact", meaning=np.logical_xor),
     # Of whole numbers alone.
     *(
         row(name, types=(), accuracy="exact", whole=whole)
@@ -227,12 +289,12 @@ OPS = (
             ("left_shift", "v << vec4u(clamp(e, vec4i(), vec4i(31)))"),
         )
     ),
-    relation("equal", "v == e"),
-    relation("not_equal", "v != e", "!(comparable(v, e) & (v == e))"),
-    relation("less", "v < e"),
-    relation("less_equal", "v <= e"),
-    relation("greater", "v > e"),
-    relation("greater_equal", "v >= e"),
+    relation("equal", "v == e", np.equal),
+    relation("not_equal", "v != e", np.not_equal, "!(comparable(v, e) & (v == e))"),
+    relation("less", "v < e", np.less),
+    relation("less_equal", "v <= e", np.less_equal),
+    relation("greater", "v > e", np.greater),
+    relation("greater_equal", "v >= e", np.greater_equal),
     # x, if the floats are as near as roundings let them be.
     Op(
         "checked",
@@ -256,5 +318,13 @@ OPS = (
         decompose=decompose_sum,
         accumulates=False,
     ),
-    row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE, unknown=CHOOSES),
+    row(
+        "where",
+        CHOICE,
+        types=("f32", "bool"),
+        accuracy="exact",
+        whole=CHOICE,
+        unknown=CHOOSES,
+        meaning=np.where,
+    ),
 )

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, geometry, planar
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
@@ -264,9 +266,17 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def joined(*values: Array, axis: int) -> Array:
+    return np.concatenate(values, axis=axis)
+
+
+def stacked(*values: Array, axis: int) -> Array:
+    return np.stack(values, axis=axis)
+
+
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
-       keeps="any", errors=MOVED, follows="axis", joins=True),
+       keeps="any", errors=MOVED, follows="axis", joins=True, meaning=joined),
     Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
-       keeps="any", decompose=decompose_stack),
+       keeps="any", decompose=decompose_stack, meaning=stacked),
 )  # fmt: skip

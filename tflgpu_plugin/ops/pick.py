@@ -205,11 +205,20 @@ def _parts(
 
 
 SHAPES = {"gather_nd": nd_shapes, "gather_elements": element_shapes, "pick": shapes}
+
+
+def picked(data: Array, indices: Array, batch: int = 0, wraps: bool = False) -> Array:
+    """Elements or parts by the indices of each."""
+    if batch or (not wraps and np.any(indices < 0)):
+        raise ValueError("batches are not worked out, and indices do not count from the end")
+    return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])
+
+
 OPS = (
     Op("gather_elements", refuse, element_shapes, lower_decomposed, "exact", types=ANY,
        decompose=decompose_elements, kind="movement", keeps="first"),
     Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
-       types=ANY, kind="movement", keeps="first"),
+       types=ANY, kind="movement", keeps="first", meaning=picked),
     Op("pick", refuse, shapes, lower, "exact", types=ANY,
        kind="movement", keeps="first"),
 )  # fmt: skip

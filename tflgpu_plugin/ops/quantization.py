@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.ir import quantization
+import numpy as np
+
+from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -161,12 +163,27 @@ FLOATS = ("f32", "f16")
 COUNTED = ("i8", "u8", "i16", "u16")
 BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "i64": 64}
 
+
+def converted(data: Array, dtype: str) -> Array:
+    """The numbers in another type. Raises ValueError for what an integer type cannot hold, which
+    becomes another number on every CPU."""
+    if dtype == BFLOAT16:
+        return bfloat16.bits(data.astype(np.float32))
+    kind = np.dtype(NUMPY_DTYPES[dtype])
+    if kind.kind in "iu" and data.dtype.kind == "f":
+        limits, cut = np.iinfo(kind), np.trunc(data.astype(np.float64))
+        if not np.all((cut >= limits.min) & (cut <= limits.max)):
+            raise ValueError("a number that the type cannot hold")
+    return np.asarray(data != 0) if kind.kind == "b" else data.astype(kind)
+
+
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
-       kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True),
+       kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
+       meaning=converted),
     *quantized.ROWS,
 )  # fmt: skip

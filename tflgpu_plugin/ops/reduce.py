@@ -8,13 +8,15 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby
 from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Node, Shape, geometry, planar
+import numpy as np
+
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -383,6 +385,33 @@ def _averages(graph: Graph, node: Node) -> bool:
     return kept and len(shape) == 4 and reduced_axes(graph, node) == {1, 2}
 
 
+Numpy = Callable[..., Any]
+
+
+def _meaning(function: Numpy, grows: bool) -> Callable[..., Array]:
+    """A reduction in numpy. With `grows`, numbers beyond 64 bits are an OverflowError."""
+
+    def reduced(data: Array, axes: Array, keep_dims: bool) -> Array:
+        listed = tuple(int(axis) for axis in axes.reshape(-1))
+        if not listed:
+            return data
+        options: Any = {"axis": listed, "keepdims": bool(keep_dims)}
+        found = np.asarray(function(data, **options)).astype(data.dtype)
+        if grows and np.any(np.abs(function(data.astype(np.float64), **options)) > EXACT):
+            raise OverflowError
+        return found
+
+    return reduced
+
+
+# Sums and products in numpy, which are those of integers while they are below EXACT.
+EXACT = 2.0**62
+MEANINGS: Mapping[str, Numpy] = {
+    "mean": np.mean, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod,
+    "reduce_sum": np.sum,
+}  # fmt: skip
+
+
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
         bools = (
@@ -391,6 +420,8 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
         traits |= {"types": ("f32", "i32", *bools)}
     if name in GROWING:
         traits |= {"decompose": decompose_checked}
+    if name in MEANINGS:
+        traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
     return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,
               accumulates=True, follows="reduced", **traits)  # fmt: skip
 

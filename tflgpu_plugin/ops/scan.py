@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, planar
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
@@ -78,8 +80,15 @@ def _lanes(count: int) -> int:
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 
+def sums(data: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
+    """Sums of the elements up to each one along an axis."""
+    if exclusive or reverse:
+        raise ValueError("only plain sums are worked out")
+    return np.cumsum(data, axis=int(axis.reshape(-1)[0]), dtype=data.dtype)
+
+
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
-       decompose=decompose, accumulates=True, terms=_terms)
-    for name in COMBINED
+       decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True)
+    for name, meaning in (("cumsum", sums), ("cumprod", None))
 )  # fmt: skip

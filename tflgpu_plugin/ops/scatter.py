@@ -328,15 +328,40 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())) * form.updates * len(form.axes)
 
 
+def assigned(
+    data: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False
+) -> Array:
+    """The tensor with parts of it replaced."""
+    if reduction != "none" or (not wraps and np.any(indices < 0)):
+        raise ValueError("hosts take this otherwise")
+    found = data.copy()
+    found[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return found
+
+
+def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
+    """Updates in a tensor of zeros. Sums of several updates round more than once."""
+    extents = tuple(int(extent) for extent in shape.reshape(-1))
+    places = indices.reshape(-1, indices.shape[-1])
+    inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))
+    if reduction != "add" or not inside or len(np.unique(places, axis=0)) < len(places):
+        raise ValueError("hosts take this otherwise")
+    found = np.zeros(extents, updates.dtype)
+    found[tuple(np.moveaxis(indices, -1, 0))] += updates
+    return found
+
+
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,
-           terms=_terms, decompose=decompose, kind="reduction", accumulates=True)
-        for name in ("scatter_elements", "scatter_nd")
+           terms=_terms, decompose=decompose, kind="reduction", accumulates=True, meaning=meaning)
+        for name, meaning in (("scatter_elements", None), ("scatter_nd", assigned))
     ),
     *(
         Op(name, refuse_new, shapes, lower_decomposed, "reduction", types=("f32", "i32"),
-           decompose=decompose_new, kind="reduction", accumulates=True)
-        for name, shapes in (("scatter_new", new_shapes), ("segments", segment_shapes))
+           decompose=decompose_new, kind="reduction", accumulates=True, meaning=meaning)
+        for name, shapes, meaning in (
+            ("scatter_new", new_shapes, added), ("segments", segment_shapes, None),
+        )
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.target import Target
 
@@ -115,6 +115,10 @@ class Op:
     outputs. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
     element), `terms` how many summands a result has (None: by its work). `decompose` replaces
     the node by others before it is lowered (see `ops.decompose`); it returns whether it did.
+    `meaning(*inputs, **attributes)` is what the op computes, in numpy, where all inputs are known
+    before a run (None: `views` tell, or nothing does; see `ops.evaluation`); it raises ValueError
+    where hosts would not agree with numpy. `inexact`: of floats each host comes to results of its
+    own, by another order of sums or other roundings.
     `states` pairs the position of an input that is state with that of the output whose value it
     takes, from the end (negative) where hosts have no tensor for that. `in_8_bits` says how
     near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
@@ -157,6 +161,8 @@ class Op:
     work: Callable[[Graph, Node], int] | None = None
     terms: Callable[[Graph, Node], int] | None = None
     decompose: Callable[[Decomposition, Node], bool] | None = None
+    meaning: Callable[..., Array] | None = None
+    inexact: bool = False
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
     in_8_bits: str = "exact"

@@ -8,9 +8,11 @@ from functools import partial
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -86,6 +88,10 @@ def row(
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
+def clipped(data: Array, low: float = -inf, high: float = inf) -> Array:
+    return np.asarray(np.clip(data, low, high), data.dtype)
+
+
 def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
     """An activation that only cuts."""
     limits = (low, high)
@@ -94,8 +100,18 @@ def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> O
                quantize=quantized.limited(*limits))  # fmt: skip
 
 
+def cubed(x: Array) -> Array:
+    return np.asarray(x * x * x)
+
+
+def inverse(x: Array) -> Array:
+    if x.dtype.kind != "f":
+        raise ValueError("hosts have no inverses of integers")
+    return np.asarray(1 / x, x.dtype)
+
+
 FUNCTION = (
-    *("sqrt", "reciprocal", "erf", "softsign"),
+    *("erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
 # Activations that hosts fuse into most ops, and their limits of whole numbers.
@@ -110,14 +126,19 @@ OPS = (
     limit("relu6", 0.0, 6.0, GATE),
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
-    *(row(name, "exact") for name in ("clip", "ceil", "floor", "round")),
-    row("abs", "exact", whole="abs(v)", checked=True, quantize=quantized.magnitude),
-    row("neg", "exact", whole="-v", checked=True),
-    row("sign", "exact", whole="sign(v)"),
+    row("clip", "exact", meaning=clipped),
+    row("ceil", "exact", meaning=np.ceil),
+    row("floor", "exact", meaning=np.floor),
+    row("round", "exact", meaning=np.rint),
+    row("abs", "exact", whole="abs(v)", checked=True, quantize=quantized.magnitude, meaning=np.abs),
+    row("neg", "exact", whole="-v", checked=True, meaning=np.negative),
+    row("sign", "exact", whole="sign(v)", meaning=np.sign),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
-    row("square", "elementwise", whole="v * v", checked=True),
-    row("cube", "elementwise", whole="v * v * v", checked=True),
+    row("square", "elementwise", whole="v * v", checked=True, meaning=np.square),
+    row("cube", "elementwise", whole="v * v * v", checked=True, meaning=cubed, inexact=True),
     row("shrink", "elementwise"),
+    row("sqrt", "function", meaning=np.sqrt),
+    row("reciprocal", "function", meaning=inverse),
     *(row(name, "function") for name in FUNCTION),
     row("rsqrt", "function", quantize=quantized.inverse_root),
     row("log", "function", errors=RELATIVE),
@@ -131,7 +152,7 @@ OPS = (
     # These change the type, so that they are no step of another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),
-    row("logical_not", "exact", ("bool",)),
+    row("logical_not", "exact", ("bool",), meaning=np.logical_not),
     # These change the type, too, and are nevertheless steps: what makes or moves the values may
     # store them as the other type, which is float32 on the device as well.
     row("to_bfloat16", "exact", ("f32", "bool", BFLOAT16)),

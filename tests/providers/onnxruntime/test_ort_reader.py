@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import extents, folding, ops
+from tflgpu_plugin.providers.onnxruntime import extents, ops
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.reader import FIRST_EXTRA, Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
+from tests.support.onnx_arithmetic import worked_out
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir.graph import verify
 
@@ -295,12 +296,11 @@ def test_a_contradiction_with_the_model_is_refused() -> None:
 
 
 def test_known_results_follow_the_operators() -> None:
-    def run(op: str, *inputs: Any, version: int = 18, **attributes: Any) -> Any:
+    def run(op: str, *inputs: Any, version: int = 0, **attributes: Any) -> Any:
         names = tuple(f"i{k}" for k in range(len(inputs)))
-        node = HostNode(0, op, "", version, "", names, ("o",), (), attributes)
-        arrays = [np.asarray(value) for value in inputs]
-        found = folding.evaluate(node, arrays, [a.shape for a in arrays])
-        assert found is not None
+        node = HostNode(0, op, "", version or _version(op, {}), "", names, ("o",), (), attributes)
+        found = worked_out(node, [np.asarray(value) for value in inputs])
+        assert found is not None, op
         return found[0].tolist()
 
     assert run("Div", [-7, 7], [2, 2]) == [-3, 3]
@@ -321,18 +321,20 @@ def test_known_results_follow_the_operators() -> None:
 
 def test_too_large_a_result_is_not_shape_arithmetic() -> None:
     node = HostNode(0, "ConstantOfShape", "", 9, "", ("i",), ("o",))
-    assert folding.evaluate(node, [np.array([100, 100])], [(2,)]) is None
+    assert worked_out(node, [np.array([100, 100])]) is None
     node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",))
-    assert folding.evaluate(node, [np.array([1, 2]), np.array([0, 1 << 40])], [(2,), (2,)]) is None
+    assert worked_out(node, [np.array([1, 2]), np.array([0, 1 << 40])]) is None
 
 
-def test_other_pads_are_no_shape_arithmetic() -> None:
+def test_pads_of_shape_arithmetic() -> None:
+    """Of any mode, as they are for tensors of a run."""
     node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": b"reflect"})
-    given, shapes = [np.array([1, 2]), np.array([0, 1])], [(2,), (2,)]
-    assert folding.evaluate(node, given, shapes) is None
-    cut = replace(node, attributes={"mode": b"constant"})
-    assert folding.evaluate(cut, given, shapes) is not None
-    assert folding.evaluate(cut, [given[0], np.array([0, -1])], shapes) is None
+    given = [np.array([1, 2]), np.array([0, 1])]
+    assert [a.tolist() for a in worked_out(node, given) or ()] == [[1, 2, 1]]
+    constant = replace(node, attributes={"mode": b"constant"})
+    assert [a.tolist() for a in worked_out(constant, given) or ()] == [[1, 2, 0]]
+    cut = [given[0], np.array([0, -1])]
+    assert [a.tolist() for a in worked_out(constant, cut) or ()] == [[1]]
 
 
 def is_convex(taken: Snapshot, group: frozenset[int]) -> bool:

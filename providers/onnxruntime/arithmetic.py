@@ -1,0 +1,59 @@
+"""Operators that stay on the CPU but for their results: these follow from shapes, or from numbers
+that are known before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend import meanings
+from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.host_op import HostOp, table
+from tflgpu_plugin.ops import evaluation
+
+from .expansion import Expansion
+from .rows import row
+
+
+def shape(e: Expansion) -> int:
+    """The extents of the axes from `start` to `end`."""
+    end = e.host.attributes.get("end")
+    listed = e.shape()[e.integer("start") : None if end is None else int(end)]
+    return e.const(np.array(listed, np.int64), np.int64)
+
+
+def size(e: Expansion) -> int:
+    """The number of elements."""
+    return e.const(np.array(prod(e.shape()), np.int64), np.int64)
+
+
+def fill(e: Expansion) -> int:
+    """A tensor of a shape, filled with one value."""
+    return _made(e, meanings.fill, e.value(0), e.host.attributes.get("value"))
+
+
+def steps(e: Expansion) -> int:
+    """A range of numbers."""
+    return _made(e, meanings.steps, *(e.value(k) for k in range(3)))
+
+
+def _made(e: Expansion, meaning: Callable[..., Array], *values: Array | None) -> int:
+    try:
+        made = meaning(*values, limit=e.known_limit)
+    except evaluation.FAILURES as error:
+        raise Unsupported(f"What {e.host.title} gives is not known before a run.") from error
+    return e.const(made, made.dtype)
+
+
+CPU_OPS: dict[str, HostOp] = table(
+    (
+        row("ConstantOfShape", "", (9, 28), "shape!", by=fill),
+        row("Range", "", (11, 28), "starts! ends! steps!", by=steps),
+        row("Shape", "", (1, 28), by=shape, bfloat16=True),
+        row("Size", "", (1, 28), by=size, bfloat16=True),
+    ),
+    {},
+)

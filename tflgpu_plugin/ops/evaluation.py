@@ -1,0 +1,68 @@
+"""What a node computes from inputs that are known before a run, in numpy: by the meaning of its op,
+or, where that only moves data, by its views.
+
+A reference for tests this is not: `conformance.references` has meanings of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ops.table import Op
+
+FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
+IDLE = ("nan", "raises", "rescales", "saturates")  # attributes that are no arguments of meanings
+
+
+def known(op: Op) -> bool:
+    """Whether results can be worked out before a run."""
+    return op.meaning is not None or op.views is not None
+
+
+def evaluate(
+    op: Op, values: Sequence[Array | None], attributes: Mapping[str, Any], results: int, limit: int
+) -> list[Array] | None:
+    """The results of an op for these inputs (None: absent) and attributes. None where they do not
+    follow, or an input or a result has more than `limit` elements: that is told by the shape
+    function, before there is memory for them. Whoever runs the node says what is wrong with it.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found = _results(op, values, attributes, results, limit)
+    except FAILURES:
+        return None
+    return [np.asarray(one, order="C") for one in found]
+
+
+def _results(
+    op: Op, values: Sequence[Array | None], attributes: Mapping[str, Any], results: int, limit: int
+) -> Sequence[Array]:
+    there = [value for value in values if value is not None]
+    if not there or any(value.size > limit for value in there):
+        raise ValueError("no input, or one that is too large")
+    tensors = {k: Tensor("", v.shape, data=v) for k, v in enumerate(values) if v is not None}
+    inputs = tuple(k if k in tensors else None for k in range(len(values)))
+    made = tuple(range(len(values), len(values) + results))
+    graph, node = Graph.over(tensors), Node(0, op.name, inputs, made, attributes)
+    views = op.views(graph, node) if op.views and op.meaning is None else ()
+    shapes = [view.shape for view in views] or op.shapes(graph, node)
+    if any(prod(shape) > limit for shape in shapes):
+        raise ValueError("too many elements")
+    if views:
+        return [view.of(there[0]) for view in views]
+    if op.meaning is None:
+        raise ValueError(f"{op.name} is not worked out before a run")
+    return [op.meaning(*values, **_arguments(attributes))]
+
+
+def _arguments(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes as a meaning takes them; an activation that does nothing is none."""
+    given = {name: value for name, value in attributes.items() if name not in IDLE}
+    if given.get("activation") == "none":
+        del given["activation"]
+    return given
