@@ -1,0 +1,89 @@
+"""Tables that threads share look at what they hold with their lock alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tflgpu_plugin.registry import Living, Once, Registry, Turns
+
+READS = ("get", "pop", "items", "values", "copy", "add", "move_to_end", "popitem")
+DUNDERS = ("__getitem__", "__setitem__", "__delitem__", "__contains__")
+
+
+class Lock:
+    """Counts how often it is held."""
+
+    def __init__(self) -> None:
+        self.held = self.taken = 0
+
+    def __enter__(self) -> None:
+        self.held += 1
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.held -= 1
+
+
+def guarded(kind: type, lock: Lock) -> Any:
+    """An empty container of this kind that nobody may use without the lock."""
+
+    def checked(name: str) -> Callable[..., Any]:
+        own = getattr(kind, name)
+
+        def call(self: Any, *given: Any, **more: Any) -> Any:
+            assert lock.held, f"{name} without the lock"
+            return own(self, *given, **more)
+
+        return call
+
+    names = [name for name in (*READS, *DUNDERS) if hasattr(kind, name)]
+    return type("Guarded", (kind,), {name: checked(name) for name in names})()
+
+
+class Value:
+    """Something that a weak reference may be to."""
+
+
+def watched(one: Any) -> tuple[Any, Lock]:
+    """The table, with a lock and containers that are watched."""
+    lock = Lock()
+    for name, held in vars(one).items():
+        if isinstance(held, dict | set):
+            setattr(one, name, guarded(OrderedDict if "recent" in name else type(held), lock))
+    one._lock = lock
+    return one, lock
+
+
+KEPT = Value()
+USES: dict[str, tuple[Callable[[], Any], list[Callable[[Any], Any]]]] = {
+    "Registry": (
+        Registry,
+        [
+            lambda one: one.put(1, KEPT),
+            lambda one: one.get(1),
+            lambda one: one.pop(1),
+            lambda one: one.drop(1, KEPT),
+            lambda one: one.items(),
+            lambda one: one.values(),
+        ],
+    ),
+    "Once": (Once, [lambda one: one.first(1)]),
+    "Living": (
+        lambda: Living(1),
+        [lambda one: one.get(1), lambda one: one.values(), lambda one: one.put(1, KEPT)],
+    ),
+    "Turns": (Turns, [lambda one: one.of(1).__enter__()]),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_each_use_takes_the_lock(name: str) -> None:
+    make, uses = USES[name]
+    for use in uses:
+        one, lock = watched(make())
+        use(one)
+        assert lock.taken and not lock.held
