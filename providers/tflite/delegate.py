@@ -169,7 +169,10 @@ def _place(
         setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
     flags = ffi.new("uint8_t[]", [int(t in stays) for t in graph.outputs])
-    spec.stays, spec.number = flags, partition.number
+    operators = {node.id: node.host_op for node in graph.nodes}
+    words = "\n".join(operators.get(node, "") for node in sorted(partition.nodes))
+    names = ffi.new("char[]", words.encode())
+    spec.stays, spec.number, spec.names = flags, partition.number, names
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
     placed = records.Placed(partition, kernel, stays, callers)

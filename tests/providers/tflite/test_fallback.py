@@ -342,5 +342,5 @@ def test_conditions_of_shapes_are_asked_of_each_shape(
         interpreter.invoke()
 
     run([(2, 3)] * 3)
-    with pytest.raises((RuntimeError, ValueError)):
+    with pytest.raises((RuntimeError, ValueError), match="SELECT"):
         run(shapes)

@@ -222,10 +222,12 @@ void tg_tflite_library(void *context, char *path, size_t size);
 /* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
  * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
  * another partition of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
- * shape-only inputs: tensors of which only the shape is read. callers: nodes among these that run other graphs of the model. */
+ * shape-only inputs: tensors of which only the shape is read. callers: nodes among these that run other graphs of the model.
+ * names: the operators of the nodes, in the order of their numbers, a line each; NULL where they are not known. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;
+  const char *names;
   const int32_t *input_list; size_t input_count;
   const int32_t *output_list; const uint8_t *stays; size_t output_count;
   const int32_t *state_list; size_t state_count;

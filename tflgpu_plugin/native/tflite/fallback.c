@@ -308,7 +308,8 @@ static bool reads_unknown(const fallback *f, const tgl_node *node) {
 }
 
 static int refused(const running *r, const char *what, tg_error *err) {
-  const char *name = r->one->registration.custom_name ? r->one->registration.custom_name : "an operator of the host";
+  char name[80];
+  tgi_operator_name(r->f->kernel, r->one->id, name, sizeof name);
   return tgi_fail(err, "Node number %d (%s) failed to %s%s.", r->one->id, name, what,
                   r->f->starved ? ": there is not enough memory for it" : "");
 }

@@ -25,6 +25,7 @@ struct tg_kernel {
   tg_partition base;               /* shape-only inputs are no ports */
   tgi_delegate *delegate;
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
+  char *names;                     /* of the nodes' operators, a line each; NULL where they are not known */
   uint8_t *stays;
   size_t node_count;
   tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay; under tgi_lock */
@@ -46,6 +47,8 @@ void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char 
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);
 void tgi_newest_drop(tg_kernel *kernel);  /* what its last run left on the device goes */
+/* The operator of a node of the kernel, in so many bytes; words for one that is not known. */
+void tgi_operator_name(const tg_kernel *kernel, int32_t node, char *text, size_t size);
 int tgi_compare(const void *a, const void *b);  /* two int32_t, for qsort */
 int tgi_report(tgl_context *context, const char *prefix, const char *text); /* to the host; returns TGL_ERROR */
 

@@ -49,7 +49,8 @@ static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->stays = calloc(spec->output_count + 1, 1);
   kernel->callers = copy_lists(spec->caller_list, spec->caller_count, NULL, 0);
   kernel->caller_count = spec->caller_count;
-  if (!kernel->callers) return false;
+  kernel->names = spec->names ? strdup(spec->names) : NULL;
+  if (!kernel->callers || (spec->names && !kernel->names)) return false;
   if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
     return false;
   qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, tgi_compare);
@@ -66,8 +67,19 @@ static void free_kernel(tg_kernel *kernel) {
   free(kernel->handles);
   free(kernel->stays);
   free(kernel->callers);
+  free(kernel->names);
   free(kernel->host_nodes);
   free(kernel);
+}
+
+void tgi_operator_name(const tg_kernel *kernel, int32_t node, char *text, size_t size) {
+  const char *line = kernel->names;
+  for (size_t i = 0; line && i < kernel->node_count && kernel->nodes[i] != node; i++) {
+    line = strchr(line, '\n');
+    line = line ? line + 1 : NULL;
+  }
+  if (line && *line) snprintf(text, size, "%.*s", (int)strcspn(line, "\n"), line);
+  else snprintf(text, size, "an operator of the host");
 }
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err) {
