@@ -374,6 +374,13 @@ def _masks_scores(e: Expansion) -> bool:
     return e.rank(e.x(ONNX_MASK)) in (2, 3, 4) and e.shape(e.x(ONNX_MASK))[-2:] == scores
 
 
+def _elements(e: Expansion) -> bool:
+    """onnxruntime refuses queries, keys and values without elements, but dies where there are no
+    heads."""
+    shapes = [e.shape(e.x(k)) for k in range(3)]
+    return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
+
+
 SCALED_DOT_PRODUCT = (
     needs(
         "Heads of its queries, keys and values.",
@@ -400,6 +407,7 @@ SCALED_DOT_PRODUCT = (
         "up to 512 keys.",
         lambda e: not e.wants(SCORES) or _few(e),
     ),
+    needs("Queries, keys and values with elements.", _elements, kind=Unfit),
 )
 EMBEDDING = (
     needs("A mask where its lengths are read.", lambda e: not e.wants(1) or e.has(KEPT)),
