@@ -259,10 +259,11 @@ class Predictor:
             Predictor, fn_constructor_args=["model.onnx"], batch_size=32, concurrency=4
         )
 
-    `host`, `options`: as elsewhere. `adapters`: handed to the workers of a machine in turn; without
-    them a worker takes the one that its Ray GPU ids name, or the best. `batch`: how many samples
-    the model runs at once, where its first extent is open; what is missing of the last batch is
-    filled up. Columns of 8-bit pixels become (pixel - mean) / std in models that take floats.
+    `host`, `options`: as elsewhere. `adapters`: a list of names or indices, or a text with commas
+    between them, handed to the workers of a machine in turn ("all": every GPU); without them a
+    worker takes the one that its Ray GPU ids name, or the best. `batch`: how many samples the model
+    runs at once, where its first extent is open; what is missing of the last batch is filled up.
+    Columns of 8-bit pixels become (pixel - mean) / std in models that take floats.
     """
 
     def __init__(
@@ -270,7 +271,7 @@ class Predictor:
         model: str | Path,
         host: str | None = None,
         options: Mapping[str, Any] | None = None,
-        adapters: Sequence[str] = (),
+        adapters: str | Sequence[str] = (),
         batch: int = BATCH,
         mean: float = 127.5,
         std: float = 127.5,
@@ -278,8 +279,12 @@ class Predictor:
         """Raises ValueError or RuntimeError with a sentence where it cannot be made ready."""
         from tflgpu_plugin.batch import placing
 
+        if batch < 0:
+            raise BadInput(f"batch is 0 or more, not {batch}.")
+        if not std > 0:
+            raise BadInput(f"std is more than 0, not {std}.")
         spec = Spec(Path(model), host, dict(options or {}), batch, mean, std)
-        self.adapter = placing.adapter(adapters)
+        self.adapter = placing.adapter(placing.named(adapters))
         spec = spec.ready(self.adapter)
         with placing.one_at_a_time(spec.options):
             self.model = Model(spec)
@@ -289,6 +294,8 @@ class Predictor:
         ValueError with a sentence for what the model does not take."""
         from tflgpu_plugin.batch import columns
 
+        if not isinstance(batch, Mapping):
+            raise BadInput(f"A batch has columns by their names, as a dict; this is {batch!r:.40}.")
         samples = columns.samples(batch, self.model.signature, self.model.spec)
         rows = self.model.results(samples)
         for row in rows:

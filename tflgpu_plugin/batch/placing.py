@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
@@ -18,6 +18,12 @@ from tflgpu_plugin.runtime.adapter import select
 ALL = "all"
 LONGEST = 60.0  # seconds that a worker waits for another to be ready
 _claimed: Registry[str, Any] = Registry()  # locks, held for the life of the process
+
+
+def named(adapters: str | Iterable[Any]) -> tuple[str, ...]:
+    """The adapters of a list, or of one text with their names or indices between commas."""
+    listed = adapters.split(",") if isinstance(adapters, str) else map(str, adapters)
+    return tuple(name for one in listed if (name := one.strip()))
 
 
 def dealt(adapters: Sequence[str], worker: int) -> str | None:

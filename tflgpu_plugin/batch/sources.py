@@ -172,6 +172,7 @@ def matched(signature: Signature, names: Sequence[str]) -> list[str]:
         name = next((each for each in (one.name, short) if each in names), None)
         if name is None:
             wanted = ", ".join(each.name for each in signature.inputs)
-            raise BadInput(f"the model takes {wanted}; here are {', '.join(names) or 'none'}")
+            here = f"those here are named {', '.join(names)}" if names else "there are none here"
+            raise BadInput(f"the model has inputs named {wanted}; {here}")
         found.append(name)
     return found

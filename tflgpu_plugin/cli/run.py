@@ -84,13 +84,13 @@ def run(
     Results are in the order of the inputs. Exit status 1 when some inputs have no results, each
     with a sentence; 130 after Ctrl-C, from which --resume goes on.
     """
+    from tflgpu_plugin.batch import placing
     from tflgpu_plugin.batch import run as runner
     from tflgpu_plugin.batch.spec import Spec
 
     settings = {name: more.pop(name) for name in ("batch", "mean", "std")}
     spec = Spec(model, host, pairs(given), **settings)
-    named = tuple(name for name in (adapters or "").split(",") if name)
-    request = runner.Request(spec, inputs, adapters=named, **more)
+    request = runner.Request(spec, inputs, adapters=placing.named(adapters or ""), **more)
     with _Bar() as (tell, progress):
         try:
             outcome = runner.run(request, tell, progress)
