@@ -25,8 +25,9 @@ SHOWN, SHOWN_NAME = 4, 40  # tensors that disagree, and the ends of their names
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
-# Those that judge, for a reader: the first that have every operator of the model.
+# Those that judge in a TFLite host, for a reader: the first that have every operator of the model.
 JUDGES = {REFERENCE: "reference", OPTIMIZED: "optimized", FASTEST: "default"}
+ONE_SET = "CPU"  # what judges in a host that has one set of CPU kernels
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,15 @@ class Running:
 
 class Subject(Protocol):
     """A model in a host (its name and version), with values for its inputs. `cpu` says what its
-    fastest CPU kernels are."""
+    fastest CPU kernels are; `judges` names the CPU kernels that may judge, the first choice first.
+    """
 
     @property
     def host(self) -> str: ...
     @property
     def cpu(self) -> str: ...
+    @property
+    def judges(self) -> Mapping[str, str]: ...
 
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         """Make it ready on CPU kernels, or with options through this plugin."""
@@ -76,8 +80,8 @@ class Agreement:
 @dataclass(frozen=True)
 class Comparison:
     """The outcome for a model in one host. `cpu` says what its fastest CPU kernels were, `judge`
-    which of JUDGES gave the expected results; `outputs` holds the model's own outputs from the GPU;
-    times are medians in milliseconds.
+    which of JUDGES, or ONE_SET, gave the expected results; `outputs` holds the model's own outputs
+    from the GPU; times are medians in milliseconds.
     """
 
     host: str
@@ -106,7 +110,7 @@ class Comparison:
             f"nodes     {on_gpu} of {nodes} on the GPU, partitions: {partitions}",
             f"latency   CPU ({self.cpu}) {self.cpu_ms:.1f} ms, GPU {self.gpu_ms:.1f} ms (medians)",
         ]
-        if self.judge != JUDGES[REFERENCE]:
+        if self._not_reference:
             lack = "the host has no reference kernels for an operator of this model"
             lines.append(f"judge     the {self.judge} CPU kernels: {lack}")
         return lines
@@ -115,18 +119,35 @@ class Comparison:
         bad = [a.name for a in self.agreements if not a.ok]
         if bad:
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-            rounding = ", and 8-bit results of kernels that are not the reference"
             return (
-                f"DISAGREES in {len(bad)} of {len(self.agreements)} with the host's {self.judge} "
-                'kernels. "Where answers differ" in docs/conformance.md tells what is by design, '
-                "such as 8-bit weights with float activations"
-                f"{rounding if self.judge != JUDGES[REFERENCE] else ''}. "
+                f"DISAGREES in {len(bad)} of {len(self.agreements)} with {self._kernels_that_judge}"
+                '. "Where answers differ" in docs/conformance.md tells what is by design, such as '
+                f"{self._by_design}. "
                 f"Tensors: {', '.join(name[-SHOWN_NAME:] for name in bad[:SHOWN])}{more}."
             )
         if not self.report.count(GPU):
             return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
         count = len(self.agreements)
         return "The tensor agrees." if count == 1 else f"All {count} tensors agree."
+
+    @property
+    def _not_reference(self) -> bool:
+        """Whether a host that has reference kernels was judged by others."""
+        return self.judge not in (JUDGES[REFERENCE], ONE_SET)
+
+    @property
+    def _kernels_that_judge(self) -> str:
+        if self.judge == ONE_SET:
+            return f"{self.host.partition(' ')[0]}'s CPU kernels"
+        return f"the host's {self.judge} kernels"
+
+    @property
+    def _by_design(self) -> str:
+        """Differences that are no error, as examples."""
+        if self.judge == ONE_SET:
+            return "InstanceNormalization, whose sums are less exact on the CPU"
+        rounding = ", and 8-bit results of kernels that are not the reference"
+        return f"8-bit weights with float activations{rounding if self._not_reference else ''}"
 
     def kernels(self) -> list[str]:
         """The pipelines of all partitions."""
@@ -178,11 +199,11 @@ def compare(
 
 
 def _judge(subject: Subject) -> tuple[Running, str, str]:
-    """The first kernels of JUDGES that have every operator of the model, made ready, with their
+    """The first kernels of `judges` that have every operator of the model, made ready, with their
     name, and the next faster ones. Raises what the last of them raise."""
-    for kernels, faster in pairwise((*JUDGES, FASTEST)):
+    for kernels, faster in pairwise((*subject.judges, FASTEST)):
         try:
-            return subject.start(None, kernels), JUDGES[kernels], faster
+            return subject.start(None, kernels), subject.judges[kernels], faster
         except (ValueError, RuntimeError):
             if kernels == FASTEST:
                 raise

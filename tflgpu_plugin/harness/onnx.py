@@ -15,7 +15,7 @@ import numpy as np
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.harness import inputs, protobuf
-from tflgpu_plugin.harness.compare import FASTEST, REFERENCE, Array, Running, thinned
+from tflgpu_plugin.harness.compare import FASTEST, ONE_SET, REFERENCE, Array, Running, thinned
 from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
 
@@ -94,6 +94,11 @@ class OnnxModel:
     @property
     def host(self) -> str:
         return host()
+
+    @property
+    def judges(self) -> Mapping[str, str]:
+        """One set of kernels, of the model as it is before it is optimized where that can run."""
+        return {REFERENCE: ONE_SET, FASTEST: ONE_SET}
 
     def start(self, options: Mapping[str, str] | None, kernels: str = FASTEST) -> Running:
         opened = session(self.model, options, kernels != REFERENCE)

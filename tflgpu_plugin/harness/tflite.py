@@ -8,7 +8,7 @@ from typing import Any
 
 import tflgpu_plugin
 from tflgpu_plugin.harness import flatbuffer
-from tflgpu_plugin.harness.compare import FASTEST, Array, Running, thinned
+from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, invoked
 
 
@@ -24,6 +24,10 @@ class TfliteModel:
     @property
     def host(self) -> str:
         return f"{self.runner.name} {self.runner.version}"
+
+    @property
+    def judges(self) -> Mapping[str, str]:
+        return JUDGES
 
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         delegates = [] if options is None else [self.runner.delegate(options)]
