@@ -22,7 +22,6 @@ import tflgpu_plugin
 from tests.support import onnx_models, small_models
 from tests.support.subprocesses import run_python
 from tflgpu_plugin import preference
-from tflgpu_plugin.cli import launch
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.options import OptionError
@@ -172,16 +171,6 @@ def test_its_status_and_arguments_are_the_programs() -> None:
     assert run(*EXEC, "--", "-c", "raise SystemExit(5)", status=5) == ("", "")
     print_arguments = "import sys; print(sys.argv[1:])"
     assert run(*EXEC, "python", "-c", print_arguments, "--json", "-o")[0] == "['--json', '-o']"
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_program_of_another_environment_is_told(known: bool, tmp_path: Path) -> None:
-    script = tmp_path / "program"
-    python = sys.executable if known else "/somewhere/else/python3.12"
-    script.write_text(f"#!{python}\n")
-    script.chmod(0o755)
-    assert bool(launch._elsewhere(script)) == (not known)
-    assert launch._elsewhere(Path("/bin/sh")) == ""
 
 
 def test_programs_without_hosts_pay_nothing() -> None:

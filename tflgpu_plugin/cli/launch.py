@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from tflgpu_plugin import log
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.preference import SUMMARY, VARIABLE
 from tflgpu_plugin.runtime import adapter
+
+PYTHON = re.compile(r"(python|pypy)w?[\d.]*(\.exe)?", re.IGNORECASE)
+OWN = Path(sysconfig.get_path("scripts")), Path(sys.executable).parent
 
 
 class LaunchError(ValueError):
@@ -62,17 +66,39 @@ def _command(words: Sequence[str]) -> list[str]:
 
 
 def _elsewhere(program: Path) -> str:
-    """Why this plugin would not be there, where that can be told: "" for programs of this
-    environment, and for those that are no scripts.
-    """
+    """Why a program will not have this plugin, as a sentence; "" where it will, or where that
+    cannot be told."""
     if not Path(tflgpu_startup.__file__).with_name("tflgpu_startup.pth").is_file():
         return f"tflgpu_startup.pth is missing beside {tflgpu_startup.__file__}. Reinstall it."
     with program.open("rb") as file:
         begin = file.read(300).split(b"\n")[0].decode(errors="replace")
-    python = begin[2:].split()[0] if begin[:2] == "#!" and begin[2:].strip() else ""
-    if not Path(python).name.startswith("python"):
+    script = begin.startswith("#!")
+    python = _python(begin[2:].split() if script else [str(program)])
+    if python is None:
+        if program.parent in OWN and (script or os.name == "nt"):
+            return ""  # starts a Python file of this environment
+        return (
+            f"{program.name} is not a Python program. Only Python processes of this environment "
+            "that it starts will have the plugin."
+        )
+    if _is_own(python):
         return ""
-    own = Path(sysconfig.get_path("scripts")), Path(sys.executable).parent
-    if Path(python).parent in own:
-        return ""
-    return f"{program.name} runs in {python}; install tflgpu-plugin there."
+    where = f"{program.name} runs in {python}" if script else f"{program} is another Python"
+    return f"{where}, which will not have the plugin; install tflgpu-plugin there."
+
+
+def _python(command: Sequence[str]) -> Path | None:
+    """The interpreter that a command names first, or after `env`; None for another program."""
+    words = [word for word in command if not word.startswith("-")]
+    if words and Path(words[0]).name == "env":
+        words = [shutil.which(word) or word for word in words[1:]]
+    return Path(words[0]) if words and PYTHON.fullmatch(Path(words[0]).name) else None
+
+
+def _is_own(python: Path) -> bool:
+    """Whether it is the Python of this environment. The Python that a virtual environment was made
+    with is another one."""
+    same = python.resolve() == Path(sys.executable).resolve()
+    if python.parent.resolve() in [folder.resolve() for folder in OWN]:
+        return same or os.name == "nt"  # pythonw.exe is another file
+    return same and sys.prefix == sys.base_prefix
