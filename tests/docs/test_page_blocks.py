@@ -74,6 +74,7 @@ def block(start: str) -> str:
 
 # Blocks of Python in the order in which they run together, and output blocks, by their first words.
 IN_LITERT = "import tflgpu_plugin\nfrom ai_edge_litert"  # its comment names tflite-runtime
+EITHER_HOST = "import numpy as np\nimport tflgpu_plugin"
 DELEGATES = {
     "tflite_runtime": IN_LITERT,
     "ai_edge_litert": IN_LITERT,
@@ -93,7 +94,8 @@ CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
-    names = (*DELEGATES.values(), *PROVIDER, LOGGING) if one.language == "python" else ()
+    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING)
+    names = names if one.language == "python" else ()
     return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE))
 
 
@@ -102,6 +104,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
     assert not [(one.page, one.start) for one in ALL if not is_known(one)]
     starts = (
         *DELEGATES.values(),
+        EITHER_HOST,
         *PROVIDER,
         LOGGING,
         *OUTPUTS,
@@ -162,6 +165,20 @@ def test_python_for_tflite(package: str, folder: Path) -> None:
     for code in fitting:
         code = code.replace("from ai_edge_litert", f"from {package}")
         ran(sys.executable, "-c", code + used + asked, folder=folder)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("package", ["tflite_runtime", "ai_edge_litert"])
+def test_python_for_the_host_that_is_installed(package: str, folder: Path) -> None:
+    """Alone: the other one cannot be imported."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed here")
+    other = {"tflite_runtime": "ai_edge_litert", "ai_edge_litert": "tflite_runtime"}[package]
+    alone = f"import sys\nsys.modules[{other!r}] = None\n"
+    asked = f"\nassert {package!r} in sys.modules and tflgpu_plugin.report(delegate).runs == 1\n"
+    (code,) = (one.text for one in ALL if one.text.startswith(EITHER_HOST))
+    said = ran(sys.executable, "-c", alone + code + asked, folder=folder)
+    assert said.startswith("[[") and "31 of 31 nodes on the GPU" in said
 
 
 @pytest.mark.adapter
