@@ -160,6 +160,14 @@ def kernels(
         click.echo(line)
 
 
+def _show_measured(found: Any) -> None:
+    from tflgpu_plugin.harness import inputs
+
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    if told := inputs.told(found.chosen_shapes):
+        console.print(told)
+
+
 @main.command()
 @click.argument("model", type=existing)
 @prepared
@@ -172,7 +180,7 @@ def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_jso
     found = measure.bench(model, pairs(given), host, runs)
     if as_json:
         return print_json(asdict(found))
-    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    _show_measured(found)
     head = ["engine", "first result ms", "median ms", "best ms"]
     table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
                   for t in found.timings])  # fmt: skip
@@ -191,7 +199,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
     found = measure.profiled(model, pairs(given), host, runs)
     if as_json:
         return print_json(found.as_json())
-    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    _show_measured(found)
     share = 100 / (found.total or 1)
     table(["partition", "ms", "%", "kernel", "nodes"], [
         [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +37,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Bench:
-    """Both engines took turns; `difference` is the largest between their outputs."""
+    """Both engines took turns; `difference` is the largest between their outputs, `chosen_shapes`
+    those of inputs that the model leaves open."""
 
     model: str
     host: str
@@ -45,6 +46,7 @@ class Bench:
     islands: int
     timings: tuple[Timing, ...]
     difference: float
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Profile:
-    """Launches in the order in which they run."""
+    """Launches in the order in which they run; `chosen_shapes` as in `Bench`."""
 
     model: str
     host: str
     adapter: str
     launches: tuple[Launch, ...]
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -108,8 +111,8 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
         Timing(name, first, median(taken), min(taken))
         for (name, _), first, taken in zip(ways, firsts, times, strict=True)
     ]
-    apart = _difference(*results)
-    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), apart)
+    apart, shapes = _difference(*results), subject.chosen_shapes
+    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), apart, shapes)
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
@@ -125,7 +128,7 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
             for number, partition, instance in placed(_run(built), running.report())
             for launch in _launches(number, partition, instance, runs)
         ]
-    return Profile(path.name, subject.host, info.name, tuple(launches))
+    return Profile(path.name, subject.host, info.name, tuple(launches), subject.chosen_shapes)
 
 
 def _launches(number: int, partition: Partition, instance: Instance, runs: int) -> list[Launch]:

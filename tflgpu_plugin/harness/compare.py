@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
+from tflgpu_plugin.harness.inputs import told
 from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32
 
 Array = npt.NDArray[Any]
@@ -42,7 +43,8 @@ class Running:
 
 class Subject(Protocol):
     """A model in a host (its name and version), with values for its inputs. `cpu` says what its
-    fastest CPU kernels are; `judges` names the CPU kernels that may judge, the first choice first.
+    fastest CPU kernels are; `judges` names the CPU kernels that may judge, the first choice first;
+    `chosen_shapes` are those of inputs whose extents the model leaves open.
     """
 
     @property
@@ -51,6 +53,8 @@ class Subject(Protocol):
     def cpu(self) -> str: ...
     @property
     def judges(self) -> Mapping[str, str]: ...
+    @property
+    def chosen_shapes(self) -> Mapping[str, list[int]]: ...
 
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         """Make it ready on CPU kernels, or with options through this plugin."""
@@ -81,7 +85,7 @@ class Agreement:
 class Comparison:
     """The outcome for a model in one host. `cpu` says what its fastest CPU kernels were, `judge`
     which of JUDGES, or ONE_SET, gave the expected results; `outputs` holds the model's own outputs
-    from the GPU; times are medians in milliseconds.
+    from the GPU; times are medians in milliseconds. `chosen_shapes` are those of open inputs.
     """
 
     host: str
@@ -92,6 +96,7 @@ class Comparison:
     cpu_ms: float
     gpu_ms: float
     judge: str = JUDGES[REFERENCE]
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -113,6 +118,8 @@ class Comparison:
         if self._not_reference:
             lack = "the host has no reference kernels for an operator of this model"
             lines.append(f"judge     the {self.judge} CPU kernels: {lack}")
+        if self.chosen_shapes:
+            lines.append(f"shapes    {told(self.chosen_shapes)}")
         return lines
 
     def verdict(self) -> str:
@@ -166,6 +173,7 @@ class Comparison:
             "cpu_ms": self.cpu_ms,
             "gpu_ms": self.gpu_ms,
             "judge": self.judge,
+            "chosen_shapes": dict(self.chosen_shapes),
             "kernels": self.kernels(),
         }
 
@@ -194,8 +202,10 @@ def compare(
         ours = results + rich.start(options, faster).run()[own:]
     found = agree(reference.names, expected, others, ours)
     times = latency(cpu.run, runs), latency(gpu.run, runs)
-    agreements = found[own:] + found[:own]
-    return Comparison(subject.host, subject.cpu, agreements, results, gpu.report(), *times, judge)
+    return Comparison(
+        subject.host, subject.cpu, found[own:] + found[:own], results, gpu.report(), *times, judge,
+        subject.chosen_shapes,
+    )  # fmt: skip
 
 
 def _judge(subject: Subject) -> tuple[Running, str, str]:

@@ -5,6 +5,7 @@ and label files.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -46,6 +47,22 @@ def make(
             f"The model takes no picture (its inputs are {shapes}); leave the image out."
         )
     return values
+
+
+def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """The shapes of the inputs that have open extents in the model, by name."""
+    found = {}
+    for detail in details:
+        extents = detail.get("open", detail.get("shape_signature", ()))
+        if any(n is None or n < 0 for n in extents):
+            found[str(detail["name"])] = [int(n) for n in detail["shape"]]
+    return found
+
+
+def told(shapes: Mapping[str, list[int]]) -> str:
+    """A sentence about shapes that were chosen; "" where there are none."""
+    listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    return f"The model leaves extents open. Shapes chosen here: {listed}." if listed else ""
 
 
 def is_image(shape: tuple[int, ...]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,12 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A `Subject`: a model, and the values of its inputs by name."""
+    """A `Subject`: a model, and by the names of its inputs their values, and the shapes that were
+    chosen for open ones."""
 
     model: File
     feeds: Mapping[str, Array]
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
     cpu: str = f"{THREADS} threads"
 
     @property
@@ -107,11 +109,19 @@ class OnnxModel:
             try:
                 return numbers(results(opened, self.feeds))
             except Exception as error:
-                if options is not None:
+                if options is not None and not self.chosen_shapes:
                     raise
-                raise BadInput(f"{HOST} does not take these values: {error}") from error
+                raise BadInput(self._refused(error)) from error
 
         return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
+
+    def _refused(self, error: Exception) -> str:
+        """Why it does not run, and what was chosen for it."""
+        text = f"{HOST} does not take these values: {error}"
+        if not self.chosen_shapes:
+            return text
+        told = inputs.told(self.chosen_shapes)
+        return f"{text.rstrip('. ')}. {told} Run it with other shapes in a program of your own."
 
     def probed(self, probes: Sequence[str] | None) -> OnnxModel:
         if probes is not None:

@@ -40,10 +40,12 @@ def opened(
         details = onnx.details(model, path)
         values = inputs.make(details, image, mean, std)
         names = [detail["name"] for detail in details]
-        return onnx.OnnxModel(model, dict(zip(names, values, strict=True)))
+        feeds = dict(zip(names, values, strict=True))
+        return onnx.OnnxModel(model, feeds, inputs.chosen(details))
     runner, content = hosts.host(host), inputs.model(path)
     try:
         details = runner.plain(content).get_input_details()
     except (ValueError, RuntimeError) as error:
         raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
-    return TfliteModel(runner, content, inputs.make(details, image, mean, std))
+    values = inputs.make(details, image, mean, std)
+    return TfliteModel(runner, content, values, inputs.chosen(details))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tflgpu_plugin
@@ -14,11 +14,13 @@ from tflgpu_plugin.harness.hosts import THREADS, Host, invoked
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """A `Subject`: the bytes of a model, and the values of its inputs."""
+    """A `Subject`: the bytes of a model, the values of its inputs, and the shapes that were chosen
+    for open ones."""
 
     runner: Host
     content: bytes
     values: list[Array]
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
     cpu: str = f"XNNPACK, {THREADS} threads"
 
     @property

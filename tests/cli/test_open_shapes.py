@@ -1,0 +1,86 @@
+"""What `demo`, `bench` and `profile` say of extents that a model leaves open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.support import batches, onnx_models
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.demo import network
+from tflgpu_plugin.harness import hosts, inputs, onnx
+
+pytestmark = pytest.mark.adapter
+COMMANDS = (("demo", "--model"), ("bench",), ("profile",))
+
+
+def onnx_file(folder: Path, op: str, **attributes: Any) -> Path:
+    """A product, whose first extent is open, and one operator after it."""
+    if reason := onnx.missing():
+        pytest.skip(reason)
+    weights = np.linspace(-1, 1, 4096).astype(np.float32).reshape(64, 64)
+    nodes = [
+        onnx_models.node("MatMul", ["x", "w"], ["a"]),
+        onnx_models.node(op, ["a"] if op == "Relu" else ["a", "pads"], ["y"], **attributes),
+    ]
+    pads = np.array([1, 0, 1, 0], np.int64)
+    shapes: Any = {"x": ("n", 64)}, {"y": ("m", 64)}
+    path = folder / "open.onnx"
+    path.write_bytes(onnx_models.model(nodes, *shapes, {"w": weights, "pads": pads}))
+    return path
+
+
+def run(command: tuple[str, ...], path: Path, *more: str) -> Any:
+    return CliRunner().invoke(main, [*command, str(path), "--runs", "1", *more])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", ["tflite", "onnx"])
+def test_the_shapes_that_were_chosen_are_told(
+    command: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    if kind == "onnx":
+        path, name, shape = onnx_file(tmp_path, "Relu"), "x", [1, 64]
+    elif hosts.installed():
+        path, name, shape = batches.model(tmp_path), "x", [1, *batches.SHAPE]
+    else:
+        pytest.skip("no TFLite host")
+    done = run(command, path)
+    assert done.exit_code == 0, done.output
+    told = f"The model leaves extents open. Shapes chosen here: {name} {shape}."
+    assert done.stdout.count(told) == 1
+    found = json.loads(run(command, path, "--json").stdout)
+    assert found["chosen_shapes"] == {name: shape}
+
+
+@pytest.mark.skipif(not hosts.installed(), reason="no TFLite host")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_told_of_shapes_that_are_fixed(command: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "fixed.tflite"
+    path.write_bytes(network.to_tflite(network.build()))
+    assert "hapes" not in run(command, path).stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Reflection needs two rows."""
+    done = run(command, onnx_file(tmp_path, "Pad", mode="reflect"))
+    assert done.exit_code == 2 and "Traceback" not in done.output
+    assert "onnxruntime does not take these values: " in done.stderr
+    assert "Shapes chosen here: x [1, 64]. Run it with other shapes in a program" in done.stderr
+
+
+def test_open_extents_of_either_host() -> None:
+    details = [
+        {"name": "a", "shape": [1, 3], "open": (None, 3)},
+        {"name": "b", "shape": np.array([1, 3]), "shape_signature": np.array([-1, 3])},
+        {"name": "c", "shape": [2], "open": (2,)},
+        {"name": "d", "shape": np.array([2]), "shape_signature": np.array([2])},
+        {"name": "e", "shape": [1]},
+    ]
+    assert inputs.chosen(details) == {"a": [1, 3], "b": [1, 3]}
