@@ -60,7 +60,8 @@ class Subject(Protocol):
         """Make it ready on CPU kernels, or with options through this plugin."""
 
     def probed(self, probes: Sequence[Any] | None) -> Subject:
-        """With these intermediate results (None: a selection) as further outputs, after its own."""
+        """With these intermediate results as further outputs, after its own. None: a selection of
+        those that do not follow from constants alone, which hosts leave where nobody reads them."""
 
 
 @dataclass(frozen=True)

@@ -192,16 +192,14 @@ def require_model(model: bytes) -> None:
 
 
 def activations(model: bytes) -> list[int]:
-    """Tensor numbers of the float32 results in the first subgraph, in execution order. Raises
-    ValueError for bytes that are not a whole TFLite model."""
+    """Tensor numbers of the float32 results in the first subgraph that do not follow from constants
+    alone, in execution order. Raises ValueError for bytes that are not a whole TFLite model."""
     file = _File(model)
     file.outputs_offset()
     try:
         graph = file.tables(file.field(file.follow(0), 2))[0]
         kinds = [file.byte(tensor, 1) for tensor in file.tables(file.field(graph, 0))]
-        operators = file.tables(file.field(graph, 3))
-        results = [t for operator in operators for t in file.ints(file.field(operator, 2))]
-        return [t for t in dict.fromkeys(results) if t >= 0 and kinds[t] == _FLOAT32]
+        return [t for t in file.computed(graph) if t >= 0 and kinds[t] == _FLOAT32]
     except (struct.error, IndexError) as error:
         raise ValueError(DAMAGED) from error
 
@@ -228,6 +226,19 @@ class _File:
             return self.field(graphs[0], 2)
         except (struct.error, IndexError) as error:
             raise ValueError(DAMAGED) from error
+
+    def computed(self, graph: int) -> list[int]:
+        """The results in a subgraph that depend on its inputs or on state, which operators without
+        inputs name, in execution order."""
+        found: dict[int, None] = {}
+        reached = set(self.ints(self.field(graph, 1)))
+        for operator in self.tables(self.field(graph, 3)):
+            taken = self.ints(self.field(operator, 1))
+            if not taken or not reached.isdisjoint(taken):
+                results = self.ints(self.field(operator, 2))
+                found.update(dict.fromkeys(results))
+                reached.update(t for t in results if t >= 0)
+        return list(found)
 
     def visit(self) -> None:
         """Touch all that a host reads of a model before it runs it: tflite-runtime verifies

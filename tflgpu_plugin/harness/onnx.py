@@ -128,7 +128,7 @@ class OnnxModel:
             content = protobuf.with_outputs(self.model.content, probes)
             return replace(self, model=replace(self.model, content=content))
         own = {output.name for output in session(self.model).get_outputs()}
-        inner = [name for name in protobuf.node_outputs(self.model.content) if name not in own]
+        inner = [name for name in protobuf.computed(self.model.content) if name not in own]
         opened = session(self.probed(inner).model, optimized=False)
         floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
         return self.probed(thinned([name for name in inner if name in floats]))

@@ -67,12 +67,37 @@ class Model:
 def node_outputs(model: bytes) -> list[str]:
     """The names of what the nodes of a model's graph make, in order."""
     return [
-        text.decode()
+        name
         for graph in _fields(model, 7)
         for node in _fields(graph, 1)
-        for text in _fields(node, 2)
-        if text
+        for name in _texts(node, 2)
+        if name
     ]
+
+
+def computed(model: bytes) -> list[str]:
+    """Those of `node_outputs` that do not follow from constants alone. What a node with a graph
+    inside reads is not looked up: its results are taken for computed."""
+    found = []
+    for graph in _fields(model, 7):
+        constants = {name for one in _fields(graph, 5) for name in _texts(one, 8)}
+        reached = {name for one in _fields(graph, 11) for name in _texts(one, 1)} - constants
+        for node in _fields(graph, 1):
+            if not reached.isdisjoint(_texts(node, 1)) or _has_graph(node):
+                results = [name for name in _texts(node, 2) if name]
+                found += results
+                reached.update(results)
+    return found
+
+
+def _texts(message: bytes, wanted: int) -> list[str]:
+    return [text.decode() for text in _fields(message, wanted)]
+
+
+def _has_graph(node: bytes) -> bool:
+    return any(
+        True for attribute in _fields(node, 5) for slot in (6, 11) for _ in _fields(attribute, slot)
+    )
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
