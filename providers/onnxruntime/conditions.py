@@ -40,7 +40,7 @@ def listed(e: Expansion) -> str | None:
 
 
 def present(e: Expansion) -> str | None:
-    """All inputs that are not optional."""
+    """All its inputs but optional ones."""
     return e.row.lacking(e.inputs)
 
 

@@ -33,7 +33,7 @@ def tell() -> None:
     except NoAdapter as error:
         infos = []
         if _told.first(str(error)):
-            messages.line(f"WARNING: nothing will run on the GPU. {error}")
+            messages.line(f"WARNING: tflgpu: nothing will run on the GPU. {error}")
     ffi = native.ffi
     keep: list[Any] = []
 

@@ -254,7 +254,9 @@ def _log(ep: Any, level: records.Level) -> None:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
             native.lib.tg_ort_log(ep, VERBOSE, text.encode())
     taken = sum(node.where == GPU for node in level.nodes)
-    text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {len(level.placed)} partitions."
+    count = len(level.placed)
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {partitions}."
     native.lib.tg_ort_log(ep, INFO, text.encode())
 
 

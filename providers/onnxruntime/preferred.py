@@ -113,6 +113,9 @@ def _register(preference: Any) -> None:
 
     preference.register()
     if registration.version(onnxruntime) < registration.BY_NAME:
-        raise RuntimeError(f"onnxruntime {onnxruntime.__version__} is older than 1.25.")
+        raise RuntimeError(
+            f"onnxruntime {onnxruntime.__version__} is older than 1.25. "
+            "Run: pip install -U onnxruntime"
+        )
     if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
         providers.select()  # which says what to install

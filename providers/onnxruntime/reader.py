@@ -36,8 +36,7 @@ TAKEN = (
 )
 # Operators that stay with the host, by the reason.
 REASONS = {
-    "It lets the host run graphs of the model, whose nodes are taken by themselves.": "If Loop "
-    "Scan",
+    "onnxruntime runs it; the nodes of the graphs inside it are placed one by one.": "If Loop Scan",
     "It makes random numbers, which would not be the host's.": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
     "It works on text.": "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer",

@@ -107,10 +107,10 @@ def _unregistered(session: Any) -> str:
     except NoAdapter as error:
         return f"This session runs on {listed}. {error}"
     return (
-        f"This session does not use {EP_NAME}; its providers are {listed}. Call "
-        "tflgpu_plugin.register() before making it, and name the provider: "
-        f"providers=[{EP_NAME!r}] (onnxruntime 1.25 and newer) or "
-        "SessionOptions.add_provider_for_devices. A device_id must be an index of `tflgpu info`."
+        f"This session does not use {EP_NAME}; its providers are {listed}. Make it "
+        f"after tflgpu_plugin.register(), with providers=[{EP_NAME!r}] (onnxruntime 1.25 and "
+        "newer) or SessionOptions.add_provider_for_devices. A device_id must be an index of "
+        "`tflgpu info`."
     )
 
 

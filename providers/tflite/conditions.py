@@ -25,7 +25,7 @@ LEFT = {
 
 
 def free(host: HostNode, row: HostOp | None) -> str | None:
-    """No other delegate that has it."""
+    """To be taken by no other delegate."""
     delegated = host.code == codes.DELEGATE
     return "This node already belongs to another delegate." if delegated else None
 
@@ -47,7 +47,7 @@ def readable(host: HostNode, row: HostOp | None) -> str | None:
 
 
 def complete(host: HostNode, row: HostOp) -> str | None:
-    """All inputs that are not optional, and the outputs of the operator."""
+    """All its inputs but optional ones, and the outputs of the operator."""
     wanted, found = row.outputs or (), len(host.outputs)
     if "value*" not in wanted and found != len(wanted):
         return f"{found} outputs instead of {len(wanted)} are not supported."

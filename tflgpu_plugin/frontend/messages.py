@@ -59,8 +59,8 @@ def exclusions(
     known = {text for node in nodes for text in (node.name, node.op, str(node.id))} | {*operators}
     for name in names:
         text = (
-            f"WARNING: the option exclude names {name!r}, which is no node of this graph and no "
-            "known operator."
+            f"WARNING: tflgpu: the option exclude names {name!r}, which is no node of this "
+            "graph and no known operator."
         )
         if name not in known and text not in told:
             told.add(text)

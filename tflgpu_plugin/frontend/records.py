@@ -175,7 +175,7 @@ class GraphRecord(Generic[Placed]):
         """All nodes stay on the CPU, with a warning."""
         self.placed = []
         self.decide({node.id: sentence for node in self.nodes})
-        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence}")
+        messages.line(f"WARNING: tflgpu: nothing of this model runs on the GPU. {sentence}")
 
 
 Record = TypeVar("Record", bound=GraphRecord[Any])

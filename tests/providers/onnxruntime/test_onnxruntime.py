@@ -206,7 +206,7 @@ def test_assert_used_says_what_was_wrong_with_an_option(
     session = ort.InferenceSession(m.add_relu(), m.quiet(), providers=named)
     with pytest.raises(AssertionError, match=f"could not be created: .*{sentence}"):
         tflgpu_plugin.assert_used(session)
-    with pytest.raises(AssertionError, match=r"Call tflgpu_plugin\.register"):
+    with pytest.raises(AssertionError, match=r"after tflgpu_plugin\.register"):
         tflgpu_plugin.assert_used(m.cpu(m.add_relu()))
     good = ort.InferenceSession(m.add_relu(), m.quiet(), providers=[m.EP])
     tflgpu_plugin.assert_used(good)
@@ -298,7 +298,7 @@ ort.InferenceSession(m.add_relu(), providers=[(m.EP, {"exclude": "Relu"})])
 """
     )
     assert "Relu 'y' stays on the CPU: Relu is left out by the option exclude." in done.stderr
-    assert "tflgpu takes 1 of 2 nodes in 1 partitions" in done.stderr
+    assert "tflgpu takes 1 of 2 nodes in 1 partition." in done.stderr
 
 
 def test_check_reads_onnx_files(tmp_path: Path) -> None:

@@ -106,12 +106,12 @@ def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[
     made = delegate(host, exclude=["maen", "SOFTMAX", "features", "0"])
     for _ in range(2):
         hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
-    assert capfd.readouterr().err.count("WARNING: the option exclude") == 1
+    assert capfd.readouterr().err.count("WARNING: tflgpu: the option exclude") == 1
     made = delegate(host, exclude="maen")
     hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
     assert (
-        "WARNING: the option exclude names 'maen', which is no node of this graph and no known "
-        "operator."
+        "WARNING: tflgpu: the option exclude names 'maen', which is no node of this graph and "
+        "no known operator."
     ) in capfd.readouterr().err
 
 

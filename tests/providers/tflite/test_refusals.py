@@ -27,7 +27,10 @@ def test_a_failing_claim_leaves_the_model_on_the_cpu(
     monkeypatch.setattr(engine, "claim", broken)
     interpreter, made = gpu(small_models.guide(), host)
     said = capfd.readouterr().err
-    assert "WARNING: nothing of this model runs on the GPU. tflgpu failed with RuntimeErr" in said
+    assert (
+        "WARNING: tflgpu: nothing of this model runs on the GPU. tflgpu failed with RuntimeErr"
+        in said
+    )
     assert "0 operations will run on the GPU, and the remaining 3 operations will run on" in said
     assert set(places(made).values()) == {"cpu"}
     same(interpreter, small_models.guide(), host)
