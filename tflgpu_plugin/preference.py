@@ -98,7 +98,7 @@ class Preference:
 
     def fail(self, kind: str, error: Exception) -> None:
         """The host makes the model without us. Each reason is one warning."""
-        reason = str(error).partition("tflgpu: ")[2] or str(error) or type(error).__name__
+        reason = _reason(str(error)) or type(error).__name__
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
             self.failed += 1
@@ -207,6 +207,13 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
 
     wrapper.tflgpu_wraps = True  # type: ignore[attr-defined]
     setattr(owner, method, wrapper)
+
+
+def _reason(text: str) -> str:
+    """Our sentence in a host's text, or all of that."""
+    if text.startswith("Failed to load delegate"):  # a line of its own
+        text = text.partition("\n")[2] or text
+    return text.partition("tflgpu: ")[2] or text
 
 
 def _counts(report: Any) -> Counts | None:

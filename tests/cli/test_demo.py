@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,20 @@ def test_labels_may_leave_out_the_background() -> None:
     assert inputs.top(np.array([0.1, 0.9]), None, 1) == [("class 1", 0.9)]
 
 
+def test_labels_are_for_one_score_per_class() -> None:
+    """Not for boxes, pixels and texts."""
+    for shape in ((1, 3), (1, 2), (1, 9, 1), (3,)):
+        assert inputs.are_scores(np.zeros(shape), 3), shape
+    for shape in ((), (1,), (1, 4, 4), (2, 3)):
+        assert not inputs.are_scores(np.zeros(shape), 3), shape
+    assert not inputs.are_scores(np.array(["a", "b", "c"]), 3)
+    found = replace(_comparison(Agreement("x", 0, 1, 0.1)), outputs=[np.ones((1, 4, 4))])
+    assert demo._classes(found, ["a", "b"]) == []
+    scores = [np.ones((1, 2), np.uint8), np.array([[0.1, 0.9]])]
+    found = replace(found, outputs=[*found.outputs, *scores])
+    assert demo._classes(found, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
+
+
 def test_agreement_rejects_nan_and_other_shapes() -> None:
     one = np.ones(3, np.float32)
 
@@ -197,7 +212,7 @@ def test_without_a_host_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert line == "ONNX Runtime is left out: onnxruntime is not installed: pip install it."
     assert result.as_json()["onnxruntime"] == {"missing": line.partition(": ")[2]}
     monkeypatch.setattr(hosts, "PACKAGES", {})
-    with pytest.raises(hosts.NoHost, match=r"No TFLite host .* onnxruntime is not installed"):
+    with pytest.raises(hosts.NoHost, match=r"No TFLite host .*\[tflite\]'\. onnxruntime is not"):
         demo.run(demo.Request())
 
 
@@ -263,6 +278,12 @@ def test_a_file_that_is_no_onnx_model_gets_a_sentence(tmp_path: Path) -> None:
         demo.run(demo.Request(path))
     with pytest.raises(inputs.BadInput, match="cannot be read"):
         demo.run(demo.Request(tmp_path / "y.onnx"))
+    with pytest.raises(inputs.BadInput, match="damaged or cut short; fetch the file again"):
+        demo.run(demo.Request(path))
+    with pytest.raises(
+        inputs.BadInput, match=r"There is no host bla\. The hosts are: tflite-runtime"
+    ):
+        demo.run(demo.Request(path, host="bla"))
 
 
 def test_an_onnx_file_is_read_without_onnx() -> None:

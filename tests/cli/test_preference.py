@@ -11,7 +11,6 @@ import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -160,6 +159,7 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
         return result.stderr
 
     assert "There is no file or program 'no such'" in refused("no such")
+    assert f"{str(tmp_path)!r} is a folder" in refused(str(tmp_path))
     (tmp_path / "text").write_text("no program")
     assert "is neither executable nor a Python file" in refused(str(tmp_path / "text"))
     assert "Did you mean 'adapter'" in refused("-o", "adaptor=x", "--", "python")
@@ -371,29 +371,15 @@ def test_the_innermost_counts_and_threads_see_it() -> None:
         pass
 
 
-def test_a_module_keeps_its_own_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever asks it, during the import and afterwards; and a failing import is the module's."""
-    import tflgpu_startup as startup
-
-    told: list[str] = []
-    monkeypatch.setattr(startup, "_imported", told.append)
-    monkeypatch.setattr(startup, "HOSTS", {"fine_host": "", "broken_host": "", "absent_host": ""})
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "fine_host.py").write_text("seen = type(__loader__), type(__spec__.loader)\n")
-    (tmp_path / "broken_host.py").write_text("raise KeyError('mine')\n")
-    startup.watch()
-    startup.watch()
-    assert sys.meta_path.count(startup._finder) == 1
-    found = find_spec("fine_host")
-    assert found and found.loader and "seen" in found.loader.get_source("fine_host")  # type: ignore[attr-defined]
-    import fine_host  # type: ignore[import-not-found]
-
-    assert isinstance(fine_host, ModuleType) and told == ["fine_host"]
-    assert [kind.__name__ for kind in fine_host.seen] == ["SourceFileLoader"] * 2
-    for name, error in (("broken_host", KeyError), ("absent_host", ModuleNotFoundError)):
-        with pytest.raises(error):
-            __import__(name)
-    assert told == ["fine_host"]
+def test_a_reason_is_our_sentence_alone() -> None:
+    """Without what hosts put before it."""
+    for text in (
+        "Failed to load delegate from tflgpu\nIt is so.",
+        "[ONNXRuntimeError] : 1 : FAIL : tflgpu: It is so.",
+        "It is so.",
+    ):
+        assert preference._reason(text) == "It is so."
+    assert preference._reason("Failed to load delegate from x\n") != ""
 
 
 @pytest.mark.adapter

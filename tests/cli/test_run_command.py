@@ -57,7 +57,7 @@ def test_inputs_without_results(given: list[str], tmp_path: Path) -> None:
         (["-o", "x"], "KEY=VALUE"),
         (["--host", "none"], "not installed"),
         (["--adapters", "none such"], "No adapter matches"),
-        (["--host", "onnxruntime"], "reads .onnx files"),
+        (["--host", "onnxruntime"], "reads files whose names end in .onnx"),
     ],
 )
 def test_what_cannot_be_run(

@@ -39,7 +39,7 @@ class Failure:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.input}: {self.reason}"
+        return f"{self.input}: {self.reason.rstrip('.')}."
 
 
 @dataclass(frozen=True)

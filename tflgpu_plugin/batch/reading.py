@@ -78,7 +78,11 @@ class Reader:
 
     def _picture(self, source: IO[bytes]) -> Sample:
         if len(self.inputs) != 1:
-            raise BadInput("the model takes several inputs, so that a picture is not all of them")
+            listed = ", ".join(one.name for one in self.inputs)
+            raise BadInput(
+                f"the model takes several inputs ({listed}): give them together in an .npz or "
+                ".parquet file"
+            )
         return [picture(self.inputs[0], source, self.spec)]
 
     def _row_of_table(self, row: int) -> Sample:

@@ -93,7 +93,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 or not size else f"{size / 1e3:.1f} kB"
 
 
 @contextmanager

@@ -59,6 +59,8 @@ def _command(words: Sequence[str]) -> list[str]:
     if found is None:
         if Path(words[0]).is_file():
             raise LaunchError(f"{words[0]!r} is neither executable nor a Python file.")
+        if Path(words[0]).is_dir():
+            raise LaunchError(f"{words[0]!r} is a folder.")
         raise LaunchError(f"There is no file or program {words[0]!r}.")
     if reason := _elsewhere(Path(found)):
         log.say(f"WARNING: tflgpu: {reason}")

@@ -25,7 +25,12 @@ console = Console(soft_wrap=True, **LITERAL)
 
 
 option_pairs = click.option(
-    "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
+    "--option",
+    "-o",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option; `tflgpu options` lists them.",
 )
 
 

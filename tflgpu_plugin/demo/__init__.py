@@ -155,11 +155,13 @@ def _own(request: Request, options: dict[str, str]) -> Result:
         other = compare(whole, options, request.runs, ())
     result = Result(title, tflite, other, [], missing)
     if not result.comparisons:
-        raise NoHost(" ".join(missing.values()))
+        raise NoHost(". ".join(reason.rstrip(".") for reason in missing.values()) + ".")
     best = tflite.outputs[0] if tflite else result.comparisons[0].outputs[-1]
     return Result(title, tflite, other, inputs.top(best, None), missing)
 
 
 def _classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
-    scores = [value for value in found.outputs if value.dtype.kind == "f"] or found.outputs
-    return inputs.top(scores[0], names)
+    """Of the first output that has one score per class, floats before others."""
+    fitting = [value for value in found.outputs if inputs.are_scores(value, len(names))]
+    scores = [value for value in fitting if value.dtype.kind == "f"] or fitting
+    return inputs.top(scores[0], names) if scores else []

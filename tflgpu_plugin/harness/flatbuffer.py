@@ -218,8 +218,8 @@ class _File:
         """Where the reference to the first subgraph's outputs stands."""
         if self.model[4:8] != b"TFL3":
             raise ValueError(
-                "This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite "
-                "file."
+                "This is not a TFLite model (the file identifier TFL3 is missing). Pass a .tflite "
+                "file; the name of an ONNX model has to end in .onnx."
             )
         try:
             graphs = self.tables(self.field(self.follow(0), 2))

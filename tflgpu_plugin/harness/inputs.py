@@ -160,6 +160,12 @@ def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
         raise BadInput(f"The {what} {path} cannot be read: {reason}.") from error
 
 
+def are_scores(value: Array, labels: int) -> bool:
+    """Whether an output can be one score per class: numbers along one axis, for so many labels or
+    for more, or for one fewer."""
+    return value.dtype.kind in "fiu" and value.size == max(value.shape, default=0) >= labels - 1
+
+
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:
     """The best classes of an output with one score per class; labels may leave out a background
     class at 0.

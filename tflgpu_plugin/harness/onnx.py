@@ -28,6 +28,7 @@ BFLOAT16, BFLOAT16_TYPE = "tensor(bfloat16)", 16
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # what is logged
 SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
+DAMAGED = "It is no ONNX model, or it is damaged or cut short; fetch the file again."
 OPEN = 224  # height and width that a model leaves open; other open extents are 1
 
 
@@ -67,7 +68,8 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
-        raise BadInput(f"{HOST} cannot read {path}: {error}") from error
+        hint = f" {DAMAGED}" if "INVALID_PROTOBUF" in str(error) else ""
+        raise BadInput(f"{HOST} cannot read {path}: {error}{hint}") from error
     found = []
     for value in opened.get_inputs():
         kind = value.type.removeprefix("tensor(").removesuffix(")")

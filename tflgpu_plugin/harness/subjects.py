@@ -16,9 +16,15 @@ def is_onnx(path: Path, host: str | None) -> bool:
     """
     if path.suffix.lower() != ".onnx":
         if host == onnx.HOST:
-            raise BadInput(f"{host} reads .onnx files; leave --host out, or name a TFLite host.")
+            raise BadInput(
+                f"{host} reads files whose names end in .onnx. For a TFLite model leave --host "
+                "out, or name a TFLite host."
+            )
         return False
     if host not in (None, onnx.HOST):
+        if host.replace("_", "-") not in hosts.PACKAGES:
+            names = ", ".join([*hosts.PACKAGES, onnx.HOST])
+            raise BadInput(f"There is no host {host}. The hosts are: {names}.")
         raise BadInput(f"{host} does not read ONNX files; leave --host out.")
     if reason := onnx.missing():
         raise hosts.NoHost(reason)
