@@ -188,3 +188,9 @@ def test_demo_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "proves answers, not speed" in found.output.splitlines()[0]
     monkeypatch.setattr(demo.Result, "ok", False)
     assert invoke("demo", "--runs", "1").exit_code == 1
+
+
+@pytest.mark.parametrize("module", ["tflgpu_plugin", "tflgpu_plugin.cli"])
+def test_the_command_as_a_module(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "-h"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: tflgpu [OPTIONS]")

@@ -2,4 +2,4 @@
 
 from tflgpu_plugin.cli.commands import main
 
-main()
+main(prog_name="tflgpu")

@@ -1,0 +1,32 @@
+"""The lines of a report for a reader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin.frontend.reports import PartitionReport, Report
+
+ONE = PartitionReport(
+    number=1, nodes=(0,), live=True, runs=0, host_runs=0, failures=0, uploaded_bytes=0,
+    downloaded_bytes=0, device_inputs=0, milliseconds=0.0, weight_bytes=4096, pool_bytes=8,
+    tensor_bytes=16, least_bytes=8, dispatches=1,
+)  # fmt: skip
+
+
+def line(partition: PartitionReport) -> str:
+    return str(Report(None, islands=(partition,))).splitlines()[1].strip()
+
+
+def test_nothing_is_told_of_a_run_that_has_not_been() -> None:
+    assert line(ONE) == (
+        "partition 1: 1 node, 1 dispatch, 0 runs, 4,096 bytes of weights, 8 of tensors "
+        "(16 without sharing, 8 at least), 0 sent, 0 fetched"
+    )
+
+
+def test_one_and_several() -> None:
+    once = replace(ONE, runs=1, milliseconds=1.5, failures=1, live=False)
+    assert "1 run, 1 failure, last 1.50 ms, " in line(once)
+    assert line(once).endswith(", no longer in use")
+    more = replace(once, nodes=(0, 1), dispatches=3, runs=2, host_runs=4, failures=5)
+    assert "2 nodes, 3 dispatches, 2 runs, 4 on the host's kernels, 5 failures, " in line(more)
