@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.support import batches, onnx_models
+from tests.support import batches, onnx_models, resized_models
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts, inputs, onnx
@@ -73,6 +73,20 @@ def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Pat
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert "onnxruntime does not take these values: " in done.stderr
     assert "Shapes chosen here: x [1, 64]. Run it with other shapes in a program" in done.stderr
+
+
+@pytest.mark.parametrize("host", hosts.installed())
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_tflite_model_that_does_not_take_them(
+    command: tuple[str, ...], host: str, tmp_path: Path
+) -> None:
+    """A window needs 512 samples, and one is in the file."""
+    path = tmp_path / "samples.tflite"
+    path.write_bytes(resized_models.melspectrogram())
+    done = run(command, path, "--host", host)
+    assert done.exit_code == 2 and "Traceback" not in done.output
+    assert f"Error: {host} " in done.stderr and "does not take these values: " in done.stderr
+    assert "Shapes chosen here: samples [1, 1]. Run it with other shapes" in done.stderr
 
 
 def test_open_extents_of_either_host() -> None:

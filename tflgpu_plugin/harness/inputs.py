@@ -65,6 +65,15 @@ def told(shapes: Mapping[str, list[int]]) -> str:
     return f"The model leaves extents open. Shapes chosen here: {listed}." if listed else ""
 
 
+def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str:
+    """Why a model does not run in a host, and the shapes that were chosen for it."""
+    text = f"{host} does not take these values: {error}"
+    if not shapes:
+        return text
+    advice = "Run it with other shapes in a program of your own."
+    return f"{text.rstrip('. ')}. {told(shapes)} {advice}"
+
+
 def is_image(shape: tuple[int, ...]) -> bool:
     """[1, H, W, C] or [1, C, H, W] of 1 or 3 channels."""
     return len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))

@@ -113,17 +113,9 @@ class OnnxModel:
             except Exception as error:
                 if options is not None and not self.chosen_shapes:
                     raise
-                raise BadInput(self._refused(error)) from error
+                raise BadInput(inputs.refused(HOST, error, self.chosen_shapes)) from error
 
         return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
-
-    def _refused(self, error: Exception) -> str:
-        """Why it does not run, and what was chosen for it."""
-        text = f"{HOST} does not take these values: {error}"
-        if not self.chosen_shapes:
-            return text
-        told = inputs.told(self.chosen_shapes)
-        return f"{text.rstrip('. ')}. {told} Run it with other shapes in a program of your own."
 
     def probed(self, probes: Sequence[str] | None) -> OnnxModel:
         if probes is not None:
