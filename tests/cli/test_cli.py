@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tflgpu_plugin.providers.onnxruntime import registration
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from tflgpu_plugin import demo, options
@@ -97,6 +98,21 @@ def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPa
     assert f"Run: pip install 'tflgpu-plugin[{extra}]'\n" in invoke("info").stdout
     other = {"tflite": "onnxruntime", "onnxruntime": "tflite"}[extra]
     assert f"[{other}]" not in invoke("info").stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "old"),
+    [("1.23.2", True), ("1.24.3", True), ("1.24.4", False), ("1.100.0", False), ("unknown", False)],
+)
+def test_info_says_that_a_host_is_too_old(
+    version: str, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ".".join(map(str, registration.OLDEST)) == doctor.OLDEST_ONNXRUNTIME
+    monkeypatch.setattr(doctor, "_others", lambda: {"onnxruntime": version})
+    told = (
+        f"onnxruntime {version} is older than 1.24.4, which the plugin needs. Run: pip install -U"
+    )
+    assert (told in invoke("info").stdout) == old
 
 
 def test_names_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

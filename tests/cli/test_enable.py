@@ -67,6 +67,13 @@ def test_it_costs_other_programs_nothing(site_folder: Path) -> None:
     assert not path.exists()
 
 
+def test_info_says_what_is_left_out(site_folder: Path) -> None:
+    told = f"{site_folder / enable.FILE} leaves ONNX Runtime as it is"
+    for words, left_out in ((["enable", "--no-onnxruntime"], True), (["enable"], False)):
+        answer(*words)
+        assert (told in CliRunner().invoke(main, ["info"]).stdout) == left_out
+
+
 def test_the_package_lists_the_file(site_folder: Path) -> None:
     """Uninstalling removes what is listed."""
     record = site_folder / "tflgpu_plugin-0.dist-info" / "RECORD"

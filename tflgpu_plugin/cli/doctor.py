@@ -7,8 +7,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import platform
+import re
 import sys
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from tflgpu_plugin.cli import enable
 from tflgpu_plugin.harness import hosts
 
+OLDEST_ONNXRUNTIME = "1.24.4"  # that the provider takes
 OTHER_HOSTS = {"tensorflow": "tensorflow", "onnxruntime": "onnxruntime"}
 
 
@@ -44,9 +46,15 @@ def examine() -> Info:
             "Only a software adapter was found: answers are right, but nothing is faster than "
             "the CPU. If this machine has a GPU, install its Vulkan driver."
         )
+    enabled = enable.enabled()
+    advice += [
+        f"{path} leaves ONNX Runtime as it is; `tflgpu enable` includes it."
+        for path in enabled
+        if not enable.serves_onnxruntime(path)
+    ]
     versions = {name: _version(name) for name in ("tflgpu-plugin", "wgpu", "numpy")}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}
-    return Info(versions, adapters, found, [str(path) for path in enable.enabled()], advice)
+    return Info(versions, adapters, found, [str(path) for path in enabled], advice)
 
 
 def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
@@ -81,8 +89,8 @@ def _others() -> dict[str, str]:
     return found
 
 
-def _missing(found: Collection[str]) -> list[str]:
-    """What to install for each kind of model that no host here reads."""
+def _missing(found: Mapping[str, str]) -> list[str]:
+    """What to install for each kind of model that no host here reads, and for an old host."""
     advice = []
     if not {*hosts.PACKAGES, "tensorflow"} & {*found}:
         advice.append(hosts.INSTALL)
@@ -90,7 +98,17 @@ def _missing(found: Collection[str]) -> list[str]:
         advice.append(
             "ONNX Runtime is not installed. Run: pip install 'tflgpu-plugin[onnxruntime]'"
         )
+    elif (0,) < _numbers(found["onnxruntime"]) < _numbers(OLDEST_ONNXRUNTIME):
+        advice.append(
+            f"onnxruntime {found['onnxruntime']} is older than {OLDEST_ONNXRUNTIME}, which the "
+            "plugin needs. Run: pip install -U onnxruntime"
+        )
     return advice + [reason for name in hosts.installed() if (reason := hosts.misfit(name))]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Those of a version, none of an unknown one."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def _version(package: str) -> str:

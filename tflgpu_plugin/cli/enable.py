@@ -49,6 +49,11 @@ def enabled() -> list[Path]:
     return [folder / FILE for folder in folders() if (folder / FILE).is_file()]
 
 
+def serves_onnxruntime(path: Path) -> bool:
+    """Whether one of `enabled()` makes the plugin known to ONNX Runtime, too."""
+    return PROVIDERS[1] in path.read_text(encoding="utf-8")
+
+
 def enable(onnxruntime: bool = True) -> Path:
     """Write the file; returns where. Writing it again is harmless. Raises EnableError."""
     problem: OSError | None = None
