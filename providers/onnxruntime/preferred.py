@@ -111,6 +111,7 @@ def _register(preference: Any) -> None:
 
     from . import registration
 
+    providers.select()  # says what to install, before registration warns of it
     preference.register()
     if registration.version(onnxruntime) < registration.BY_NAME:
         raise RuntimeError(

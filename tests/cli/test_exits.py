@@ -126,7 +126,19 @@ def test_no_adapter_is_three(command: str, suffix: str, models: Path, tmp_path: 
         [*TFLGPU, command, *words], env=os.environ | WITHOUT_DRIVERS, capture_output=True, text=True
     )
     assert done.returncode == exits.NO_ADAPTER, (done.stdout, done.stderr)
-    assert "Traceback" not in done.stderr and "No usable GPU adapter" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert (done.stdout + done.stderr).count("No usable GPU adapter") == 1  # said once
+
+
+@pytest.mark.skipif(not find_spec("onnxruntime"), reason="onnxruntime is not installed")
+def test_a_program_without_an_adapter_is_told_once(models: Path) -> None:
+    code = f"import onnxruntime as o; o.InferenceSession({str(models / 'm.onnx')!r})"
+    done = subprocess.run(
+        [*TFLGPU, "exec", "--", "-c", code],
+        env=os.environ | WITHOUT_DRIVERS, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr.count("No usable GPU adapter") == 1
+    assert "WARNING: tflgpu: a session runs without the GPU. No usable GPU adapter" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["check", "kernels", "profile"])
