@@ -210,3 +210,16 @@ def test_demo_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_as_a_module(module: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "-h"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("Usage: tflgpu [OPTIONS]")
+
+
+@pytest.mark.adapter
+def test_check_tells_what_is_wrong_with_options(model: str) -> None:
+    """And nothing else of what the host and the plugin say meanwhile."""
+    words = ["-o", "exclude=Convv", "-o", "serialization_dir=/dev/null/x"]
+    command = [sys.executable, "-m", "tflgpu_plugin.cli", "check", model, *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0
+    lines = sorted(done.stderr.splitlines())
+    assert len(lines) == 2, done.stderr
+    assert lines[0].startswith("WARNING: tflgpu: the option exclude names 'Convv'")
+    assert lines[1].startswith("tflgpu: nothing can be kept in /dev/null/x")

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import click
 
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
+
+# How lines begin that are about options, not about the model.
+ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be kept in ")
 
 
 @dataclass(frozen=True)
@@ -98,17 +104,30 @@ def _megabytes(size: int) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence native stderr for the time of the questions: the refusals are in the report."""
+    """Hold native stderr back for the time of the questions: the refusals are in the report. What
+    it said about options is told afterwards.
+    """
     try:
         kept = os.dup(2)
     except OSError:  # there is none
         yield
         return
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 2)
+    with _sink() as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            sink.seek(0)
+            for line in sink.read().decode(errors="replace").splitlines():
+                if line.startswith(ABOUT_OPTIONS):
+                    click.echo(line, err=True)
+
+
+def _sink() -> IO[bytes]:
+    """A file that is gone when it is closed; nothing is kept where none can be made."""
     try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(sink)
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")
