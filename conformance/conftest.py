@@ -31,6 +31,7 @@ MARKERS = (
     "quick: the part that runs in every `make test`",
     "onnxruntime: runs in ONNX Runtime",
     "dtype(*names): the types of values that it is about, for --dtype",
+    "every_host: runs in every installed TFLite host, or those that --host names",
 )
 
 
@@ -78,13 +79,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests with an argument `host_name` run in each chosen TFLite host. Those with `beside`, too,
-    run in every installed one, with the kernels of that name for what is left to the CPU: None for
-    the reference's, and "default", where the host has a delegate of its own beside ours."""
+    """Tests with an argument `host_name` run in each chosen TFLite host, with the marker
+    `every_host` in every installed one. Those with `beside`, too, run in every installed one, with
+    the kernels of that name for what is left to the CPU: None for the reference's, and "default",
+    where the host has a delegate of its own beside ours."""
     if "host_name" in metafunc.fixturenames:
         choice = metafunc.config.stash[selection.CHOICE]
         if "beside" not in metafunc.fixturenames:
-            metafunc.parametrize("host_name", choice.tflite or ["none"], scope="session")
+            every = metafunc.definition.get_closest_marker("every_host")
+            chosen = choice.every if every else choice.tflite
+            metafunc.parametrize("host_name", chosen or ["none"], scope="session")
             return
         pairs = [(name, kind) for name in choice.every or ["none"] for kind in (None, "default")]
         ids = ["-".join(filter(None, pair)) for pair in pairs]

@@ -19,7 +19,8 @@ from conformance.plugin.record import FAIL, PASS, Record
 from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
 
-pytestmark = pytest.mark.adapter
+# Hosts do not compute factors alike, so that each is tried.
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host]
 # The operators, with a function that is near enough to tell the range of their results.
 FUNCTIONS: dict[str, Any] = {
     "ABS": np.abs, "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), "EXP": np.exp,

@@ -49,6 +49,21 @@ QUICK |= {
     "test_half": None,
     "test_onnx_quantized": None,
 }
+QUICK |= {
+    "test_levels": None,
+    "test_random_integers": None,
+    "test_onnx_attention": None,
+    "test_onnx_node_tests": None,
+    "test_batches": None,
+}
+# Modules that no step of tools/check.py runs, and why. Times are those of one core.
+LEFT_OUT = {
+    "test_onnx_converted": "takes minutes; test_ops and test_onnx_twins run the same cases",
+    "test_onnx_extents": "takes 45 s",
+    "test_onnx_half": "takes 25 s, of real models",
+    "test_onnx_models": "takes 45 s, of real models",
+    "test_onnx_quantized_models": "takes 25 s, of real models",
+}
 # Of these the tests with a sample, which the others hold as well.
 SAMPLED = ("test_variants",)
 QUICK |= dict.fromkeys(SAMPLED)

@@ -12,6 +12,8 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 import check
 
+from conformance.plugin import selection
+
 SKIPPED = "import pytest\ndef test_it(): pytest.skip('no files: put some into X')\n"
 
 
@@ -53,3 +55,12 @@ def test_the_models_step_says_how_to_get_some(tmp_path: Path) -> None:
     found = check.run(replace(step, environment=environment), ["-n", "0"])
     assert found.state == "not run"
     assert len(found.reasons) == 1 and "TFLGPU_MODELS" in found.reasons[0]
+
+
+def test_every_module_of_the_suite_is_run() -> None:
+    """In the quick part or a step of its own, or there is a reason why not."""
+    own = {Path(word).stem for step in check.steps() for word in step.command if "test_" in word}
+    modules = {path.stem for path in (check.ROOT / "conformance").glob("test_*.py")}
+    lists = [own & modules, {*selection.QUICK}, {*selection.LEFT_OUT}]
+    assert set.union(*lists) == modules
+    assert sum(map(len, lists)) == len(modules)  # each in one list
