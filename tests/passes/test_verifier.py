@@ -154,6 +154,47 @@ def test_the_id_of_what_was_removed_is_found() -> None:
         check("change", before, late)
 
 
+# ---- constants of quantized operands -------------------------------------------------------------
+
+HELD = Quantization((0.5, 0.25), (1, 2), axis=0)
+
+
+def weighed() -> Graph:
+    """A picture plus a constant that has a scale for each row."""
+    data = np.arange(12, dtype=np.float32).reshape(2, 6)
+    tensors = {
+        0: Tensor("x", (2, 6)), 1: Tensor("y", (2, 6)),
+        2: Tensor("c", (2, 6), data=data, quantization=HELD),
+    }  # fmt: skip
+    return Graph(tensors, (Node(4, "add", (0, 2), (1,)),), (0,), (1,))
+
+
+def test_a_moved_constant_keeps_its_quantization() -> None:
+    """With its axis where that has gone; scales that no axis tells apart refuse the move."""
+    e = Rewriter(weighed())
+    made = e.moved(2, np.transpose)
+    assert made is not None
+    assert e.tensors[made].quantization == replace(HELD, axis=1)
+    assert e.moved(2, lambda each: each.reshape(3, 4)) is None
+    reversed_rows = e.moved(2, lambda each: each[::-1])
+    assert reversed_rows is not None
+    assert e.tensors[reversed_rows].quantization == Quantization((0.25, 0.5), (2, 1), axis=0)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_constant_that_loses_its_quantization_is_found(moved: bool) -> None:
+    """In place, or as a new constant of the same elements in another order."""
+    before = weighed()
+    lost = replace(before.tensors[2], quantization=None)
+    after = replace(before, tensors={**before.tensors, 2: lost})
+    if moved:
+        other = replace(lost, data=np.flip(np.asarray(lost.data)))
+        node = replace(before.nodes[0], inputs=(0, 3))
+        after = replace(before, tensors={**before.tensors, 3: other}, nodes=(node,))
+    with pytest.raises(BrokenGraph, match=r"constant \d \(c\) has lost its quantization"):
+        check("change", before, after)
+
+
 def test_empty_tensors_need_no_maker() -> None:
     none = Tensor("none", (0, 8))
     graph = Graph({0: none, 1: none}, (Node(0, "relu", (0,), (1,)),), (0,), (1,))

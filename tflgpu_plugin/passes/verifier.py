@@ -1,10 +1,14 @@
 """What every pass must keep, whatever it changes: the graph is well formed, shapes are those that
-the ops' shape functions tell, inputs, outputs and states are as the host has them, and no id is
-given again. Tests check it after each pass, and so does TFLGPU_DEBUG."""
+the ops' shape functions tell, inputs, outputs and states are as the host has them, no id is given
+again, and no constant loses its quantization. Tests check it after each pass, and so does
+TFLGPU_DEBUG."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+
+import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import COMPLEX, Graph, Node, Tensor, paired, verify
@@ -22,6 +26,7 @@ def check(name: str, before: Graph, after: Graph) -> None:
         check_ports(before, after)
         check_ids(before, after)
         check_shapes(after)
+        check_quantization(before, after)
     except ValueError as error:
         raise BrokenGraph(f"The pass {name} has made a wrong graph: {error}") from error
 
@@ -73,6 +78,31 @@ def check_shapes(graph: Graph) -> None:
         found = [graph.shape(tensor) for tensor in node.outputs]
         if wanted[: len(found)] != found:
             raise ValueError(f"{_named(node)} makes {wanted}, but its results are {found}")
+
+
+def check_quantization(before: Graph, after: Graph) -> None:
+    """Raise ValueError where a constant has lost its quantization, or a new one has the elements of
+    a quantized constant, in whatever order, without it."""
+    held: dict[tuple[str, str, int], list[Tensor]] = {}
+    for tensor in before.tensors.values():
+        if tensor.data is not None and tensor.quantization is not None:
+            held.setdefault(_elements(tensor), []).append(tensor)
+    for number in sorted({t for node in after.nodes for t in node.reads}):
+        found = after.tensors[number]
+        if found.data is None or found.quantization is not None:
+            continue
+        if any(_permuted(tensor, found) for tensor in held.get(_elements(found), ())):
+            raise ValueError(f"constant {number} ({found.name}) has lost its quantization")
+
+
+def _elements(tensor: Tensor) -> tuple[str, str, int]:
+    return tensor.name, tensor.dtype, prod(tensor.shape)
+
+
+def _permuted(one: Tensor, other: Tensor) -> bool:
+    """Whether two constants have the same elements."""
+    first, second = (np.sort(np.asarray(each.data), axis=None) for each in (one, other))
+    return np.array_equal(first, second, equal_nan=True)
 
 
 def _named(node: Node) -> str:
