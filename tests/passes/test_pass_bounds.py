@@ -19,6 +19,7 @@ from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.trim import trim
 
 ONES = np.ones(8, np.float32)
+FEW = 8  # steps of one kernel: drivers take time by the square of their number
 
 
 def steps(graph: Graph) -> list[str]:
@@ -54,7 +55,7 @@ def test_a_chain_is_cut_into_kernels_of_some_steps(count: int) -> None:
         y = b.op("sin", y)
     made = after(fuse_epilogue, b.graph(y))
     lengths = [len(node.epilogue) for node in made.nodes]
-    assert max(lengths) <= MAX_STEPS
+    assert max(lengths) <= FEW
     assert len(lengths) == -(-count // (MAX_STEPS + 1))
 
 
