@@ -19,6 +19,7 @@ ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5
                6: "SIGMOID"}  # fmt: skip
 LSTM_FULL, LSTM_BASIC = 0, 1
 BASIC_INPUTS = 5  # at most, of the basic kernel
+ROUND_ONCE = {"tflite_runtime": False, "ai_edge_litert": True, "tensorflow": True}  # by package
 
 
 def _activation(params: Any) -> str:
@@ -112,8 +113,10 @@ def fully_connected(node: HostNode) -> dict[str, Any]:
 def _rounds_once(node: HostNode) -> bool:
     """Whether the host's layers of 8 bits round a sum times its factor once: the default kernels of
     ai-edge-litert and TensorFlow in all versions, and their reference kernels since 1.4 and 2.21.
-    tflite-runtime rounds the product to 31 places first (`MultiplyByQuantizedMultiplier`)."""
-    return bool({"ai_edge_litert", "tensorflow"} & {*PurePath(node.library()).parts})
+    tflite-runtime rounds the product to 31 places first (`MultiplyByQuantizedMultiplier`). The host
+    is the innermost folder with the name of a host's package: a parent folder may have any name."""
+    folders = PurePath(node.library()).parts[:-1]
+    return next((ROUND_ONCE[name] for name in reversed(folders) if name in ROUND_ONCE), False)
 
 
 def members(struct: str, *names: str, **others: str) -> Callable[[HostNode], dict[str, Any]]:

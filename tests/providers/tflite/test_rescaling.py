@@ -1,5 +1,5 @@
-"""Which concatenations bring their inputs to the quantization of the result: those that the host
-rescales, and no others."""
+"""How quantized results are rounded as the host does it: which concatenations rescale their inputs,
+and which hosts round sums of fully connected layers once."""
 
 from __future__ import annotations
 
@@ -33,3 +33,28 @@ def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
     assert (reason is None) == rescales
     if dtype == "i8":
         assert reason is not None and "quantized differently" in reason
+
+
+@pytest.mark.parametrize(
+    ("library", "once"),
+    [
+        ("/usr/lib/python3/site-packages/tflite_runtime/_pywrap.so", False),
+        ("/usr/lib/python3/site-packages/ai_edge_litert/libpywrap.so", True),
+        ("/usr/lib/python3/site-packages/tensorflow/lite/python/_pywrap.so", True),
+        ("/home/me/tensorflow/.venv/site-packages/tflite_runtime/_pywrap.so", False),
+        ("/home/me/tflite_runtime/.venv/site-packages/ai_edge_litert/libpywrap.so", True),
+        ("/opt/lib/tensorflow", False),
+        ("", False),
+    ],
+)
+def test_the_package_of_the_host_decides_how_often_sums_are_rounded(
+    library: str, once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a parent folder of that name, nor a file."""
+    monkeypatch.setattr(HostNode, "library", lambda _: library)
+    params = native.ffi.new("tgl_fully_connected_params *")
+    code = codes._NAMES.index("FULLY_CONNECTED")
+    host = HostNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, {})
+    row = ops.HOST_OPS["FULLY_CONNECTED"]
+    assert row.attributes is not None
+    assert bool(row.attributes(host).get("rounds_once")) == once
