@@ -4,8 +4,9 @@ Usage: python -m conformance.scales [HOST] [--seeds FIRST END] [--op NAME,...]
 
 The test suite runs each 8-bit twin of a float32 case at one scale. Errors in requantization factors
 and in the rounding of ties show only at some scales, so this command draws others. It prints the
-differences for each operator. The exit status is 1 if a value differs by more than one level, or if
-more than `MOST` of an operator's values differ.
+differences for each operator. The exit status is 1 if no model ran, if a value differs by more than
+one level, if one of an operator that is not in `INEXACT` differs, or if more values differ than
+docs/conformance.md says: `MOST` of one operator, `MOST_OF_ALL` of a run of every operator.
 
 `BEYOND` is skipped: the reference SOFTMAX shifts by 32 bits or more, or aborts, where more than 255
 inputs are nearly equal.
@@ -17,8 +18,10 @@ import argparse
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
@@ -30,7 +33,17 @@ from conformance.variants import quantized
 from conformance.variants.quantized import BIASES, FIXED, same_quantization
 from tflgpu_plugin.ir.graph import Quantization
 
-MOST = 1e-3
+# Operators that compute a value in float32 which may fall on a half of a level, or beside it.
+INEXACT = (
+    "RESIZE_BILINEAR",
+    "SOFTMAX",
+    "LOG_SOFTMAX",
+    "CONV_2D",
+    "FULLY_CONNECTED",
+    "BATCH_MATMUL",
+)
+MOST, MOST_OF_ALL = Fraction(1, 198_147), Fraction(10, 60_000_000)
+NONE = Fraction(0)
 BEYOND = ("SOFTMAX", "channels_1023_quads_256")
 
 
@@ -54,9 +67,14 @@ class Count:
     def numbers(self) -> tuple[int, int, int]:
         return self.models, self.values, self.off
 
-    @property
-    def ok(self) -> bool:
-        return self.most <= 1 and self.off <= max(self.models, MOST * self.values)
+    def ok(self, share: Fraction) -> bool:
+        """No more than this share of the values differ, rounded up, and each by one level."""
+        return self.most <= 1 and self.off <= ceil(share * self.values)
+
+
+def wrong(counts: Mapping[str, Count]) -> list[str]:
+    """The operators of which too many values differ."""
+    return [op for op, count in counts.items() if not count.ok(MOST if op in INEXACT else NONE)]
 
 
 def rescaled(case: Case, chance: np.random.Generator) -> Case:
@@ -132,17 +150,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     os.environ.setdefault("LP_NUM_THREADS", "0")
     counts: dict[str, Count] = {}
-    for case in twins([op for op in given.op.split(",") if op]):
+    chosen = [op for op in given.op.split(",") if op]
+    for case in twins(chosen):
         for seed in range(*given.seeds):
             tried(case, seed, given.host, counts.setdefault(case.op, Count()))
+    failed = wrong(counts)
     for op, count in sorted(counts.items()):
         if count.off:
-            print("ok  " if count.ok else "FAIL", f"{op}: {count}")
-    ran, values, off = (
-        sum(column) for column in zip(*map(Count.numbers, counts.values()), strict=True)
+            print("FAIL" if op in failed else "ok  ", f"{op}: {count}")
+    every = Count(
+        *(sum(column) for column in zip(*map(Count.numbers, counts.values()), strict=True))
     )
-    print(f"{given.host}: {ran:,} models, {values:,} values, {off:,} differ")
-    return 0 if ran and all(count.ok for count in counts.values()) else 1
+    print(f"{given.host}: {every.models:,} models, {every.values:,} values, {every.off:,} differ")
+    enough = every.models and (chosen or every.ok(MOST_OF_ALL))
+    return 0 if enough and not failed else 1
 
 
 if __name__ == "__main__":

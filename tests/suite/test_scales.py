@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,17 +14,28 @@ from tflgpu_plugin import kernels
 
 
 @pytest.mark.parametrize(
-    ("count", "ok"),
+    ("op", "count", "ok"),
     [
-        (Count(1, 100, 0, 0), True),
-        (Count(1, 100, 1, 1), True),
-        (Count(1, 100, 2, 1), False),  # more than one of a model, and than one in a thousand
-        (Count(1, 9_000, 9, 1), True),
-        (Count(1, 9_000, 1, 2), False),  # two levels
+        ("MUL", Count(1, 100, 0, 0), True),
+        ("MUL", Count(1_000, 60_000_000, 1, 1), False),  # fixed point has no exceptions
+        ("SOFTMAX", Count(1, 100, 1, 1), True),
+        ("SOFTMAX", Count(1, 100, 2, 1), False),
+        ("SOFTMAX", Count(1, 100, 1, 2), False),  # two levels
+        ("SOFTMAX", Count(1, 198_147, 1, 1), True),
+        ("SOFTMAX", Count(1, 198_147, 2, 1), False),
     ],
 )
-def test_a_level_now_and_then_is_let_pass(count: Count, ok: bool) -> None:
-    assert count.ok == ok
+def test_a_level_now_and_then_is_let_pass(op: str, count: Count, ok: bool) -> None:
+    assert scales.wrong({op: count}) == ([] if ok else [op])
+
+
+@pytest.mark.parametrize(("off", "ok"), [(10, True), (11, False)])
+def test_no_more_differ_than_the_page_says(off: int, ok: bool) -> None:
+    """Of all operators in one run."""
+    assert Count(1, 60_000_000, off, 1).ok(scales.MOST_OF_ALL) == ok
+    page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text()
+    assert "10 of 60 million values (`python -m conformance.scales" in page
+    assert "RESIZE_BILINEAR (1 of 198,147)" in page
 
 
 @pytest.mark.parametrize("op", ["MUL", "SOFTMAX", "MAXIMUM", "CONV_2D"])
