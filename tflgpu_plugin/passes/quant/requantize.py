@@ -1,6 +1,8 @@
-"""Layers over 8-bit constants in whole numbers, as hosts compute them: float32 sums of whole
-products are exact, and so is the multiplication in fixed point that follows. The layer then gives
-the very numbers of the reference kernels (while its sums stay below 2^24).
+"""Layers over 8-bit constants in whole numbers, as hosts compute them: the device sums products of
+whole weights and of inputs that are multiples of their scale in float32. The sum divided by that
+scale is rounded to a whole number, and the multiplication in fixed point that follows is exact. The
+layer then gives the very numbers of the reference kernels; sums of millions may be a whole number
+off by their roundings, and then results one level.
 """
 
 from __future__ import annotations
