@@ -1,6 +1,7 @@
 """`make conformance-worst`: conformance on a driver that is as inexact as WGSL permits.
 
 Usage: python tools/worst.py [--modes NAME,...] [--sample N] [--seed N] [--reports DIR] [--jobs N]
+                             [-- PYTEST ARGUMENTS]
 
 A Vulkan layer (tools/worst_driver) rewrites every shader for the system's lavapipe: quotients,
 roots and exponentials are off by what WGSL allows, products are fused with sums or grouped anew,
@@ -124,12 +125,23 @@ class Outcome:
         return f"{'FAIL' if self.status else 'ok':<5} {self.counts}  [{self.seconds:.0f} s]"
 
 
-def run(mode: Mode, names: Sequence[str], folder: Path, jobs: int) -> Outcome:
-    """These tests in a mode, with a report in the folder. Raises Unavailable."""
+def kept(words: Sequence[str]) -> list[str]:
+    """Of pytest's arguments those on which the identifiers of tests depend: the hosts."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--host")
+    given, _ = parser.parse_known_args(words)
+    return ["--host", given.host] if given.host else []
+
+
+def run(
+    mode: Mode, names: Sequence[str], folder: Path, jobs: int, words: Sequence[str] = ()
+) -> Outcome:
+    """These tests in a mode, with a report in the folder and these words for pytest. Raises
+    Unavailable."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "tests.txt"
     listed.write_text("\n".join(names))
-    command = [*PYTEST, "-n", str(jobs), "--report", str(folder), f"@{listed}"]
+    command = [*PYTEST, *words, "-n", str(jobs), "--report", str(folder), f"@{listed}"]
     start, last = time.monotonic(), ""
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(mode), stdout=subprocess.PIPE, text=True
@@ -163,7 +175,8 @@ def main(arguments: list[str]) -> int:
             print(f"\n== {name}: {MODES[name].words}, {MODES[name].bits // 32} lanes", flush=True)
             names = [test for which in wanted for test in tests(MODES[name], *which)]
             some = chosen(MODES[name], list(dict.fromkeys(names)), options.sample, options.seed)
-            outcomes[name] = run(MODES[name], some, options.reports.resolve() / name, options.jobs)
+            folder = options.reports.resolve() / name
+            outcomes[name] = run(MODES[name], some, folder, options.jobs, kept(options.tests))
     except drivers.Unavailable as reason:
         print(f"NOT RUN: {reason}")
         return 0

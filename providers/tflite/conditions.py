@@ -112,8 +112,9 @@ def _alike(graph: Graph, node: Node) -> bool:
 
 
 ALIKE = needs(
-    "Operands of one shape: hosts give the result that of the first.",
+    "Of these only equal ones: hosts give the result the shape of the first operand.",
     lambda graph, node: graph.shape(node.operand()) == graph.shape(node.operand(1)),
+    "{0} needs operands of one shape: hosts give the result that of the first.",
     kind=Unfit,
 )
 WHOLE_OR_ONE = needs(

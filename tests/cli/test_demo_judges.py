@@ -30,8 +30,10 @@ def test_kernels_that_have_every_operator_judge(name: str) -> None:
     found = compare(TfliteModel(hosts.host(name), models.build(case), values), {}, 1)
     assert found.ok and found.judge == "optimized"
     assert "judge     the optimized CPU kernels" in found.lines()[-1]
-    bad = replace(found, agreements=[Agreement("y", 1.0, 1.0, 0.1)])
+    name = "a/path/of/many/words/that/goes/on/and/on/BiasAdd"
+    bad = replace(found, agreements=[Agreement(name, 1.0, 1.0, 0.1)])
     assert "with the host's optimized kernels" in bad.verdict()
+    assert bad.verdict().endswith(f"Tensors: {name}.")
 
 
 @pytest.mark.adapter

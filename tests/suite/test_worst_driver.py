@@ -143,6 +143,14 @@ def passes(words: str, *tests: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+def test_hosts_that_are_asked_for_run() -> None:
+    """The identifiers of tests have the name of the host."""
+    file = "conformance/test_levels.py"
+    for words in (["--host", "ai_edge_litert", file], [file, "--host=ai_edge_litert", "-k", "x"]):
+        assert worst.kept(words) == ["--host", "ai_edge_litert"]
+    assert worst.kept(["-m", "quick", file]) == []
+
+
 def test_the_variables_name_the_layer_and_the_driver() -> None:
     found = environment("up,fused", 128)
     assert found["WORST_DRIVER"] == "up,fused"

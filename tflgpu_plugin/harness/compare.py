@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
-SHOWN, SHOWN_NAME = 4, 40  # tensors that disagree, and the ends of their names
+SHOWN = 4  # tensors that disagree
 MAX_PROBES = 24  # intermediate results of a model that is not ours
 # CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
@@ -131,7 +131,7 @@ class Comparison:
                 f"DISAGREES in {len(bad)} of {len(self.agreements)} with {self._kernels_that_judge}"
                 '. "Where answers differ" in docs/conformance.md tells what is by design, such as '
                 f"{self._by_design}. "
-                f"Tensors: {', '.join(name[-SHOWN_NAME:] for name in bad[:SHOWN])}{more}."
+                f"Tensors: {', '.join(bad[:SHOWN])}{more}."
             )
         if not self.report.count(GPU):
             return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
