@@ -235,6 +235,44 @@ def test_a_count_beyond_its_room_is_an_error() -> None:
         ours.run(None, {"x": np.ones((3, 4), np.float32)})
 
 
+def misplanned(given: Shape | None, made: Shape) -> tuple[Any, Shape]:
+    """A session whose partition has the plan of other shapes for inputs of `given` (None: those of
+    the plan) and results of `made`, and what its input has."""
+    from tflgpu_plugin.providers.onnxruntime import records
+
+    import tflgpu_plugin
+
+    data = build([node("Relu", ["x"], ["y"])], {"x": chance(1)}, ["y"], shapes={"x": (3, "n")})
+    ours = session(data, force=1)
+    (partition,) = tflgpu_plugin.report(ours).islands
+    placed = records.kept.claimed(partition.key, "")
+    (planned,) = placed.interface.key
+    placed.add(placed.handle, [given or planned], [made], placed.partition.instance)
+    return ours, given or planned
+
+
+@pytest.mark.adapter
+def test_an_input_of_other_bytes_than_its_plan_is_the_hosts(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import tflgpu_plugin
+
+    ours, _ = misplanned((3, 5), (3, 5))
+    x = chance(3, 5) - np.float32(0.5)
+    np.testing.assert_array_equal(ours.run(None, {"x": x})[0], np.maximum(x, 0))
+    assert 'Input "x" has 60 bytes, but its plan takes ' in capfd.readouterr().err
+    assert tflgpu_plugin.report(ours).host_runs == 1
+
+
+@pytest.mark.adapter
+def test_an_output_of_other_bytes_than_its_plan_is_an_error() -> None:
+    """Nothing is written behind it. onnxruntime gives a run each output once, so that its own
+    kernels cannot do this one."""
+    ours, shape = misplanned(None, (3, 5))
+    with pytest.raises(Exception, match='Output "y" has 60 bytes, but its plan gives '):
+        ours.run(None, {"x": np.ones(shape, np.float32)})
+
+
 FLAGS = ("bool", (3,))
 BOUNDS: list[tuple[Node, str]] = [
     (Node("NonZero", (3, 4)), ""),
