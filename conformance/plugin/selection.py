@@ -54,12 +54,12 @@ QUICK |= {
     "test_random_integers": None,
     "test_onnx_attention": None,
     "test_onnx_node_tests": None,
+    "test_onnx_extents": None,
     "test_batches": None,
 }
 # Modules that no step of tools/check.py runs, and why. Times are those of one core.
 LEFT_OUT = {
     "test_onnx_converted": "takes minutes; test_ops and test_onnx_twins run the same cases",
-    "test_onnx_extents": "takes 45 s",
     "test_onnx_half": "takes 25 s, of real models",
     "test_onnx_models": "takes 45 s, of real models",
     "test_onnx_quantized_models": "takes 25 s, of real models",
