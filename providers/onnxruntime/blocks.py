@@ -162,7 +162,7 @@ def along(e: Expansion) -> str | None:
     many zero points; blocks are full unless scales and zero points are constant."""
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
-    if e.has(2) and prod(e.shape(e.x(2))) != count:
+    if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
         return Impossible(f"{e.host.title} needs a zero point for each of {count} scales.")
     if not block and count == 1:
         return None

@@ -34,12 +34,9 @@ OPEN = 224  # height and width that a model leaves open; other open extents are 
 
 def missing() -> str | None:
     """Why there is no comparison in ONNX Runtime on this machine; None when there can be one."""
-    from tflgpu_plugin.runtime import adapter
-
     try:
-        adapter.select()  # first: without an adapter registration warns of that
         tflgpu_plugin.register()
-    except (ImportError, RuntimeError) as error:  # each says what to do
+    except (ImportError, RuntimeError) as error:  # not installed, or too old: both say what to do
         return " ".join(str(error).split())
     return None
 
