@@ -35,11 +35,12 @@ fn inverse_of(e: vec4f) -> vec4f {
   let near = 1.0 / e;
   return near + near * (1.0 - e * near);
 }
-// sqrt to a unit in the last place, but near the ends of f32: a device's own may be 4.5 off.
+// sqrt to a unit in the last place, but near the ends of f32 (where near * near overflows, or what it leaves is subnormal): a
+// device's own may be 4.5 off.
 fn root(v: vec4f) -> vec4f {
   let near = sqrt(v);
   let better = near + 0.5 * (v - near * near) / near;
-  return select(near, better, v > vec4f(0x1p-100f) & v < vec4f(0x1p+100f));
+  return select(near, better, v > vec4f(0x1p-100f) & v < vec4f(0x1.ffffp+127f));
 }
 // Stable for every finite argument: exp never overflows.
 fn logistic(v: vec4f) -> vec4f {
