@@ -27,10 +27,10 @@ DEADLY, HEADED, ALIVE = {"GRU", "LSTM", "STFT", "Unique"}, {"Attention"}, {"GRU"
 # Operators whose own kernels leave results as the memory was: of a part without elements whose
 # other extents do not fit, and of sums of no products.
 UNWRITTEN = {"Concat", "MatMul", "MatMulInteger", "QLinearMatMul"}
-# Operators of which an integer is the size of a result.
+# Operators of which an integer is the size of a result, or how often a body runs.
 SIZED = {
-    "AffineGrid", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "OneHot", "Pad",
-    "Range", "Resize", "STFT", "Tile", "Unsqueeze", "Upsample",
+    "AffineGrid", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "Loop", "OneHot",
+    "Pad", "Range", "Resize", "STFT", "Tile", "Unsqueeze", "Upsample",
 }  # fmt: skip
 RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike", "Dropout"}
 
