@@ -1,5 +1,5 @@
-"""Operators that stay on the CPU but for their results: these follow from shapes, or from numbers
-that are known before a run."""
+"""ONNX operators without a kernel here, whose results are computed before a run, from shapes or
+constants."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .rows import row
 
 
 def shape(e: Expansion) -> int:
-    """The extents of the axes from `start` to `end`."""
+    """Returns the extents of the axes from `start` to `end`, as int64."""
     end = e.host.attributes.get("end")
     listed = e.shape()[e.integer("start") : None if end is None else int(end)]
     return e.const(np.array(listed, np.int64), np.int64)
 
 
 def size(e: Expansion) -> int:
-    """The number of elements."""
+    """Returns the number of elements, as int64."""
     return e.const(np.array(prod(e.shape()), np.int64), np.int64)
 
 
 def fill(e: Expansion) -> int:
-    """A tensor of a shape, filled with one value."""
+    """Returns a tensor of the given shape, filled with one value."""
     return _made(e, meanings.fill, e.value(0), e.host.attributes.get("value"))
 
 
 def steps(e: Expansion) -> int:
-    """A range of numbers."""
+    """Returns the numbers from start to end, by a step."""
     return _made(e, meanings.steps, *(e.value(k) for k in range(3)))
 
 

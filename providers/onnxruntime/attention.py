@@ -375,8 +375,8 @@ def _masks_scores(e: Expansion) -> bool:
 
 
 def _elements(e: Expansion) -> bool:
-    """onnxruntime refuses queries, keys and values without elements, but dies where there are no
-    heads."""
+    """Whether query, key and value have elements. onnxruntime reports an error for empty ones, but
+    its kernel ends the process when there are no heads: such a node is accepted."""
     shapes = [e.shape(e.x(k)) for k in range(3)]
     return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
 

@@ -139,11 +139,11 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
-        fitting.SKIPPED, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
+        fitting.SKIP_SHAPE, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
-        fitting.SKIPPED, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+        fitting.SKIP_SHAPE, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
         rounds=True,
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),

@@ -41,8 +41,8 @@ Default = bool | int | float | str  # of an attribute
 NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
 
 
-def stored(data: Array, dtype: str) -> Array:
-    """A constant in a type, as arrays hold it."""
+def cast_array(data: Array, dtype: str) -> Array:
+    """Returns the data in this dtype; bfloat16 as its bits, a dtype that numpy lacks unchanged."""
     if dtype == BFLOAT16:
         return data if data.dtype.kind == "u" else bfloat16.bits(data)
     return data.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else data
@@ -313,7 +313,8 @@ class Expansion:
         dtype: str | Sequence[str] | None,
         attributes: Mapping[str, Any],
     ) -> list[int]:
-        """The results as constants. Raises Unsupported where they do not follow."""
+        """Evaluates the op and returns its results as constant tensors. Raises Unsupported when an
+        input is not constant or the op cannot be evaluated."""
         table = self.tensors.table
         given = [None if t is None else table[t] for t in inputs]
         first = next(tensor for tensor in given if tensor is not None)
@@ -327,7 +328,7 @@ class Expansion:
             raise Unsupported(f"What {row.name} gives is not known before a run.")
         pairs = zip(kinds or [one] * len(found), found, strict=True)
         return [
-            self.tensors.add(Tensor("", data.shape, kind, stored(data, kind)))
+            self.tensors.add(Tensor("", data.shape, kind, cast_array(data, kind)))
             for kind, data in pairs
         ]
 

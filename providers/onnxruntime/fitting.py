@@ -1,5 +1,5 @@
-"""What shapes operands beside the first may have. Others are an error of onnxruntime's kernels, but
-would spread here, or be cut up in another way."""
+"""Conditions on operand shapes that onnxruntime's kernels check. Without them, our ops would
+broadcast such operands or reshape the input, and return a result instead of the error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = (5, 6)  # of a recurrent layer
 
 
 def exactly(page: str, shape: Callable[[Expansion], Shape], *positions: int) -> Condition:
-    """These operands, where they are there, have the shape that `shape` tells."""
+    """Returns a condition: each of these operands, if present, has the shape `shape(e)`."""
 
     def met(e: Expansion) -> bool:
         return all(e.shape(e.x(k)) == shape(e) for k in positions if e.has(k))
@@ -23,69 +23,73 @@ def exactly(page: str, shape: Callable[[Expansion], Shape], *positions: int) -> 
     return needs(page, met, kind=Impossible)
 
 
-def _spreads(given: Shape, whole: Shape) -> bool:
-    """Whether a shape broadcasts to a whole one, which stays as it is."""
+def _broadcasts(given: Shape, whole: Shape) -> bool:
+    """Whether `given` broadcasts to `whole` without enlarging it."""
     try:
         return broadcast(given, whole) == whole
     except Misfit:
         return False
 
 
-def spreading(page: str, *positions: int) -> Condition:
-    """These operands, where they are there, broadcast to the first."""
+def broadcasting(page: str, *positions: int) -> Condition:
+    """Returns a condition: each of these operands, if present, broadcasts to the first input."""
 
     def met(e: Expansion) -> bool:
-        return all(_spreads(e.shape(e.x(k)), e.shape()) for k in positions if e.has(k))
+        return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in positions if e.has(k))
 
     return needs(page, met, kind=Impossible)
 
 
 def by_channel(*positions: int) -> Condition:
+    """Returns a condition: these operands have shape [C], of an input [N, C, ...]."""
     page = "One value for each channel of the input."
     return exactly(page, lambda e: (e.shape()[1] if e.rank() > 1 else 1,), *positions)
 
 
 def by_last(*positions: int) -> Condition:
+    """Returns a condition: these operands have shape [C], of an input [..., C]."""
     return exactly(
         "One value for each element of the last axis.", lambda e: e.shape()[-1:], *positions
     )
 
 
 def by_column(weights: int, bias: int) -> Condition:
-    """Of a product with `weights`."""
+    """Returns a condition: the bias has shape [N], of weights [..., N]."""
     page = "A bias of one value for each column of the weights."
     return exactly(page, lambda e: e.shape(e.x(weights))[-1:], bias)
 
 
 def product(weights: int = 1, bias: int = 2) -> Condition:
-    """The operands of a Gemm."""
+    """Returns a condition on a Gemm: A [M, K] and B [K, N] after transposition, and a bias that
+    broadcasts to [M, N]."""
 
     def met(e: Expansion) -> bool:
-        rows, inner = _turned(e.shape(), e.integer("transA"))
-        other, columns = _turned(e.shape(e.x(weights)), e.integer("transB"))
-        fits = not e.has(bias) or _spreads(e.shape(e.x(bias)), (rows, columns))
+        rows, inner = _transposed(e.shape(), e.integer("transA"))
+        other, columns = _transposed(e.shape(e.x(weights)), e.integer("transB"))
+        fits = not e.has(bias) or _broadcasts(e.shape(e.x(bias)), (rows, columns))
         return inner == other and fits
 
     page = "Matrices that can be multiplied, and a bias that spreads over their product."
     return needs(page, met, kind=Impossible)
 
 
-def _turned(shape: Shape, turn: int) -> Shape:
-    return shape[::-1] if turn else shape
+def _transposed(shape: Shape, transpose: int) -> Shape:
+    return shape[::-1] if transpose else shape
 
 
-def _skips(e: Expansion) -> bool:
-    """onnxruntime spreads the second over batches, and nothing else."""
+def _skip_fits(e: Expansion) -> bool:
+    """Whether the skip input has the input's shape, or broadcasts over its batch axis."""
     shape = e.shape()
     return e.shape(e.x(1)) in (shape, (1, *shape[1:]), shape[1:])
 
 
-SKIPPED = needs(
-    "A second input of the shape of the first, or of one batch.", _skips, kind=Impossible
+SKIP_SHAPE = needs(
+    "A second input of the shape of the first, or of one batch.", _skip_fits, kind=Impossible
 )
 
 
-def _states(e: Expansion) -> Shape:
+def _state_shape(e: Expansion) -> Shape:
+    """Returns [directions, batch, units], or [batch, directions, units] for layout 1."""
     directions = e.shape(e.x(2))[0]
     units = e.integer("hidden_size") or e.shape(e.x(2))[-1]
     layout = bool(e.integer("layout"))
@@ -93,4 +97,4 @@ def _states(e: Expansion) -> Shape:
     return (batch, directions, units) if layout else (directions, batch, units)
 
 
-FROM = exactly("States for each direction, batch and unit.", _states, *STATES)
+INITIAL_STATES = exactly("States for each direction, batch and unit.", _state_shape, *STATES)

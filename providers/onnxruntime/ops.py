@@ -56,7 +56,7 @@ from .rows import (
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
-SCALE_AND_BIAS = fitting.spreading("A scale and bias that spread over the input.", 1, 2)
+SCALE_AND_BIAS = fitting.broadcasting("A scale and bias that spread over the input.", 1, 2)
 
 _ROWS: tuple[HostOp, ...] = (
     row("Abs", "abs", (6, 13), small=True),

@@ -25,7 +25,7 @@ from tflgpu_plugin.ops import rows as op_rows
 from . import EP_NAME, ops, rounding, run_values
 from .arithmetic import CPU_OPS
 from .conditions import EVERY, filled
-from .expansion import Expansion, Tensors, stored
+from .expansion import Expansion, Tensors, cast_array
 from .snapshot import Extent, HostNode, Snapshot, Value
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
@@ -171,7 +171,8 @@ class _Reader:
         return self.symbols.get(name) or value(name, self.symbols) or 1
 
     def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
-        """Whether the results of the node are known: what its row makes of known inputs is."""
+        """Evaluates a node whose inputs are constants: its row builds it, and each op that the row
+        adds is evaluated. Returns whether all results are constants."""
         if self.planned is not None and host.id not in self.planned:
             return False
         largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
@@ -199,8 +200,8 @@ class _Reader:
     def _computed(
         self, host: HostNode, inputs: Sequence[int | None], largest: int
     ) -> HostOp | None:
-        """The row of a node whose inputs are all known and small. What hosts compute of bfloat16
-        may mean something else."""
+        """Returns the row of a node whose inputs are all constants of at most `largest` elements,
+        else None; also None where the host rounds bfloat16 results in its own way."""
         row, table = ops.HOST_OPS.get(host.title), self.tensors.table
         given = [table[t] for t in inputs if t is not None]
         if row is None or not given or (row.rounds and any(t.dtype == BFLOAT16 for t in given)):
@@ -363,7 +364,7 @@ def _constant(name: str, result: Tensor, values: Mapping[str, Value]) -> Tensor:
     """A known result, in the type that the model gives it."""
     dtype, array = values[name].dtype, result.data
     assert array is not None
-    data = stored(array, dtype)
+    data = cast_array(array, dtype)
     return _widened(Tensor(name, data.shape, dtype, data, result.quantization))
 
 

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Condition, needs
 
 from .expansion import Expansion
-from .fitting import FROM
+from .fitting import INITIAL_STATES
 from .rearranging import cut
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
@@ -159,7 +159,8 @@ def _layers(e: Expansion, more: More) -> list[int]:
 
 
 def _no_steps(e: Expansion) -> list[int]:
-    """Without steps there is no Y, and onnxruntime has zeros for the states of such a sequence."""
+    """Returns the results for a sequence of length 0: an empty Y, and zero states, which is what
+    onnxruntime's RNN returns."""
     late, directions, units = _time_axis(e), e.shape(e.x(R))[0], e.shape(e.x(R))[-1]
     batch, steps = e.shape()[1 - late], 0
     y = (batch, steps, directions, units) if late else (steps, directions, batch, units)
@@ -178,7 +179,7 @@ def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
 
 _CELL = (
     needs("An input of rank 3.", lambda e: e.rank() == 3),
-    FROM,
+    INITIAL_STATES,
     needs("A direction of the standard.", lambda e: _direction(e) in DIRECTIONS),
     needs(
         "Sequences of one length.",

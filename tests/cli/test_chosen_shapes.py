@@ -1,4 +1,4 @@
-"""What `demo`, `bench` and `profile` say of extents that a model leaves open."""
+"""`demo`, `bench` and `profile` report the shapes that they chose for open inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the .pth files run: it sees imports of hosts, and changes nothing about modules."""
+"""The import hook of the .pth files sees imports of hosts and leaves modules unchanged."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_what_does_not_follow(op: str, values: tuple[Any, ...], attributes: dict
 
 
 def test_results() -> None:
-    """Of ops that only move elements the views tell."""
+    """Ops that only move data are evaluated by their views."""
     assert run("div", [-7, 7], [2, 2]) == [("int64", [-3, 3])]
     assert run("fmod", [-7, 7], [4, -4]) == [("int64", [-3, 3])]
     assert run("floor_mod", [-7, 7], [4, -4]) == [("int64", [1, -1])]

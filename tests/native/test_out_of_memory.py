@@ -222,8 +222,7 @@ __attribute__((visibility("default"))) int tg_test_attempts(void) {
 
 
 def test_what_a_host_throws_ends_in_its_call(tmp_path: Path) -> None:
-    """As kernels of tflite-runtime do where there is no memory, under an invoke that catches
-    nothing."""
+    """tflite-runtime's kernels throw std::bad_alloc, and its invoke does not catch it."""
     if sys.platform != "linux" or not shutil.which("cc"):
         pytest.skip("needs a C compiler (cc) on Linux")
     own, library = tmp_path / "throwing.c", tmp_path / "throwing.so"

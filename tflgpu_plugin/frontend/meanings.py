@@ -1,4 +1,4 @@
-"""Shape arithmetic of hosts that no op of ours computes, in numpy."""
+"""Host operators of shape arithmetic that become no op, evaluated in numpy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def ints(values: Any) -> tuple[int, ...]:
 
 
 def fill(shape: Array, value: Array | None = None, limit: int = MAX_SHAPE_ELEMENTS) -> Array:
-    """A tensor of this shape and value, float32 zero unless it is given. Raises ValueError for one
-    of more than `limit` elements."""
+    """Returns a tensor of this shape filled with `value` (default: float32 zero). Raises ValueError
+    for more than `limit` elements."""
     filling = np.zeros(1, np.float32) if value is None else value
     if prod(ints(shape)) > limit:
         raise ValueError("too many elements")
@@ -27,7 +27,7 @@ def fill(shape: Array, value: Array | None = None, limit: int = MAX_SHAPE_ELEMEN
 
 
 def steps(start: Array, end: Array, step: Array, limit: int = MAX_SHAPE_ELEMENTS) -> Array:
-    """The numbers of a range. Raises ValueError for more than `limit`."""
+    """Returns the numbers from start to end, by step. Raises ValueError for more than `limit`."""
     first, last, by = (value.reshape(())[()] for value in (start, end, step))
     if (float(last) - float(first)) / float(by) > limit:
         raise ValueError("too many elements")
@@ -35,12 +35,13 @@ def steps(start: Array, end: Array, step: Array, limit: int = MAX_SHAPE_ELEMENTS
 
 
 def common_shape(a: Array, b: Array, limit: int) -> Array:
-    """The shape that these two shapes broadcast to."""
+    """Returns the shape that the shapes a and b broadcast to."""
     return np.array(np.broadcast_shapes(ints(a), ints(b)), a.dtype)
 
 
 def coordinates(data: Array, limit: int) -> Array:
-    """[count, rank]: where elements are not zero."""
+    """Returns the indices of nonzero elements, [count, rank], as int64. Raises ValueError for more
+    than `limit` numbers."""
     found = np.argwhere(data).astype(np.int64)
     if found.size > limit:
         raise ValueError("too many elements")

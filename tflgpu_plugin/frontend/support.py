@@ -107,8 +107,8 @@ def by_row(graph: Graph, node: Node) -> str | None:
 
 
 def misfit(graph: Graph, node: Node) -> str | None:
-    """What the row of a host's node says against the present shapes of its inputs: None, or a
-    sentence. Conditions of shapes give an `Unfit`."""
+    """Returns the sentence of the first condition of the node's row that its present input shapes
+    do not meet, or None. Conditions on shapes return an `Unfit`; others are not asked again."""
     conditions = node.row.conditions if node.row else ()
     found = (condition(graph, node) for condition in conditions)
     return next((sentence for sentence in found if isinstance(sentence, Unfit)), None)

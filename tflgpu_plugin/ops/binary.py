@@ -204,19 +204,18 @@ OPS = (
         rounding=rounding.PRODUCT,
         meaning=np.multiply,
     ),
-    row(
-        "maximum",
-        whole="max(v, e)",
-        steps=("maximum", "reverse_maximum"),
-        keeps="any",
-        meaning=np.maximum,
-    ),
-    row(
-        "minimum",
-        whole="min(v, e)",
-        steps=("minimum", "reverse_minimum"),
-        keeps="any",
-        meaning=np.minimum,
+    *(
+        row(
+            name,
+            whole=whole,
+            steps=(name, f"reverse_{name}"),
+            keeps="any",
+            meaning=meaning,
+        )
+        for name, whole, meaning in (
+            ("maximum", "max(v, e)", np.maximum),
+            ("minimum", "min(v, e)", np.minimum),
+        )
     ),
     # Whole quotients are cut towards zero.
     row(

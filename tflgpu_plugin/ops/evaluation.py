@@ -1,7 +1,7 @@
-"""What a node computes from inputs that are known before a run, in numpy: by the meaning of its op,
-or, where that only moves data, by its views.
+"""Evaluates a node with constant inputs in numpy: by `Op.meaning`, or by the views of an op that
+only moves data.
 
-A reference for tests this is not: `conformance.references` has meanings of its own.
+Conformance does not use this: `conformance.references` has reference implementations of its own.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ops.table import Op
 
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
-IDLE = ("nan", "raises", "rescales", "saturates")  # attributes that are no arguments of meanings
+IGNORED = ("nan", "raises", "rescales", "saturates")  # attributes that do not change results
 
 
 def known(op: Op) -> bool:
-    """Whether results can be worked out before a run."""
+    """Whether the op can be evaluated."""
     return op.meaning is not None or op.views is not None
 
 
 def evaluate(
     op: Op, values: Sequence[Array | None], attributes: Mapping[str, Any], results: int, limit: int
 ) -> list[Array] | None:
-    """The results of an op for these inputs (None: absent) and attributes. None where they do not
-    follow, or an input or a result has more than `limit` elements: that is told by the shape
-    function, before there is memory for them. Whoever runs the node says what is wrong with it.
+    """Returns the results of an op for these inputs (None: absent) and attributes, or None when the
+    op cannot be evaluated or an input or result has more than `limit` elements. The shape function
+    is asked first, so that no memory is allocated for a result that is too large.
     """
     try:
         with np.errstate(all="ignore"):
@@ -61,8 +61,8 @@ def _results(
 
 
 def _arguments(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes as a meaning takes them; an activation that does nothing is none."""
-    given = {name: value for name, value in attributes.items() if name not in IDLE}
+    """Returns the attributes that are keyword arguments of a meaning."""
+    given = {name: value for name, value in attributes.items() if name not in IGNORED}
     if given.get("activation") == "none":
         del given["activation"]
     return given

@@ -149,8 +149,9 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
-    """A number that is divided by the number of elements in every window. Where that is too large,
-    one that takes rounding errors away, if all other quotients are further from a half than that.
+    """Returns the least common multiple of all window sizes. If float32 cannot hold it, returns a
+    power of two that removes rounding errors, or 1 if windows are so large that averages near a tie
+    would be rounded to it.
     """
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
     found = lcm(*counts)

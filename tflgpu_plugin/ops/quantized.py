@@ -107,7 +107,7 @@ def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
 
 
 def _factors(*factors: Any) -> list[float]:
-    """(high part, low part, shift to the left) of each, none of which may be negative."""
+    """Returns (high part, low part, left shift) of each factor; factors must not be negative."""
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     parts = [(*divmod(f, FACTOR_UNIT), s) for f, s in zip(fractions, shifts, strict=True)]
     return [float(number) for part in parts for number in part]
@@ -121,7 +121,8 @@ def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | No
 
 
 def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Factors in fixed point are not negative: the sign of alpha is a number of its own."""
+    """Returns the parameters of the step; the sign of alpha is one of them, since fixed-point
+    factors are unsigned."""
     (x,), unit = scales, np.float32(levels.scale)
     alpha = np.float32(node.attributes["alpha"])
     sign = -1.0 if alpha < 0 else 1.0

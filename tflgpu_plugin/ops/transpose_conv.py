@@ -48,8 +48,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
 
 
 def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
-    """How many windows of the weights a wanted result has along each axis, by its strides,
-    dilations and padding (same or valid)."""
+    """Returns the input extents of a transposed convolution with these output extents: the number
+    of windows along each axis, by strides, dilations and padding (same or valid)."""
     strides = node.attributes["strides"]
     dilations = node.attributes.get("dilations", (1,) * len(strides))
     same, found = node.attributes["padding"] == "same", []
