@@ -80,7 +80,8 @@ def _transposed(shape: Shape, transpose: int) -> Shape:
 def _skip_fits(e: Expansion) -> bool:
     """Whether the skip input has the input's shape, or broadcasts over its batch axis."""
     shape = e.shape()
-    return e.shape(e.x(1)) in (shape, (1, *shape[1:]), shape[1:])
+    batches = ((1, *shape[1:]), shape[1:]) if len(shape) == 3 else ()
+    return e.shape(e.x(1)) in (shape, *batches)
 
 
 SKIP_SHAPE = needs(

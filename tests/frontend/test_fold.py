@@ -75,6 +75,10 @@ def test_what_does_not_follow(op: str, values: tuple[Any, ...], attributes: dict
 def test_results() -> None:
     """Ops that only move data are evaluated by their views."""
     assert run("div", [-7, 7], [2, 2]) == [("int64", [-3, 3])]
+    least = -(1 << 63)
+    assert run("div", [least, 7, least], [2, least, -2]) == [("int64", [-(1 << 62), 0, 1 << 62])]
+    assert run("reduce_prod", np.zeros(0, int), [0], keep_dims=False) == [("int64", 1)]
+    assert run("mean", np.zeros(0, int), [0], keep_dims=False) is None
     assert run("fmod", [-7, 7], [4, -4]) == [("int64", [-3, 3])]
     assert run("floor_mod", [-7, 7], [4, -4]) == [("int64", [1, -1])]
     assert run("floor_div", [-7, 7], [2, 2]) == [("int64", [-4, 3])]

@@ -153,8 +153,9 @@ def quotient(a: Array, b: Array) -> Array:
     """Integers are divided towards zero."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
-    found = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(_divisor(b)))
-    return np.asarray(found, a.dtype)
+    floor = a // _divisor(b)
+    inexact = (a % b != 0) & ((a < 0) != (b < 0))
+    return np.asarray(floor + inexact, a.dtype)
 
 
 def floor_quotient(a: Array, b: Array) -> Array:

@@ -395,6 +395,8 @@ def _meaning(function: Numpy, grows: bool) -> Callable[..., Array]:
         listed = tuple(int(axis) for axis in axes.reshape(-1))
         if not listed:
             return data
+        if not data.size and (data.ndim > 1 or function is np.mean):
+            raise ValueError("hosts have rules of their own for these")
         options: Any = {"axis": listed, "keepdims": bool(keep_dims)}
         found = np.asarray(function(data, **options)).astype(data.dtype)
         if grows and np.any(np.abs(function(data.astype(np.float64), **options)) > EXACT):
