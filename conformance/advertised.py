@@ -17,7 +17,7 @@ from onnx import TensorProto, defs, helper, numpy_helper
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from tflgpu_plugin.cli import tables
-from tflgpu_plugin.frontend.support import MAX_RANK
+from tflgpu_plugin.importer.support import MAX_RANK
 from tflgpu_plugin.ir.host_op import HostOp
 
 NAMES: dict[int, str] = {

@@ -18,7 +18,7 @@ from conformance.plugin.record import FAIL, PASS, REFUSED
 from conformance.references import truth
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter

@@ -20,7 +20,7 @@ from conformance import host
 from conformance.cases import Case
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend import reading
+from tflgpu_plugin.importer import reading
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 

@@ -22,8 +22,8 @@ from conformance.variants import onnx_quantized
 from conformance.variants.onnx_quantized import KINDS, Network
 from conformance.variants.quantized import FAR, NEAR, SHARE
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend.rules import INCOMPLETE
 from tflgpu_plugin.harness import onnx
+from tflgpu_plugin.importer.rules import INCOMPLETE
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 NETWORKS = list(onnx_quantized.networks())

@@ -21,7 +21,7 @@ from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.runtime import adapter
 
 FOREIGN = "u32"  # a type of values that no row has

@@ -23,8 +23,8 @@ from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
-from tflgpu_plugin.frontend import partition, rules, subgraph, support
-from tflgpu_plugin.frontend.subgraph import Subgraph
+from tflgpu_plugin.importer import partition, rules, subgraph, support
+from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target

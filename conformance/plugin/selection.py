@@ -14,7 +14,7 @@ from conformance import host
 from conformance.plugin import expect
 from conformance.plugin.record import Header
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend.support import TYPE_NAMES
+from tflgpu_plugin.importer.support import TYPE_NAMES
 
 HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "onnxruntime")
 DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import meanings
+from tflgpu_plugin.importer import meanings
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import HostOp, table
 from tflgpu_plugin.ops import evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs

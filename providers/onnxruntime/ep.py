@@ -18,7 +18,7 @@ from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
-from tflgpu_plugin.frontend.rules import INCOMPLETE
+from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 

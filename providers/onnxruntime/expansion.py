@@ -12,8 +12,8 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold
-from tflgpu_plugin.frontend.support import TYPE_NAMES, of_host, type_names
+from tflgpu_plugin.importer import folding
+from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import (
@@ -320,10 +320,12 @@ class Expansion:
         first = next(tensor for tensor in given if tensor is not None)
         kinds = dtype if dtype is not None and not isinstance(dtype, str) else ()
         one = dtype if isinstance(dtype, str) else first.dtype
-        step = fold.of_op(row.name, attributes, [Tensor("", (), one)])
-        values = [None if t is None else fold.operand(step, t) for t in given if step]
+        step = folding.of_op(row.name, attributes, [Tensor("", (), one)])
+        values = [None if t is None else folding.operand(step, t) for t in given if step]
         missing = any(t is not None and t.data is None for t in given)
-        found = None if step is None or missing else fold.evaluate(step, values, self.known_limit)
+        found = (
+            None if step is None or missing else folding.evaluate(step, values, self.known_limit)
+        )
         if found is None or (kinds and len(kinds) != len(found)):
             raise Unsupported(f"What {row.name} gives is not known before a run.")
         pairs = zip(kinds or [one] * len(found), found, strict=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu_plugin.frontend import symbolic_shapes
-from tflgpu_plugin.frontend.symbolic_shapes import Solver
+from tflgpu_plugin.importer import symbols
+from tflgpu_plugin.importer.symbols import Solver
 
 from .reader import Reading, read
 from .snapshot import Snapshot
@@ -23,7 +23,7 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
         counted = any(tensor.counted for tensor in reading.graph.tensors.values())
         return reading, reading.contradictions > 0 or bool(reading.run_values) or counted
     solver = solver_of(snapshot)
-    best = symbolic_shapes.solve(solver, _likely)
+    best = symbols.solve(solver, _likely)
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tflgpu_plugin.frontend import partition
+from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 from .ops import HOST_OPS

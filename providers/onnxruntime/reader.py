@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import meanings, reading, support
-from tflgpu_plugin.frontend.symbolic_shapes import value
+from tflgpu_plugin.importer import meanings, reading, support
+from tflgpu_plugin.importer.symbols import value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit

@@ -14,9 +14,10 @@ from typing import Any
 from tflgpu_plugin.providers import Partition
 
 from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import callbacks, messages, placeholders
+from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
+from tflgpu_plugin.importer import placeholders
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, reader, records, refusals

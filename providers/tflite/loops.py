@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import loop_layer
-from tflgpu_plugin.frontend.loop_body import Body
+from tflgpu_plugin.importer import loop_layer
+from tflgpu_plugin.importer.loop_body import Body
 from tflgpu_plugin.ir.graph import Node, Tensor
 
 from .. import HostError

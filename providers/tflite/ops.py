@@ -373,7 +373,7 @@ def _rows() -> tuple[HostOp, ...]:
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
             *windows, need.INACTIVE, **CUSTOM,
         ),
-        # Of positions in windows, which hosts number each in its own way (frontend/rules.py).
+        # Of positions in windows, which hosts number each in its own way (importer/rules.py).
         _row(
             POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
             need.SIDE_BY_SIDE, gives="value index", **CUSTOM, alone=False,
@@ -389,7 +389,7 @@ HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
 
 
 def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict[str, HostOp]:
-    """Operators of the CPU that take such operands, and their meaning (`frontend.meanings`)."""
+    """Operators of the CPU that take such operands, and their meaning (`importer.meanings`)."""
     return {
         name: HostOp(name, means, (1, 1), operands=operands(takes), spreads=spreads)
         for name in names.split()

@@ -15,8 +15,8 @@ from tflgpu_plugin.providers import HostError
 
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import support
-from tflgpu_plugin.frontend.reading import Reading, assembled
+from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer.reading import Reading, assembled
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 

@@ -11,10 +11,10 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Instance
 
 from tflgpu_plugin import native
-from tflgpu_plugin.frontend import support
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report, remember
-from tflgpu_plugin.frontend.subgraph import Subgraph
+from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
 
 RECENT = 8  # plans that native code keeps for a kernel

@@ -1,7 +1,7 @@
 """Which shapes of a TFLite graph are known before it runs.
 
 The host leaves a shape open when the value of a computed tensor decides it, and then all after
-it. Where that value is shape arithmetic (`frontend.fold`), it and the shapes after it are worked
+it. Where that value is shape arithmetic (`importer.folding`), it and the shapes after it are worked
 out here; what is still open may even be empty, so nodes that touch it stay with the host.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold
+from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -133,8 +133,8 @@ class Walk:
         step = step_of(host, node, tensors)
         if step is None or not (step.of_shapes or reached):
             return None
-        found = fold.known(step, tensors, [self.tensors[t] for t in host.outputs])
-        return None if found is None else self._known(host, node, found, {fold.STEP: step})
+        found = folding.known(step, tensors, [self.tensors[t] for t in host.outputs])
+        return None if found is None else self._known(host, node, found, {folding.STEP: step})
 
     def _known(
         self, host: HostNode, node: Node, found: Sequence[Tensor], given: Mapping[str, Any]
@@ -171,7 +171,7 @@ class Walk:
         if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None
         step = step_of(host, node, values)
-        found = fold.constants(node, step, values, [self.tensors[t] for t in host.outputs])
+        found = folding.constants(node, step, values, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {})
 
     def _value_of(self, index: int, reader: str) -> Tensor:
@@ -218,15 +218,15 @@ class Walk:
         return found
 
 
-def step_of(host: HostNode, node: Node, inputs: Sequence[Tensor]) -> fold.Step | None:
+def step_of(host: HostNode, node: Node, inputs: Sequence[Tensor]) -> folding.Step | None:
     """What a node does to inputs in the order of its op; None when that is not known, or not for
     inputs of these types."""
     outputs = [host.tensors[t] for t in host.outputs]
     found = None
     if node.row is not None:
-        found = fold.of_op(node.op, node.attributes, outputs)
+        found = folding.of_op(node.op, node.attributes, outputs)
     elif row := table.CPU_OPS.get(host.host_op):
-        found = fold.of_op(row.op, {}, outputs)
+        found = folding.of_op(row.op, {}, outputs)
     if found is None or (found.inexact and any(t.dtype[0] == "f" for t in inputs)):
         return None
     return found

@@ -10,7 +10,7 @@ import pytest
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import BuildError, Unsupported
-from tflgpu_plugin.frontend.subgraph import Subgraph
+from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target

@@ -19,8 +19,8 @@ from tflgpu_plugin.providers.tflite import ops as tflite_ops
 from tests.providers.onnxruntime.test_ort_reader import snapshot
 from tests.providers.tflite.test_reader import CONV, POOL, host_node, refused
 from tests.support.subprocesses import ROOT
-from tflgpu_plugin.frontend import rules
-from tflgpu_plugin.frontend.support import EVERY, support
+from tflgpu_plugin.importer import rules
+from tflgpu_plugin.importer.support import EVERY, support
 from tflgpu_plugin.ir.target import Target
 
 TFLITE, _, ONNX = (ROOT / "docs" / "ops.md").read_text().partition("## ONNX operators")

@@ -295,6 +295,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 def test_sleeping_is_left_to_native_code() -> None:
     """`time.sleep` is replaced, too."""
-    folders = [ROOT / "tflgpu_plugin" / name for name in ("frontend", "runtime", "cache", "native")]
+    rooms = ("frontend", "importer", "runtime", "cache", "native")
+    folders = [ROOT / "tflgpu_plugin" / name for name in rooms]
     files = [path for folder in (*folders, ROOT / "providers") for path in folder.rglob("*.py")]
     assert not [str(path) for path in files if "sleep(" in path.read_text()]

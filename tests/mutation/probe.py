@@ -25,7 +25,7 @@ from tests.support.harness import device_of
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.passes.verifier import BrokenGraph

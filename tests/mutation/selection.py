@@ -78,7 +78,7 @@ def steps(file: str) -> list[Step]:
     room = whole
     key = f"{room}/__init__" if name == "__init__" else name
     mine: Sequence[str] = ()
-    if room in ("ops", "kernels", "ir", "compile", "frontend", "passes"):
+    if room in ("ops", "kernels", "ir", "compile", "frontend", "importer", "passes"):
         mine = FAMILIES.get(key, (name,) if room in ("ops", "kernels") else ())
     if path.parts[0] == "providers":
         tests = ALONE.get(name) or (*PROVIDERS.get(name, ()), *ROOMS.get(room, READ))

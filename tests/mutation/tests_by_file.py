@@ -242,11 +242,11 @@ TESTS: dict[str, Sequence[str]] = {
     "scan": ("test_ort_integers",),
     "reading": ("test_whole_numbers", *READ),
     "placeholders": ("test_open_shapes", "test_placeholders"),
-    "fold": ("test_constant_operators", *READ),
+    "folding": ("test_constant_operators", *READ),
     "subgraph": _TFLITE,
     "loop_body": ("test_loop_layer", "test_recurrent_loops"),
     "loop_layer": ("test_recurrent_loops",),
-    "symbolic_shapes": ("test_misfits", *_ONNX),
+    "symbols": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
@@ -336,7 +336,10 @@ SLOW = {
 
 # What a mutant that nothing of its own saw has to pass as well: tests of these rooms, the nearest
 # first, and these of the conformance suite.
-LAST = ("ops", "passes", "compile", "frontend", "providers", "cache", "native", "lifetimes", "docs")
+LAST = (
+    *("ops", "passes", "compile", "frontend", "importer", "providers", "cache", "native"),
+    *("lifetimes", "docs"),
+)
 LAST_CONFORMANCE = (
     *("test_graph_cases", "test_onnx_graph_cases", "test_quantized", "test_onnx_quantized"),
     *("test_quantized_means", "test_onnx_twins", "test_onnx_forms", "test_hybrid"),

@@ -16,14 +16,17 @@ from tflgpu_plugin import ops
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tflgpu_plugin"
-ROOMS = ("engine.py", "frontend", "compile", "runtime", "ir", "batch", "harness", "cache")
+ROOMS = (
+    *("engine.py", "frontend", "importer", "compile", "runtime", "ir", "batch"),
+    *("harness", "cache"),
+)
 # Tables of what loops consist of, and what builds nodes.
-TABLES = {"frontend/loop_body.py", "frontend/loop_layer.py"}
+TABLES = {"importer/loop_body.py", "importer/loop_layer.py"}
 # Words of other things than ops, and ops that constants are worked out for in a way of their own.
 ELSEWHERE = {
     "compile/error_sensitivity.py": {"clip"},
     "compile/tuning.py": {"tile", "split"},
-    "frontend/fold.py": {"quantize", "dequantize"},
+    "importer/folding.py": {"quantize", "dequantize"},
     "ir/host_op.py": {"mean", "split"},
 }
 
@@ -60,7 +63,7 @@ LISTS = (
 )
 ALLOWED = {
     "tflgpu_plugin/kernels/__init__.py": "the table of epilogue steps, most of which are ops, too",
-    "tflgpu_plugin/frontend/loop_body.py": "the table of what operators mean in a loop's body",
+    "tflgpu_plugin/importer/loop_body.py": "the table of what operators mean in a loop's body",
     "tflgpu_plugin/harness/flatbuffer.py": "writes the demo's network, whose operators it lists",
 }
 

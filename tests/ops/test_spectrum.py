@@ -10,7 +10,7 @@ import pytest
 from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of, run_graph
 from tflgpu_plugin import engine, ops
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ops import spectrum
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.ops.test_layer_refusals import held, stored
 from tests.ops.test_op_refusals import graph_of, said
-from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir.graph import Array, Graph, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ir.target import Target

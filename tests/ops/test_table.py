@@ -16,7 +16,7 @@ from conformance import direct, host
 from conformance.cases import Case, all_cases
 from conformance.direct import SINGLE
 from conformance.models import tflite as models
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.target import Target
 
 EDITION_2019 = {

@@ -16,7 +16,7 @@ from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, places
 from tflgpu_plugin import engine
 from tflgpu_plugin.compile import precision
-from tflgpu_plugin.frontend import rules
+from tflgpu_plugin.importer import rules
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.target import Target

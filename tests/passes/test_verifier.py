@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin.frontend import partition, subgraph
+from tflgpu_plugin.importer import partition, subgraph
 from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.quant.dequantize import narrow, widen

@@ -21,8 +21,8 @@ from conformance.plugin.record import (
     from_json,
 )
 from tflgpu_plugin.cli import tables
-from tflgpu_plugin.frontend import support
-from tflgpu_plugin.frontend.support import Quirk
+from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer.support import Quirk
 from tflgpu_plugin.ir.target import Target
 
 

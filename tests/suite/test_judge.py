@@ -14,7 +14,7 @@ from conformance.cases import Case
 from conformance.models import tflite as models
 from conformance.random import constant_chains, cut_chains
 from conformance.references import truth
-from tflgpu_plugin.frontend import fold, rules
+from tflgpu_plugin.importer import folding, rules
 
 SUMS = next(c for c in check.family_cases("conv") if c.name == "many channels")
 
@@ -93,7 +93,7 @@ def test_what_nothing_wrote_is_found_out_where_the_host_is_wrong_too(
     model, feeds, left = constant_chains.build(10)
     chosen = {"force": True, "exclude": ",".join(map(str, left))}
     assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) <= 1
-    monkeypatch.setattr(fold, "constants", lambda *given: None)
+    monkeypatch.setattr(folding, "constants", lambda *given: None)
     left = [rule for rule in rules.RULES if rule is not rules.written_constants]
     monkeypatch.setattr(rules, "RULES", tuple(left))
     assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) > 100

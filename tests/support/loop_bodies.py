@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import seeded
-from tflgpu_plugin.frontend import loop_layer
-from tflgpu_plugin.frontend.loop_body import Body
+from tflgpu_plugin.importer import loop_layer
+from tflgpu_plugin.importer.loop_body import Body
 from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
 
 STEPS, BATCH, INPUTS, UNITS = 6, 2, 5, 3

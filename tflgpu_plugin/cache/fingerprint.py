@@ -22,7 +22,7 @@ from tflgpu_plugin.ir.host_op import HostOp
 
 THREADS = max(1, threads.MAX_THREADS - 1)  # a core stays for the rest of a start
 _CODE = (
-    ".", "ir", "frontend", "compile", "cache", "kernels", "ops",
+    ".", "ir", "frontend", "importer", "compile", "cache", "kernels", "ops",
     "passes", "passes/layout", "passes/fuse", "passes/quant",
 )  # folders of this package  # fmt: skip
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
-from tflgpu_plugin.frontend.rules import RULES
-from tflgpu_plugin.frontend.support import EVERY, MAX_RANK, QUIRKS, type_names
+from tflgpu_plugin.importer.rules import RULES
+from tflgpu_plugin.importer.support import EVERY, MAX_RANK, QUIRKS, type_names
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import COMPLEX
 from tflgpu_plugin.ir.host_op import HostOp

@@ -1,1 +1,1 @@
-"""From a host's nodes to claims: support, partition, and what is kept of claims."""
+"""What the callbacks of every host share: records of claims, reports, messages."""

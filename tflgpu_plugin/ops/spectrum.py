@@ -22,7 +22,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part
 
-# A matrix of 16 MiB. Twice as long, a dozen rows would take the nominal GPU (frontend/partition.py)
+# A matrix of 16 MiB. Twice as long, a dozen rows would take the nominal GPU (importer/partition.py)
 # longer than the launch of another partition around a fast transform on the CPU.
 LONGEST = 2048
 NONE = 1e-9  # below it numpy's sine of whole and half turns is a rounding error of pi

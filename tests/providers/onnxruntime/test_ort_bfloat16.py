@@ -18,8 +18,8 @@ from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
 import tflgpu_plugin  # noqa: E402
 from tests.support.onnx_models import Array, cpu, node, session  # noqa: E402
 from tests.support.onnx_nodes import MS, Node  # noqa: E402
-from tflgpu_plugin.frontend.support import support  # noqa: E402
 from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.importer.support import support  # noqa: E402
 from tflgpu_plugin.ir import bfloat16  # noqa: E402
 from tflgpu_plugin.ir.target import Target  # noqa: E402
 

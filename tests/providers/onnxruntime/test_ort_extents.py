@@ -15,7 +15,7 @@ import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_reader import Given, snapshot
 from tests.support import cache_models
 from tests.support.onnx_models import compare, cpu, model, node, session
-from tflgpu_plugin.frontend import symbolic_shapes
+from tflgpu_plugin.importer import symbols
 
 pytest.importorskip("onnx")
 
@@ -32,7 +32,7 @@ SIZES = (2, 3, 4, 5, 6, 8, 12)
     ],
 )  # fmt: skip
 def test_names_that_are_expressions(name: str, number: int | None) -> None:
-    assert symbolic_shapes.value(name, {"past": 7, "length": 5}) == number
+    assert symbols.value(name, {"past": 7, "length": 5}) == number
 
 
 def cache(total: str, grown: str = "grown") -> extents.Snapshot:
@@ -87,7 +87,7 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
     solver = extents.solver_of(taken)
     guess = solver.solved(solver.guess({"n": 1, "l": 32, "m": 32}))
     assert guess.doubts[0] >= len(operators) - 1
-    most = max(symbolic_shapes.READINGS * len(taken.nodes), symbolic_shapes.VISITS)
+    most = max(symbols.READINGS * len(taken.nodes), symbols.VISITS)
     assert solver.visits <= most + 2 * len(taken.nodes)
 
 

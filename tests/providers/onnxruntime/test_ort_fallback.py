@@ -15,7 +15,7 @@ import tflgpu_plugin
 from tests.support.onnx_models import EP, Array, cpu, model, node, quiet, session
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import Graph, Node
 
 pytest.importorskip("onnx")

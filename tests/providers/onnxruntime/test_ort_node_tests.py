@@ -24,7 +24,7 @@ from tflgpu_plugin.providers.onnxruntime.snapshot import (  # noqa: E402
 
 from conformance import onnx_node_tests  # noqa: E402
 from tests.support.harness import device_of, run_graph  # noqa: E402
-from tflgpu_plugin.frontend.support import support  # noqa: E402
+from tflgpu_plugin.importer.support import support  # noqa: E402
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16  # noqa: E402
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, counts  # noqa: E402
 

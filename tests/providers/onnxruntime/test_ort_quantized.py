@@ -16,8 +16,8 @@ from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
-from tflgpu_plugin.frontend import rules
-from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.importer import rules
+from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
 from tflgpu_plugin.ir.target import Target

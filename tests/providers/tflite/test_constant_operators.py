@@ -15,7 +15,7 @@ from conformance.models import sparse
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import engine, native
-from tflgpu_plugin.frontend import fold
+from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Quantization, Tensor
 
 HOSTS = hosts.installed()
@@ -269,13 +269,13 @@ def test_what_is_not_worked_out(op: str, inputs: tuple[Array, ...], host: str) -
     made = HostNode(native.ffi, 0, 0, op, 1, places, (len(given),), params, tensors)
     node = reader._node(made, tensors)
     step = shapes.step_of(made, node, given)
-    assert fold.constants(node, step, given, [result]) is None
+    assert folding.constants(node, step, given, [result]) is None
 
 
 def test_every_operator_has_a_case(host: str) -> None:
     """Those whose parameters folding takes: what is mirrored, say, is not."""
     rows = {**ops.HOST_OPS, **ops.CPU_OPS}
-    steps = {name: fold.of_op(row.op, {}, [Tensor("", ())]) for name, row in rows.items()}
+    steps = {name: folding.of_op(row.op, {}, [Tensor("", ())]) for name, row in rows.items()}
     known = {name for name, step in steps.items() if step and not step.of_shapes}
     assert known | {"DEQUANTIZE", "QUANTIZE"} <= {case.op for case in CASES} | {
         "CUMSUM",

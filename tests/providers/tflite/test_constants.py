@@ -20,7 +20,7 @@ from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold
+from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
 
 HOSTS = hosts.installed()
@@ -298,7 +298,7 @@ def test_constants_are_quantized_by_the_scales_of_an_axis() -> None:
         shape[axis] = len(scales)
         quantization = Quantization(scales, zeros, axis)
         made = Tensor("y", (2, 3), "i8", quantization=quantization)
-        found = fold.quantized(Tensor("x", (2, 3), "f32", values), made)
+        found = folding.quantized(Tensor("x", (2, 3), "f32", values), made)
         steps = values / np.float32(scales).reshape(shape)
         wanted = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + np.reshape(zeros, shape)
         np.testing.assert_array_equal(found, wanted)

@@ -18,8 +18,8 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support import resized_models
 from tests.support.interpreters import delegate, gpu, places, same
-from tflgpu_plugin.frontend import placeholders, support
-from tflgpu_plugin.frontend.support import Quirk
+from tflgpu_plugin.importer import placeholders, support
+from tflgpu_plugin.importer.support import Quirk
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "default")

@@ -14,7 +14,7 @@ from tflgpu_plugin.providers.tflite.host_node import HostNode
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError, Unsupported
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.target import Target
 

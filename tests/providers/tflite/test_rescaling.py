@@ -8,7 +8,7 @@ from tflgpu_plugin.providers.tflite import codes, ops
 from tflgpu_plugin.providers.tflite.host_node import HostNode
 
 from tflgpu_plugin import native
-from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.target import Target
 

@@ -18,7 +18,7 @@ from tests.support import variable_models
 from tests.support.interpreters import gpu, places
 from tests.support.small_models import CPU_OP, binary, conv
 from tests.support.variable_models import FEATURES, ONE, SHAPE, Stateful
-from tflgpu_plugin.frontend import rules
+from tflgpu_plugin.importer import rules
 
 HOSTS = hosts.installed()
 HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")

@@ -10,8 +10,8 @@ import pytest
 from tflgpu_plugin.providers.tflite import ops as tflite
 
 from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.frontend import fold, meanings, subgraph
-from tflgpu_plugin.frontend.fold import Step
+from tflgpu_plugin.importer import folding, meanings, subgraph
+from tflgpu_plugin.importer.folding import Step
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Tensor
 
 OPS = {row.op for row in (*tflite.HOST_OPS.values(), *tflite.CPU_OPS.values()) if row.op}
@@ -27,8 +27,8 @@ def test_operators_of_the_cpu_name_a_meaning() -> None:
 
 
 def run(op: str, *values: Any, results: int = 1, **attributes: Any) -> Any:
-    step = fold.of_op(op, attributes, [Tensor("", (), "i32")] * results)
-    found = step and fold.evaluate(step, [np.asarray(value) for value in values])
+    step = folding.of_op(op, attributes, [Tensor("", (), "i32")] * results)
+    found = step and folding.evaluate(step, [np.asarray(value) for value in values])
     return found and [(array.dtype.name, array.tolist()) for array in found]
 
 
@@ -115,20 +115,20 @@ def test_values_that_a_tensor_cannot_hold_are_not_known() -> None:
     """Products of int32 are computed in 64 bits."""
     factors = [Tensor("", (1,), "i32", np.array([n], np.int32)) for n in (1 << 20, 1 << 11)]
     result = Tensor("y", (-1,), "i32")
-    assert fold.known(Step("mul"), factors, [result]) is None
-    (found,) = fold.known(Step("sub"), factors, [result]) or [None]
+    assert folding.known(Step("mul"), factors, [result]) is None
+    (found,) = folding.known(Step("sub"), factors, [result]) or [None]
     assert found is not None and found.data is not None
     assert (found.dtype, found.data.tolist()) == ("i32", [(1 << 20) - (1 << 11)])
-    (wide,) = fold.known(Step("sub"), factors, [replace(result, dtype="i64")]) or [None]
+    (wide,) = folding.known(Step("sub"), factors, [replace(result, dtype="i64")]) or [None]
     assert wide is not None and wide.dtype == "i32"
-    assert fold.known(Step("sub"), factors, [replace(result, dtype="u8")]) is None
+    assert folding.known(Step("sub"), factors, [replace(result, dtype="u8")]) is None
     quantized = replace(result, quantization=Quantization((1.0,), (0,)))
-    assert fold.known(Step("sub"), factors, [quantized]) is None
+    assert folding.known(Step("sub"), factors, [quantized]) is None
     halves = [Tensor("", (1,), "f32", np.array([0.5], np.float32))] * 2
-    assert fold.known(Step("add"), halves, [replace(result, dtype="f16")]) is None
+    assert folding.known(Step("add"), halves, [replace(result, dtype="f16")]) is None
     nothing = Tensor("", (1,), "i32", np.array([0], np.int32))
-    assert fold.known(Step("floor_div"), [factors[0], nothing], [result]) is None
-    assert fold.known(Step("sub"), factors, [result, result]) is None
+    assert folding.known(Step("floor_div"), [factors[0], nothing], [result]) is None
+    assert folding.known(Step("sub"), factors, [result, result]) is None
 
 
 def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
@@ -137,7 +137,7 @@ def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
         0: Tensor("x", (6,)), 1: Tensor("other", (2, 3)), 3: Tensor("y", (2, 3)),
         2: Tensor("shape", (2,), "i32", np.array([2, 3], np.int32)),
     }  # fmt: skip
-    shape = Node(0, FOLDED, (1,), (2,), {fold.STEP: Step("shape")}, "s", "SHAPE")
+    shape = Node(0, FOLDED, (1,), (2,), {folding.STEP: Step("shape")}, "s", "SHAPE")
     reshape = Node(1, "reshape", (0, 2), (3,), {}, "y", "RESHAPE")
     whole = Graph(tensors, (shape, reshape), (0, 1), (3,))
     part = Graph({t: tensors[t] for t in (0, 2, 3)}, (reshape,), (0,), (3,))

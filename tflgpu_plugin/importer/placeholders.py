@@ -1,5 +1,5 @@
 """Shapes to decide by where those of a model only hold a place: its open extents have no names, as
-those of `symbolic_shapes` do, and one size suits them all.
+those of `symbols` do, and one size suits them all.
 
 A model with open extents has 1 in their stead, or whatever its converter had, and users resize its
 inputs before the first run; the hosts hand over their graph once, before that. Where something
@@ -15,8 +15,8 @@ from dataclasses import replace
 from math import prod
 from typing import TypeVar
 
-from tflgpu_plugin.frontend.reading import Reading
-from tflgpu_plugin.frontend.symbolic_shapes import until_fit
+from tflgpu_plugin.importer.reading import Reading
+from tflgpu_plugin.importer.symbols import until_fit
 from tflgpu_plugin.ir.graph import Node, Shape
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tflgpu_plugin.frontend.placeholders import grown
-from tflgpu_plugin.frontend.reading import Reading
+from tflgpu_plugin.importer.placeholders import grown
+from tflgpu_plugin.importer.reading import Reading
 from tflgpu_plugin.ir.graph import Graph, Tensor
 
 Axes = Mapping[int, tuple[int, ...]]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tflgpu_plugin.frontend.symbolic_shapes import Misfit, _changes, _misfits, _unlike
+from tflgpu_plugin.importer.symbols import Misfit, _changes, _misfits, _unlike
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.frontend.loop_body import (
+from tflgpu_plugin.importer.loop_body import (
     Below,
     Body,
     Carried,

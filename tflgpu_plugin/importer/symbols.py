@@ -18,8 +18,8 @@ from math import prod
 from typing import Any, Generic, Protocol, TypeVar
 
 from tflgpu_plugin.errors import defect
-from tflgpu_plugin.frontend import support
-from tflgpu_plugin.frontend.reading import Reading
+from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer.reading import Reading
 from tflgpu_plugin.ir.graph import FOLDED, Shape
 from tflgpu_plugin.ir.target import Target
 

@@ -12,7 +12,7 @@ import pytest
 from conformance.cases import seeded
 from tests.support.loop_bodies import BATCH, INPUTS, STEPS, UNITS, Graph, weights
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend.loop_body import (
+from tflgpu_plugin.importer.loop_body import (
     MOST_NUMBERS,
     Below,
     Counter,

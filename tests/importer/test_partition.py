@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tflgpu_plugin.frontend import partition
+from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Tensor, verify
 
 

@@ -23,7 +23,7 @@ from tests.support.loop_bodies import (
     weights,
 )
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import loop_body
+from tflgpu_plugin.importer import loop_body
 from tflgpu_plugin.ir.graph import Node, Tensor
 
 same = np.testing.assert_array_equal

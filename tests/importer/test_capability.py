@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import ops
 
-from tflgpu_plugin.frontend.support import QUIRKS, Quirk, by_row, support
+from tflgpu_plugin.importer.support import QUIRKS, Quirk, by_row, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.frontend import fold
+from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 
 
@@ -53,7 +53,7 @@ def kept(part: Graph, whole: Graph) -> Subgraph:
     alone is the same for all shapes."""
     makers: dict[int, Node] = {}
     for node in whole.nodes:
-        step = fold.step_of(node)
+        step = folding.step_of(node)
         if step is not None and (step.of_shapes or makers.keys() & set(node.reads)):
             makers |= dict.fromkeys(node.outputs, node)
     wanted = {t for node in part.nodes for t in node.reads if t in makers}
@@ -76,8 +76,8 @@ def kept(part: Graph, whole: Graph) -> Subgraph:
 
 def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
     before, name = [tensors[t] for t in node.outputs], node.host_op or node.op
-    if step := fold.step_of(node):
-        found = fold.known(step, [tensors[t] for t in node.inputs if t is not None], before)
+    if step := folding.step_of(node):
+        found = folding.known(step, [tensors[t] for t in node.inputs if t is not None], before)
         if found is None:
             raise BuildError(
                 (node.id,), f"{name} {node.name!r} has no value for these input shapes."

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflgpu_plugin.frontend import reading, support
-from tflgpu_plugin.frontend.rules import exact_products
+from tflgpu_plugin.importer import reading, support
+from tflgpu_plugin.importer.rules import exact_products
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS, whole
 from tflgpu_plugin.ir.target import Target

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend import meanings
-from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS
+from tflgpu_plugin.importer import meanings
+from tflgpu_plugin.importer.meanings import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Node, Quantization, Tensor
