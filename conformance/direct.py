@@ -20,7 +20,7 @@ from conformance import host
 from conformance.cases import Case
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
-from tflgpu_plugin.importer import reading
+from tflgpu_plugin.importer import imported
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
@@ -207,7 +207,7 @@ def graph(case: Case) -> Graph:
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
         tensors[tensor] = Tensor(f"output_{k}", shape, case.types[k], quantization=quantization)
-    reading.annotate([k for k in tensors if k not in outputs], tensors)
+    imported.annotate([k for k in tensors if k not in outputs], tensors)
     node = _with_state(_node(case, outputs, tensors), tensors)
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.rows()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import Expansion
 from .rearranging import cut
 
 # Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
@@ -27,14 +27,14 @@ MOST_KEYS = 512  # whose softmax is read: values of 1 MiB for each head
 Part = int  # a tensor of queries, keys or values
 
 
-def attention(e: Expansion) -> list[int | None]:
+def attention(e: Builder) -> list[int | None]:
     """Attention: of each head, where queries, keys and values are parts of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.get(2))
     return attended(e, made, MASK, PAST, e.get(BIAS))
 
 
 def attended(
-    e: Expansion, made: int, mask: int, past: int, bias: int | None = None
+    e: Builder, made: int, mask: int, past: int, bias: int | None = None
 ) -> list[int | None]:
     """Of queries, keys and values beside each other; `mask` and `past` are positions of inputs."""
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
@@ -54,7 +54,7 @@ def attended(
     return [y, present]
 
 
-def multi_head(e: Expansion) -> list[int | None]:
+def multi_head(e: Builder) -> list[int | None]:
     """MultiHeadAttention: of queries, keys and values as they come, each with a bias."""
     heads, parts = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     if e.has(KEY_BIAS):
@@ -75,7 +75,7 @@ def multi_head(e: Expansion) -> list[int | None]:
     return [y, *present]
 
 
-def scaled_dot_product(e: Expansion) -> list[int | None]:
+def scaled_dot_product(e: Builder) -> list[int | None]:
     """Attention of ONNX. What is masked by the lowest number is as much so as by -inf."""
     q, k, v = (e.x(k) for k in range(3))
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
@@ -100,7 +100,7 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
     return [seen(e, q, k, v, heads, kv_heads), k, v, scores]
 
 
-def _added(e: Expansion, least: float) -> int | None:
+def _added(e: Builder, least: float) -> int | None:
     """The mask as what is added to scores, `least` where it is false; integers are numbers."""
     mask = e.get(ONNX_MASK)
     if mask is not None and e.dtype(mask) in COUNTS:
@@ -110,7 +110,7 @@ def _added(e: Expansion, least: float) -> int | None:
     return e.add("where", mask, 0.0, least, dtype="f32")
 
 
-def _scores(e: Expansion, q: Part, k: Part, lengths: int | None, before: int) -> int:
+def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
     """scale * q k' of each head, [batch, heads, queries, keys]; limited and masked, as the mode
     says. Hosts limit them first, and have the lowest number for what is not seen."""
     scale, (q, k), mode = (
@@ -131,7 +131,7 @@ def _scores(e: Expansion, q: Part, k: Part, lengths: int | None, before: int) ->
     return made if there is None else e.add("where", there, made, lowest, dtype="f32")
 
 
-def _there(e: Expansion, length: int, keys: int, lengths: int | None, before: int) -> int | None:
+def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
     """Which keys each query may see; None for all."""
     causal, places = e.integer("is_causal") == 1, np.arange(keys)
     after = places - np.arange(length)[:, None]
@@ -142,7 +142,7 @@ def _there(e: Expansion, length: int, keys: int, lengths: int | None, before: in
     return e.add("less_equal", e.index(least.reshape(1, 1, -1, keys)), each, dtype="bool")
 
 
-def _shares(e: Expansion, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
+def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
     """The softmax itself: what each query sees of values of which each key has one of its own."""
     q, k = _apart(e, q, k)
     (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
@@ -150,7 +150,7 @@ def _shares(e: Expansion, seen: Callable[..., int], q: Part, k: Part, heads: int
     return seen(e, q, k, values, heads, kv_heads)
 
 
-def _apart(e: Expansion, q: Part, k: Part) -> tuple[Part, Part]:
+def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
     """Queries and keys with their heads first."""
     heads = (e.integer(name, 1) for name in ("q_num_heads", "kv_num_heads"))
     q, k = (
@@ -160,7 +160,7 @@ def _apart(e: Expansion, q: Part, k: Part) -> tuple[Part, Part]:
 
 
 def of_heads(
-    e: Expansion, q: Part, k: Part, v: Part, heads: int, kv_heads: int, mask: int | None,
+    e: Builder, q: Part, k: Part, v: Part, heads: int, kv_heads: int, mask: int | None,
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
     """The op; its result is [batch, queries, values of all heads] where q is so."""
@@ -168,46 +168,46 @@ def of_heads(
                  scale=_scale(e, q, heads), **attributes)  # fmt: skip
 
 
-def _scale(e: Expansion, q: Part, heads: int) -> float:
+def _scale(e: Builder, q: Part, heads: int) -> float:
     depth = e.shape(q)[-1] if e.rank(q) == 4 else e.shape(q)[-1] // heads
     return e.number("scale", 0.0) or max(depth, 1) ** -0.5
 
 
-def heads_first(e: Expansion, x: int, heads: int) -> int:
+def heads_first(e: Builder, x: int, heads: int) -> int:
     """[batch, length, heads * depth] as [batch, heads, length, depth]."""
     batch, length, width = e.shape(x)
     split = e.reshape(x, (batch, length, heads, width // heads))
     return e.transpose(split, (0, 2, 1, 3))
 
 
-def _nth(e: Expansion, x: int, k: int) -> int:
+def _nth(e: Builder, x: int, k: int) -> int:
     """x[k]."""
     shape = e.shape(x)
     return e.reshape(cut(e, x, [slice(k, k + 1), *map(slice, shape[1:])]), shape[1:])
 
 
-def whole(e: Expansion, x: int) -> int:
+def whole(e: Builder, x: int) -> int:
     """Whole numbers, which constants hold as int32."""
     known = e.constant(x)
     return x if known is None else e.index(known)
 
 
-def listed(e: Expansion, places: int, values: Sequence[int]) -> int:
+def listed(e: Builder, places: int, values: Sequence[int]) -> int:
     """The values at these places of a list; a place outside of it is an error of the run."""
     return e.add("gather", e.index(values), places, axis=0, raises=True)
 
 
-def _sum(e: Expansion, *terms: int | None) -> int | None:
+def _sum(e: Builder, *terms: int | None) -> int | None:
     """Of those that there are."""
     given = [term for term in terms if term is not None]
     return e.add("add", *given) if len(given) == 2 else given[0] if given else None
 
 
-def _causal(e: Expansion) -> bool:
+def _causal(e: Builder) -> bool:
     return e.integer("unidirectional") == 1
 
 
-def biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
+def biased(e: Builder, parts: Sequence[Part]) -> list[Part]:
     """Queries, keys and values with their part of the bias."""
     made, start, (whole,) = [], 0, e.shape(e.x(KEY_BIAS))
     for position, part in enumerate(parts):
@@ -218,7 +218,7 @@ def biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
     return made
 
 
-def parted(e: Expansion, made: int) -> list[Part]:
+def parted(e: Builder, made: int) -> list[Part]:
     """What lies beside each other on the last axis."""
     others, parts, start = [slice(None)] * (e.rank(made) - 1), [], 0
     for size in widths(e):
@@ -227,7 +227,7 @@ def parted(e: Expansion, made: int) -> list[Part]:
     return parts
 
 
-def widths(e: Expansion) -> tuple[int, ...]:
+def widths(e: Builder) -> tuple[int, ...]:
     """How many values of a place are queries, keys and values."""
     return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
@@ -243,7 +243,7 @@ def _masks(scores: Shape) -> dict[Shape, Shape]:
     }
 
 
-def _mask(e: Expansion, position: int, scores: Shape, raises: bool = False) -> int | None:
+def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int | None:
     """What is added to the scores: 0 where the mask is positive, or before as many keys as it says
     for each batch, where `raises` fewer than none are an error of the run."""
     if not e.has(position):
@@ -260,7 +260,7 @@ def _mask(e: Expansion, position: int, scores: Shape, raises: bool = False) -> i
     return e.add("where", seen, 0.0, e.number("mask_filter_value", -10000.0), dtype="f32")
 
 
-def embedding(e: Expansion) -> list[int | None]:
+def embedding(e: Builder) -> list[int | None]:
     """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
     total = e.add("gather", e.x(2), e.x(0), axis=0, raises=True)
     if e.has(8):
@@ -275,7 +275,7 @@ def embedding(e: Expansion) -> list[int | None]:
     return [y, _lengths(e) if e.wants(1) else None, total]
 
 
-def _lengths(e: Expansion) -> int:
+def _lengths(e: Builder) -> int:
     """How many ones each row of the mask has."""
     ones = e.add("cast", e.add("equal", e.x(KEPT), e.index([1]), dtype="bool"), dtype="i32")
     return e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32")
@@ -284,22 +284,22 @@ def _lengths(e: Expansion) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _past(e: Expansion, past: int) -> int:
+def _past(e: Builder, past: int) -> int:
     """Keys before those of an Attention, whose past is [2, batch, heads, keys, depth]."""
     return e.shape(e.x(past))[3] if e.has(past) and e.rank(e.x(past)) == 5 else 0
 
 
-def _masked(e: Expansion, position: int, scores: Shape) -> bool:
+def _masked(e: Builder, position: int, scores: Shape) -> bool:
     return not e.has(position) or e.shape(e.x(position)) in _masks(scores)
 
 
-def _keys(e: Expansion) -> int:
+def _keys(e: Builder) -> int:
     """Of a MultiHeadAttention."""
     past = e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
     return past + e.shape(e.x(1))[-2]
 
 
-def _few(e: Expansion) -> bool:
+def _few(e: Builder) -> bool:
     """Values of the keys' own take no more memory than they may."""
     past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
     return e.integer(MODE) != SHARED or past + e.shape(e.x(1))[-2] <= MOST_KEYS
@@ -367,14 +367,14 @@ MULTI_HEAD = (
 )
 
 
-def _masks_scores(e: Expansion) -> bool:
+def _masks_scores(e: Builder) -> bool:
     """Hosts spread a mask over batches and heads, but not over queries and keys."""
     past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
     scores = (e.shape(e.x(0))[-2], past + e.shape(e.x(1))[-2])
     return e.rank(e.x(ONNX_MASK)) in (2, 3, 4) and e.shape(e.x(ONNX_MASK))[-2:] == scores
 
 
-def _elements(e: Expansion) -> bool:
+def _elements(e: Builder) -> bool:
     """Whether query, key and value have elements. onnxruntime reports an error for empty ones, but
     its kernel ends the process when there are no heads: such a node is accepted."""
     shapes = [e.shape(e.x(k)) for k in range(3)]

@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 
-from .expansion import Expansion
 from .host import nibbles
 
 
@@ -26,7 +26,7 @@ def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
     return np.repeat(values, block, axis).take(range(shape[axis]), axis)
 
 
-def spread(e: Expansion, values: int, axis: int, block: int, shape: Shape) -> int:
+def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
     """The same of a float32 tensor, which only a run may tell; then all blocks are full."""
     if e.constant(values) is not None:
         return e.derived(
@@ -39,7 +39,7 @@ def spread(e: Expansion, values: int, axis: int, block: int, shape: Shape) -> in
     return e.reshape(wide, shape)
 
 
-def matmul_n_bits(e: Expansion) -> int:
+def matmul_n_bits(e: Builder) -> int:
     """A product with weights [outputs, blocks, bytes] in 4 or 8 bits, which stay so."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     shape = outputs, -(-e.integer("K") // block)
@@ -55,7 +55,7 @@ def matmul_n_bits(e: Expansion) -> int:
                   e.get(5))  # fmt: skip
 
 
-def gather_block_quantized(e: Expansion) -> int:
+def gather_block_quantized(e: Builder) -> int:
     """Rows of a table in 4 or 8 bits, which stay so where they are in blocks by themselves."""
     if not _by_rows(e):
         return _widened(e)
@@ -80,7 +80,7 @@ def gather_block_quantized(e: Expansion) -> int:
                  raises=True, dtype=e.dtype(e.x(2)))  # fmt: skip
 
 
-def _by_rows(e: Expansion) -> bool:
+def _by_rows(e: Builder) -> bool:
     """Rows that a run tells, of a matrix whose blocks go along them."""
     axis, block, ids = e.integer("gather_axis"), e.integer("block_size", 128), e.x(1)
     return (
@@ -106,13 +106,13 @@ def _bytes(numbers: Array, bits: int, least: int) -> Array:
     return np.asarray(even[:, ::2] | even[:, 1::2] << 4)
 
 
-def _middle(e: Expansion) -> int:
+def _middle(e: Builder) -> int:
     """The zero point where the node has none: that of bytes is in their middle."""
     unsigned = e.value(0).dtype == np.uint8 and (_packed(e) or e.integer("bits", 4) == 8)
     return int(2 ** (e.integer("bits", 4) - 1)) if unsigned else 0
 
 
-def _widened(e: Expansion) -> int:
+def _widened(e: Builder) -> int:
     """The same of a table that becomes float32 once."""
     axis, block = _quantize_axis(e), e.integer("block_size", 128)
     numbers, zeros, scales = e.value(0), e.optional(3), e.value(2)
@@ -132,17 +132,17 @@ def _widened(e: Expansion) -> int:
     return int(e.run("Gather", table, e.x(1), attributes={"axis": e.integer("gather_axis")}))
 
 
-def _quantize_axis(e: Expansion) -> int:
+def _quantize_axis(e: Builder) -> int:
     return e.axis(e.integer("quantize_axis", 1), e.rank())
 
 
-def _packed(e: Expansion) -> bool:
+def _packed(e: Builder) -> bool:
     """A byte holds two numbers of the last axis: where scales fit those and not the bytes."""
     held = e.value(0)
     return e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
 
 
-def _blocked(e: Expansion, shape: Shape) -> bool:
+def _blocked(e: Builder, shape: Shape) -> bool:
     """There is a scale for each block of a table of this shape."""
     return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
@@ -157,7 +157,7 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def along(e: Expansion) -> str | None:
+def along(e: Builder) -> str | None:
     """One scale, as many as elements along the axis, or with block_size one for each block, and as
     many zero points; blocks are full unless scales and zero points are constant."""
     block, shape = e.integer("block_size"), e.shape()
@@ -184,7 +184,7 @@ def along(e: Expansion) -> str | None:
     return None
 
 
-def _fit(e: Expansion) -> bool:
+def _fit(e: Builder) -> bool:
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
     packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
@@ -212,7 +212,7 @@ N_BITS = (
 )
 
 
-def _table_fits(e: Expansion) -> bool:
+def _table_fits(e: Builder) -> bool:
     """Whether bytes are one number or two can be told from the scales."""
     bits, block, held, zeros = e.integer("bits", 4), e.integer("block_size", 128), e.value(0), None
     if bits not in (4, 8) or block < 16 or not held.ndim:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
@@ -13,7 +14,6 @@ from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import rows
 
 from . import fused
-from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import U8
 
@@ -24,7 +24,7 @@ CAST = (*REAL, *COUNTED, BFLOAT16)
 # ---- what every node needs -----------------------------------------------------------------------
 
 
-def defined(e: Expansion) -> str | None:
+def defined(e: Builder) -> str | None:
     """A definition in the range of versions."""
     first, last = e.row.versions
     if first <= e.version <= last:
@@ -32,19 +32,19 @@ def defined(e: Expansion) -> str | None:
     return f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported."
 
 
-def listed(e: Expansion) -> str | None:
+def listed(e: Builder) -> str | None:
     """No outputs beyond those that may be used."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
     return f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
 
 
-def present(e: Expansion) -> str | None:
+def present(e: Builder) -> str | None:
     """All its inputs but optional ones."""
     return e.row.lacking(e.inputs)
 
 
-def constant(e: Expansion) -> str | None:
+def constant(e: Builder) -> str | None:
     """Constants where the limits name them."""
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
@@ -53,7 +53,7 @@ def constant(e: Expansion) -> str | None:
     return None
 
 
-def shaped(e: Expansion) -> str | None:
+def shaped(e: Builder) -> str | None:
     """Inputs whose shapes are known before a run, or follow from what it tells."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
         if any(extent < 0 for extent in tensor.shape):
@@ -61,7 +61,7 @@ def shaped(e: Expansion) -> str | None:
     return None
 
 
-def kernels(e: Expansion) -> str | None:
+def kernels(e: Builder) -> str | None:
     """bfloat16 only where it is listed: where the host has kernels of it. What is worked out before
     a run needs none."""
     if e.known_limit:
@@ -70,7 +70,7 @@ def kernels(e: Expansion) -> str | None:
     return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
 
 
-def filled(e: Expansion) -> str | None:
+def filled(e: Builder) -> str | None:
     """Inputs with elements, but for operators whose results follow from their shapes alone: of
     others onnxruntime has rules of its own for such shapes, but for those that its kernels do not
     survive."""
@@ -101,7 +101,7 @@ REMAINDER = needs(
 )
 
 
-def _exponents(e: Expansion) -> bool:
+def _exponents(e: Builder) -> bool:
     value = e.constant(e.x(1))
     if e.dtype() not in COUNTS or (value is None and e.dtype(e.x(1)) in COUNTS):
         return True
@@ -111,7 +111,7 @@ def _exponents(e: Expansion) -> bool:
 EXPONENTS = needs("Whole exponents of integers.", _exponents)
 
 
-def castable(e: Expansion) -> str | None:
+def castable(e: Builder) -> str | None:
     """Between float32, float16, bfloat16, bool, int32, int64, and whole numbers of 8 and 16
     bits."""
     held, number = e.dtype(), e.integer("to")
@@ -127,7 +127,7 @@ def castable(e: Expansion) -> str | None:
 INFERENCE = needs("Inference, not training.", lambda e: not e.integer("training_mode"))
 
 
-def _kept(e: Expansion) -> bool:
+def _kept(e: Builder) -> bool:
     ratio = e.constant(e.x(1)) if e.has(1) else None
     training = e.has(2) and bool(e.value(2).any())
     return not training or (ratio is not None and not ratio.any())
@@ -148,7 +148,7 @@ CHANNELS_FIRST = needs("No channels_last.", lambda e: not e.integer("channels_la
 UNREAD_MEAN = needs("A mean that nothing reads.", lambda e: not e.wants(1))
 
 
-def activation(e: Expansion) -> str | None:
+def activation(e: Builder) -> str | None:
     """An activation that is an operator here."""
     name = e.text("activation", "")
     if not name or name in fused.ACTIVATIONS:

@@ -14,11 +14,12 @@ from tflgpu_plugin.providers import AdapterInfo, BuildError, Partition
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
+from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
 
 from . import run_values
-from .snapshot import HostNode, Snapshot
+from .snapshot import Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"

@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import detection
 
 from . import narrow
-from .expansion import Expansion
 from .rearranging import cut
 
 SMALLEST = 2.0**-126  # an overlap above this is one above 0
@@ -20,13 +20,13 @@ MOST_SORTED = 4096  # one by one: far more would take longer than the host takes
 MOST_COMPARED = 1 << 22  # elements of each pair: 16 MiB
 
 
-def _extent(e: Expansion) -> int:
+def _extent(e: Builder) -> int:
     """How much a Compress chooses from."""
     axis = e.host.attributes.get("axis")
     return prod(e.shape()) if axis is None else e.shape()[e.axis(int(axis), e.rank())]
 
 
-def _within(e: Expansion) -> bool:
+def _within(e: Builder) -> bool:
     known = e.constant(e.x(1))
     if known is None:
         return e.rank(e.x(1)) == 1
@@ -38,7 +38,7 @@ RANKED = needs("An axis at least.", lambda e: e.rank() > 0)
 CHOSEN = needs("A condition that takes something, and nothing beyond the axis.", _within)
 
 
-def compress(e: Expansion) -> int:
+def compress(e: Builder) -> int:
     """Elements, or parts along an axis, for which a condition holds."""
     given = e.host.attributes.get("axis")
     flat = given is None
@@ -59,7 +59,7 @@ def compress(e: Expansion) -> int:
     return e.counted(nothing, axis, count)
 
 
-def places_of(e: Expansion, flags: int) -> tuple[int, int]:
+def places_of(e: Builder, flags: int) -> tuple[int, int]:
     """The numbers of the flags [n] that are true, [n] with some number of a flag behind them, and
     how many there are."""
     if not prod(e.shape(flags)):
@@ -68,7 +68,7 @@ def places_of(e: Expansion, flags: int) -> tuple[int, int]:
     return e.add("minimum", places, e.index([prod(e.shape(flags)) - 1])), count
 
 
-def nonzero(e: Expansion) -> int:
+def nonzero(e: Builder) -> int:
     """The coordinates of what is not zero, a column for each element."""
     if e.known_limit:
         return e.const(np.array(np.nonzero(e.value(0)), np.int64), np.int64)
@@ -94,13 +94,13 @@ def nonzero(e: Expansion) -> int:
     return e.counted(made, 1, count)
 
 
-def _listed(e: Expansion) -> bool:
+def _listed(e: Builder) -> bool:
     """Single elements, or parts along an axis of which all pairs are compared."""
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
 
-def _parts_axis(e: Expansion) -> int | None:
+def _parts_axis(e: Builder) -> int | None:
     """The axis whose parts are compared; None where these are single elements."""
     given = e.host.attributes.get("axis")
     return None if given is None or e.rank() == 1 else e.axis(int(given), e.rank())
@@ -113,7 +113,7 @@ LISTED = needs(
 )
 
 
-def unique(e: Expansion) -> list[int]:
+def unique(e: Builder) -> list[int]:
     """The elements that differ, where each stood first, which each input is, and how often."""
     axis, n = _parts_axis(e), prod(e.shape())
     if axis is not None:
@@ -144,7 +144,7 @@ def unique(e: Expansion) -> list[int]:
     return [*counted[:2], kinds, counted[2]]
 
 
-def _unique_parts(e: Expansion, axis: int) -> list[int]:
+def _unique_parts(e: Builder, axis: int) -> list[int]:
     """The same of parts along an axis, by the first element in which two of them differ."""
     n, others = e.shape()[axis], [k for k in range(e.rank()) if k != axis]
     turned = e.transpose(e.x(), (axis, *others))
@@ -174,18 +174,18 @@ def _unique_parts(e: Expansion, axis: int) -> list[int]:
             e.counted(often, 0, count)]  # fmt: skip
 
 
-def _ones(e: Expansion, op: str, *pair: int) -> int:
+def _ones(e: Builder, op: str, *pair: int) -> int:
     """1 where a comparison holds, 0 elsewhere."""
     return e.add("cast", e.add(op, *pair, dtype="bool"), dtype="i32")
 
 
-def _argsort(e: Expansion, x: int) -> int:
+def _argsort(e: Builder, x: int) -> int:
     """The places of the elements [n] in rising order."""
     _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=0, dtype="i32")
     return order
 
 
-def _limits(e: Expansion) -> tuple[int, float, float]:
+def _limits(e: Builder) -> tuple[int, float, float]:
     """How many boxes of a class at most, their overlap, and their least score."""
     count, overlap, least = (e.optional(k) for k in (2, 3, 4))
     above = (
@@ -196,7 +196,7 @@ def _limits(e: Expansion) -> tuple[int, float, float]:
     return max(min(wanted, e.shape()[1]), 0), share, float(above)
 
 
-def _boxes(e: Expansion) -> bool:
+def _boxes(e: Builder) -> bool:
     boxes, scores = e.shape(), e.shape(e.x(1))
     ranks = (len(boxes), len(scores))
     if ranks != (3, 3) or boxes != (scores[0], scores[2], 4):
@@ -212,7 +212,7 @@ CHOICE = needs(
 )
 
 
-def chosen_boxes(e: Expansion) -> int:
+def chosen_boxes(e: Builder) -> int:
     """Rows of batch, class and box. The best boxes of each class by themselves."""
     (batches, many, _), classes = e.shape(), e.shape(e.x(1))[1]
     each, overlap, least = _limits(e)
@@ -241,11 +241,11 @@ def chosen_boxes(e: Expansion) -> int:
     return e.counted(e.add("concat", *columns, axis=1), 0, count)
 
 
-def _joined(e: Expansion, parts: list[int]) -> int:
+def _joined(e: Builder, parts: list[int]) -> int:
     return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=0)
 
 
-def _corners(e: Expansion) -> int:
+def _corners(e: Builder) -> int:
     """Boxes (x, y, width, height around a centre) as corners."""
     centre, size = (cut(e, e.x(), [slice(None), slice(None), slice(k, k + 2)]) for k in (0, 2))
     half = e.exact(e.times(size, 0.5))

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .expansion import Default, Expansion
+from tflgpu_plugin.importer.builder import Builder, Default
 
-Row = Callable[[Expansion], Any]
+Row = Callable[[Builder], Any]
 LISTS = ("shape", "count", "repeats")  # roles of what is read when a node is
 
 
 def declared(
     makes: Sequence[str] = (),
     image: bool = False,
-    derived: Callable[[Expansion], dict[str, Any]] | None = None,
+    derived: Callable[[Builder], dict[str, Any]] | None = None,
     **defaults: Default | tuple[str, Default],
 ) -> Row:
     """`makes` are the types of results, "" for that of the first value (which all have unless they
@@ -24,7 +24,7 @@ def declared(
     works out others."""
     sources = {name: d if isinstance(d, tuple) else (name, d) for name, d in defaults.items()}
 
-    def row(e: Expansion) -> Any:
+    def row(e: Builder) -> Any:
         roles = e.row.taken
         roles += roles[-1:] * (len(e.inputs) - len(roles))
         inputs = [_operand(e, role, t) for role, t in zip(roles, e.inputs, strict=False)]
@@ -39,7 +39,7 @@ def declared(
     return row
 
 
-def _operand(e: Expansion, role: str, tensor: int | None) -> int | None:
+def _operand(e: Builder, role: str, tensor: int | None) -> int | None:
     """An input as ops take it: what positions and extents are is known to them as int32."""
     known = None if tensor is None else e.constant(tensor)
     if known is None or role not in (*LISTS, "axis", "index"):

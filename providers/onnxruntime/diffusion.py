@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import wraps
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.host_op import Condition, needs
 
 from . import windows
-from .expansion import Expansion
 from .matrices import normalized_groups
 from .rearranging import cut
 
 
-def _groups(e: Expansion) -> bool:
+def _groups(e: Builder) -> bool:
     groups = e.integer("groups")
     channels = 3 if e.integer("channels_last", 1) else 1
     return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
@@ -26,7 +26,7 @@ GROUPS = needs("Images whose channels divide into the groups.", _groups)
 SILU = needs("No activation but SiLU.", lambda e: e.integer("activation") in (0, 1))
 
 
-def _skipped(e: Expansion) -> bool:
+def _skipped(e: Builder) -> bool:
     """A summand of the image's shape, or with a row of channels for each batch."""
     (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
     return skip in (e.shape(), (count, 1, 1, channels), (count, channels))
@@ -39,14 +39,14 @@ SKIPPED = needs(
 HALVES = needs("An even number of channels.", lambda e: e.rank() > 0 and e.shape()[-1] % 2 == 0)
 
 
-def group_norm(e: Expansion) -> int:
+def group_norm(e: Builder) -> int:
     """GroupNorm: normalized groups of channels, times gamma, plus beta, and an activation."""
     last = e.integer("channels_last", 1)
     y = _normalized(e, e.x() if last else e.channels_last(e.x()))
     return y if last else e.channels_first(y)
 
 
-def skip_group_norm(e: Expansion) -> list[int]:
+def skip_group_norm(e: Builder) -> list[int]:
     """SkipGroupNorm: of a sum, which is a result, too."""
     (count, *_, channels), skip = e.shape(), e.x(3)
     if e.rank(skip) == 2:
@@ -55,7 +55,7 @@ def skip_group_norm(e: Expansion) -> list[int]:
     return [_normalized(e, total), total]
 
 
-def _normalized(e: Expansion, x: int) -> int:
+def _normalized(e: Builder, x: int) -> int:
     """Of an image with its channels last."""
     groups, epsilon = e.integer("groups"), e.number("epsilon", 1e-5)
     y = e.channels_last(normalized_groups(e, e.channels_first(x), groups, epsilon))
@@ -63,7 +63,7 @@ def _normalized(e: Expansion, x: int) -> int:
     return e.add("swish", y, alpha=1.0) if e.integer("activation") else y
 
 
-def _turned(e: Expansion) -> Expansion:
+def _turned(e: Builder) -> Builder:
     """An NhwcConv as the Conv that it stands for: channels first, of image and weights."""
     if e.rank() != 4 or e.rank(e.x(1)) != 4:
         return e
@@ -75,7 +75,7 @@ def _of_turned(condition: Condition) -> Condition:
     """A condition of Conv as one of NhwcConv."""
 
     @wraps(condition)
-    def asked(e: Expansion) -> str | None:
+    def asked(e: Builder) -> str | None:
         return condition(_turned(replace(e, nodes=[])))
 
     return asked
@@ -85,18 +85,18 @@ IMAGE = needs("Images.", lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)
 CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 
-def conv(e: Expansion) -> int:
+def conv(e: Builder) -> int:
     """NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers a shape as for Conv."""
     e.misinferred = True
     return e.channels_last(windows.conv(_turned(e)))
 
 
-def bias_add(e: Expansion) -> int:
+def bias_add(e: Builder) -> int:
     """BiasAdd: the input, a bias and another input."""
     return e.add("add", e.add("add", e.x(), e.x(1)), e.x(2))
 
 
-def bias_split_gelu(e: Expansion) -> int:
+def bias_split_gelu(e: Builder) -> int:
     """BiasSplitGelu: of the sum with a bias the left half times the GELU of the right one."""
     total = e.add("add", e.x(), e.x(1))
     rank, half = e.rank(total), e.shape(total)[-1] // 2

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.host_op import needs
-
-from .expansion import Expansion
 
 TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 
 
-def einsum(e: Expansion) -> int:
+def einsum(e: Builder) -> int:
     """Letters of one operand alone that the result lacks are summed at first."""
     terms, wanted = _equation(e)
     extents = _extents(e)
@@ -24,7 +23,7 @@ def einsum(e: Expansion) -> int:
     return e.transpose(y, [letters.index(letter) for letter in wanted])
 
 
-def _equation(e: Expansion) -> tuple[list[str], str]:
+def _equation(e: Builder) -> tuple[list[str], str]:
     """The letters of each operand, and those of the result: if they are not told, all that are
     there once, by the alphabet."""
     left, arrow, right = e.text("equation", "").replace(" ", "").partition("->")
@@ -33,13 +32,13 @@ def _equation(e: Expansion) -> tuple[list[str], str]:
     return left.split(","), right if arrow else implied
 
 
-def _extents(e: Expansion) -> Mapping[str, int]:
+def _extents(e: Builder) -> Mapping[str, int]:
     pairs = ((letter, n) for k, term in enumerate(_equation(e)[0])
              for letter, n in zip(term, e.shape(e.x(k)), strict=True))  # fmt: skip
     return dict(pairs)
 
 
-def _summed(e: Expansion, x: int, letters: str, kept: set[str]) -> tuple[int, str]:
+def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]:
     axes = [axis for axis, letter in enumerate(letters) if letter not in kept]
     if not axes:
         return x, letters
@@ -48,7 +47,7 @@ def _summed(e: Expansion, x: int, letters: str, kept: set[str]) -> tuple[int, st
 
 
 def _product(
-    e: Expansion, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
+    e: Builder, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
 ) -> tuple[int, str]:
     """[batch, rows, inner] x [batch, inner, columns], each of them being any number of letters."""
     (a, left), (b, right) = given
@@ -67,7 +66,7 @@ def _product(
     return e.reshape(y, tuple(extents[letter] for letter in letters)), letters
 
 
-def _readable(e: Expansion) -> bool:
+def _readable(e: Builder) -> bool:
     terms, wanted = _equation(e)
     if not TERMS.fullmatch(e.text("equation", "").replace(" ", "")) or len(terms) != len(e.inputs):
         return False

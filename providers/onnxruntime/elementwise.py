@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import MAX_FLOAT32
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import Expansion
 
-
-def pairwise(**attributes: Any) -> Callable[[Expansion], int]:
+def pairwise(**attributes: Any) -> Callable[[Builder], int]:
     """Any number of inputs, two at a time."""
 
-    def row(e: Expansion) -> int:
+    def row(e: Builder) -> int:
         result = e.x(0)
         for position in range(1, len(e.inputs)):
             result = e.add(e.row.op, result, e.x(position), **attributes)
@@ -26,12 +25,12 @@ def pairwise(**attributes: Any) -> Callable[[Expansion], int]:
     return row
 
 
-def average(e: Expansion) -> int:
+def average(e: Builder) -> int:
     """The mean of all inputs."""
     return e.add("mul", e.run("Sum", *e.inputs), 1 / len(e.inputs))
 
 
-def clip(e: Expansion) -> int:
+def clip(e: Builder) -> int:
     """Clip; the usual bounds are ops of their own."""
     bounds = e.get(1), e.get(2)
     if e.dtype() in COUNTS or not e.known(*bounds):
@@ -48,7 +47,7 @@ def clip(e: Expansion) -> int:
     return e.add("clip", e.x(), low=low, high=high)
 
 
-def softmax(e: Expansion) -> int:
+def softmax(e: Builder) -> int:
     """Over one axis; before opset 13 over all from the axis on."""
     shape = e.shape()
     more: dict[str, Any] = {"beta": 1.0} if e.row.op == "softmax" else {}
@@ -59,7 +58,7 @@ def softmax(e: Expansion) -> int:
     return e.reshape(e.add(e.row.op, rows, axis=1, **more), shape)
 
 
-def reduction(e: Expansion) -> int:
+def reduction(e: Builder) -> int:
     """A reduction over some axes, or over all."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
     # onnxruntime's kernels saturate.
@@ -72,7 +71,7 @@ def reduction(e: Expansion) -> int:
     return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **more)
 
 
-def sign(e: Expansion) -> int:
+def sign(e: Builder) -> int:
     """Of NaN it is NaN, but 0 in onnxruntime's kernel of bfloat16."""
     if not e.widened:
         return e.add("sign", e.x())
@@ -80,18 +79,18 @@ def sign(e: Expansion) -> int:
     return e.add("sub", e.add("cast", above, dtype="f32"), e.add("cast", below, dtype="f32"))
 
 
-def pool_all(e: Expansion) -> int:
+def pool_all(e: Builder) -> int:
     """A reduction over all spatial axes, which stay as extents of 1."""
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
 
 
-def lp_pool_all(e: Expansion) -> int:
+def lp_pool_all(e: Builder) -> int:
     """GlobalLpPool, of p 1 or 2."""
     axes = e.index(range(2, e.rank()))
     return e.add(f"reduce_l{e.integer('p', 2)}", e.x(), axes, keep_dims=True)
 
 
-def argument(e: Expansion) -> int:
+def argument(e: Builder) -> int:
     """ArgMax and ArgMin: indices as int64."""
     return e.add(
         e.row.op, e.x(), e.index([e.attribute("axis", 0)]), dtype="i64",
@@ -99,22 +98,22 @@ def argument(e: Expansion) -> int:
     )  # fmt: skip
 
 
-def gelu(e: Expansion) -> int:
+def gelu(e: Builder) -> int:
     return e.add("gelu_tanh" if e.text("approximate", "none") == "tanh" else "gelu", e.x())
 
 
-def raises(e: Expansion) -> dict[str, Any]:
+def raises(e: Builder) -> dict[str, Any]:
     """The attribute of a quotient or remainder: integers that are divided by zero are an error of
     the run."""
     return {"raises": True} if e.dtype() in COUNTS else {}
 
 
-def modulo(e: Expansion) -> int:
+def modulo(e: Builder) -> int:
     """The remainder with the sign of the dividend (fmod), or with that of the divisor."""
     return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1), **raises(e))
 
 
-def bit_shift(e: Expansion) -> int:
+def bit_shift(e: Builder) -> int:
     """By a number of bits to the left or the right. From version 28 on all bits go where these are
     negative, or more than there are."""
     x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
@@ -132,7 +131,7 @@ def bit_shift(e: Expansion) -> int:
 _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}
 
 
-def power(e: Expansion) -> int:
+def power(e: Builder) -> int:
     """Pow; usual constant exponents are ops of their own, as in onnxruntime's kernels."""
     exponent, base = e.constant(e.x(1)), e.dtype()
     if exponent is None:
@@ -145,12 +144,12 @@ def power(e: Expansion) -> int:
     return e.add("pow", e.x(0), e.const(exponent, np.int32 if base in COUNTS else None))
 
 
-def affine(e: Expansion) -> int:
+def affine(e: Builder) -> int:
     """The old operator Affine: alpha * x + beta."""
     return e.add("add", e.add("mul", e.x(), e.number("alpha", 1.0)), e.number("beta", 0.0))
 
 
-def image_scaler(e: Expansion) -> int:
+def image_scaler(e: Builder) -> int:
     """The old operator ImageScaler: scale * x, and a bias for each channel of [N, C, H, W]."""
     bias = np.asarray(e.host.attributes.get("bias", (0.0,)), np.float32)
     y = e.add("mul", e.x(), e.number("scale", 1.0))

@@ -18,6 +18,8 @@ from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
@@ -26,8 +28,7 @@ from . import context, extents, ops, records, snapshot
 from .grouping import Grouping
 from .host import Host
 from .model import hand_over
-from .reader import Reading
-from .snapshot import HostNode, Snapshot
+from .snapshot import Snapshot
 
 VERBOSE, INFO = 0, 1
 UNKEPT = "Its weights are no longer kept on the host; make a new session."
@@ -142,7 +143,7 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
     return broken
 
 
-def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
+def _reasons(reading: Imported, refusals: Mapping[int, str]) -> dict[int, str]:
     """By the host's node ids."""
     found: dict[int, str] = {}
     for node in reading.graph.nodes:
@@ -161,7 +162,7 @@ def _unclaimed(node: HostNode) -> NodeReport:
 def _placed(
     partition: Partition,
     taken: Snapshot,
-    reading: Reading,
+    reading: Imported,
     grouping: Grouping,
     dynamic: bool,
     export: context.Export | None,
@@ -202,7 +203,7 @@ def _with_interface(
     return placed
 
 
-def _shape(reading: Reading, name: str) -> Shape:
+def _shape(reading: Imported, name: str) -> Shape:
     """The shape that an input was planned for; (0,) where only a run tells, which no run has."""
     tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
     shape = None if tensor is None else tensor.shape

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tflgpu_plugin.importer import symbols
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.symbols import Solver
 
-from .reader import Reading, read
+from .reader import read
 from .snapshot import Snapshot
 
 COLOURS = 3
 
 
-def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
+def read_open(snapshot: Snapshot) -> tuple[Imported, bool]:
     """The snapshot read for the best guess at its open extents; and whether a run may have other
     shapes."""
     if not _is_open(snapshot):
@@ -27,10 +28,10 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
 
 
-def solver_of(snapshot: Snapshot) -> Solver[Reading]:
+def solver_of(snapshot: Snapshot) -> Solver[Imported]:
     """Readings of this snapshot."""
 
-    def part(symbols: Mapping[str, int], nodes: int | None) -> Reading:
+    def part(symbols: Mapping[str, int], nodes: int | None) -> Imported:
         return read(replace(snapshot, nodes=snapshot.nodes[:nodes]), {}, symbols)
 
     return Solver(snapshot, part)

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Misfit, Shape
 from tflgpu_plugin.ir.host_op import Condition, Impossible, needs
 from tflgpu_plugin.ops.elementwise import broadcast
 
-from .expansion import Expansion
-
 STATES = (5, 6)  # of a recurrent layer
 
 
-def exactly(page: str, shape: Callable[[Expansion], Shape], *positions: int) -> Condition:
+def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Condition:
     """Returns a condition: each of these operands, if present, has the shape `shape(e)`."""
 
-    def met(e: Expansion) -> bool:
+    def met(e: Builder) -> bool:
         return all(e.shape(e.x(k)) == shape(e) for k in positions if e.has(k))
 
     return needs(page, met, kind=Impossible)
@@ -34,7 +33,7 @@ def _broadcasts(given: Shape, whole: Shape) -> bool:
 def broadcasting(page: str, *positions: int) -> Condition:
     """Returns a condition: each of these operands, if present, broadcasts to the first input."""
 
-    def met(e: Expansion) -> bool:
+    def met(e: Builder) -> bool:
         return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in positions if e.has(k))
 
     return needs(page, met, kind=Impossible)
@@ -63,7 +62,7 @@ def product(weights: int = 1, bias: int = 2) -> Condition:
     """Returns a condition on a Gemm: A [M, K] and B [K, N] after transposition, and a bias that
     broadcasts to [M, N]."""
 
-    def met(e: Expansion) -> bool:
+    def met(e: Builder) -> bool:
         rows, inner = _transposed(e.shape(), e.integer("transA"))
         other, columns = _transposed(e.shape(e.x(weights)), e.integer("transB"))
         fits = not e.has(bias) or _broadcasts(e.shape(e.x(bias)), (rows, columns))
@@ -77,7 +76,7 @@ def _transposed(shape: Shape, transpose: int) -> Shape:
     return shape[::-1] if transpose else shape
 
 
-def _skip_fits(e: Expansion) -> bool:
+def _skip_fits(e: Builder) -> bool:
     """Whether the skip input has the input's shape, or broadcasts over its batch axis."""
     shape = e.shape()
     batches = ((1, *shape[1:]), shape[1:]) if len(shape) == 3 else ()
@@ -89,7 +88,7 @@ SKIP_SHAPE = needs(
 )
 
 
-def _state_shape(e: Expansion) -> Shape:
+def _state_shape(e: Builder) -> Shape:
     """Returns [directions, batch, units], or [batch, directions, units] for layout 1."""
     directions = e.shape(e.x(2))[0]
     units = e.integer("hidden_size") or e.shape(e.x(2))[-1]

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .expansion import Expansion
+from tflgpu_plugin.importer.builder import Builder
 
 ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign", "Elu", "LeakyRelu",
                "ThresholdedRelu", "HardSigmoid")  # fmt: skip
 CUT = "Clip"  # its numbers are limits
 
 
-def _activated(e: Expansion, y: int) -> int:
+def _activated(e: Builder, y: int) -> int:
     """The result of the activation that the node names."""
     name, given = e.text("activation", ""), [float(number) for number in parameters(e)]
     if name == CUT and len(given) == 2:
@@ -22,18 +22,18 @@ def _activated(e: Expansion, y: int) -> int:
     return int(e.run(name, y, attributes=attributes)) if name else y
 
 
-def conv(e: Expansion) -> int:
+def conv(e: Builder) -> int:
     """FusedConv: a convolution, a further summand (input 3), an activation."""
     y = e.run("Conv", *e.inputs[:3])
     return _activated(e, e.add("add", y, e.x(3)) if e.has(3) else y)
 
 
-def gemm(e: Expansion) -> int:
+def gemm(e: Builder) -> int:
     """FusedGemm: a Gemm and an activation."""
     return _activated(e, e.run("Gemm", *e.inputs))
 
 
-def parameters(e: Expansion) -> Sequence[float]:
+def parameters(e: Builder) -> Sequence[float]:
     """The numbers of the activation, as FusedConv or FusedGemm has them."""
     given = e.host.attributes
     named = [given[name] for name in ("activation_alpha", "activation_beta") if name in given]
@@ -41,7 +41,7 @@ def parameters(e: Expansion) -> Sequence[float]:
     return found
 
 
-def matmul(e: Expansion) -> int:
+def matmul(e: Builder) -> int:
     """FusedMatMul: a product of factors whose axes changed place, times a number."""
     factors = [_batch_last(e, e.x(k), bool(e.integer(f"transBatch{'AB'[k]}"))) for k in (0, 1)]
     swaps = [bool(e.integer(f"trans{'AB'[k]}")) and e.rank(t) > 1 for k, t in enumerate(factors)]
@@ -53,36 +53,36 @@ def matmul(e: Expansion) -> int:
     return e.times(y, e.number("alpha", 1.0))
 
 
-def _batch_last(e: Expansion, x: int, moved: bool) -> int:
+def _batch_last(e: Builder, x: int, moved: bool) -> int:
     """The first axis goes after all but the last one."""
     rank = e.rank(x)
     return e.transpose(x, (*range(1, rank - 1), 0, rank - 1)) if moved and rank > 2 else x
 
 
-def _swapped(e: Expansion, x: int) -> int:
+def _swapped(e: Builder, x: int) -> int:
     rank = e.rank(x)
     return e.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def gelu(e: Expansion) -> int:
+def gelu(e: Builder) -> int:
     """GELU of a sum, where there is a bias."""
     return e.add(e.row.op, e.plus(e.x(0), e.get(1)))
 
 
-def skip_layer_norm(e: Expansion) -> list[int | None]:
+def skip_layer_norm(e: Builder) -> list[int | None]:
     """SkipLayerNormalization: of the sum of two inputs and a bias, which is a result, too."""
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(4))
     made = e.run("LayerNormalization", total, e.x(2), e.get(3), attributes=_last(e))
     return [*made, total]
 
 
-def skip_rms_norm(e: Expansion) -> list[int | None]:
+def skip_rms_norm(e: Builder) -> list[int | None]:
     """SkipSimplifiedLayerNormalization: the same without mean and shift."""
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(3))
     y, inverse = e.run("RMSNormalization", total, e.x(2), attributes=_last(e))
     return [y, None, inverse, total]
 
 
-def _last(e: Expansion) -> dict[str, float]:
+def _last(e: Builder) -> dict[str, float]:
     """Along the last axis."""
     return {"epsilon": e.number("epsilon", 1e-12)}

@@ -11,17 +11,17 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.host_op import Unfit, needs
 
 from .attention import heads_first, listed, of_heads, whole
-from .expansion import Expansion
 from .rearranging import cut
 from .rotary import turned
 
 KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
 
 
-def grouped_query(e: Expansion) -> list[int | None]:
+def grouped_query(e: Builder) -> list[int | None]:
     """GroupQueryAttention, whose queries, keys and values may be one tensor."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     before, (batch, length, _) = _past(e), e.shape(e.x(0))
@@ -50,14 +50,14 @@ def grouped_query(e: Expansion) -> list[int | None]:
     return [y, *(_filled(e, t) for t in (k, v))]
 
 
-def _angles(e: Expansion, table: int, first: int, length: int) -> int:
+def _angles(e: Builder, table: int, first: int, length: int) -> int:
     """Rows of the places from the first of each batch on, which a run tells where there is a
     past."""
     places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
     return e.add("gather", table, places, axis=0, raises=True)
 
 
-def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
+def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
     """What was before and, from the place `first` of its batch on, what is new; so many in all, of
     which those after it are zero."""
     batch, heads, _, depth = e.shape(new)
@@ -68,7 +68,7 @@ def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
     return e.add("update_slice", held, new, first, axis=2, ends=True, raises=True)
 
 
-def _filled(e: Expansion, t: int) -> int:
+def _filled(e: Builder, t: int) -> int:
     """As long as the buffer of the past."""
     batch, heads, length, depth = e.shape(t)
     if length >= _buffer(e):
@@ -77,17 +77,17 @@ def _filled(e: Expansion, t: int) -> int:
     return e.add("concat", t, e.const(rest), axis=2)
 
 
-def _buffer(e: Expansion) -> int:
+def _buffer(e: Builder) -> int:
     """How many keys a past has room for."""
     return e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
 
 
-def _past(e: Expansion) -> int:
+def _past(e: Builder) -> int:
     """How many keys there were before."""
     return int(e.value(TOTAL).reshape(-1)[0]) - e.shape(e.x(0))[1]
 
 
-def _depth(e: Expansion) -> int:
+def _depth(e: Builder) -> int:
     """Of a head."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.shape(e.x(0))[-1] // (heads if e.has(KEY) else heads + 2 * kv_heads)
@@ -96,12 +96,12 @@ def _depth(e: Expansion) -> int:
 # ---- what it needs -------------------------------------------------------------------------------
 
 
-def _divides(e: Expansion) -> bool:
+def _divides(e: Builder) -> bool:
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.rank(e.x(0)) == 3 and kv_heads > 0 < heads and heads % kv_heads == 0 < _depth(e)
 
 
-def _whole(e: Expansion) -> str | None:
+def _whole(e: Builder) -> str | None:
     """A past that is what was before, or has room for what is new, too."""
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
@@ -109,7 +109,7 @@ def _whole(e: Expansion) -> str | None:
     return Unfit(f"{before} keys of before in a past of {room}.")
 
 
-def _turns(e: Expansion) -> bool:
+def _turns(e: Builder) -> bool:
     """Angles of every place."""
     if not e.integer("do_rotary"):
         return True

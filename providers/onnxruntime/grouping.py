@@ -8,17 +8,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tflgpu_plugin.importer import partition
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 from .ops import HOST_OPS
-from .reader import Reading
 from .snapshot import Snapshot
 
 
 class Grouping:
     """Groups for one reading. `members` gives the host's nodes of a partition by its own."""
 
-    def __init__(self, snapshot: Snapshot, reading: Reading, dynamic: bool) -> None:
+    def __init__(self, snapshot: Snapshot, reading: Imported, dynamic: bool) -> None:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
         self.members: dict[frozenset[int], frozenset[int]] = {}
         self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}

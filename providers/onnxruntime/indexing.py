@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import Impossible, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .conditions import REAL
-from .expansion import Expansion
 from .host import DTYPES
 from .rearranging import cut
 
@@ -43,13 +43,13 @@ UNPOOLED = needs(
 SHAPED_BY_WINDOW = needs("No shape of the result.", lambda e: not e.has(2))
 
 
-def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """How far each element of a matrix is to the right of the main diagonal."""
     rows, columns = e.shape()[-2:]
     return np.arange(columns) - np.arange(rows)[:, None]
 
 
-def trilu(e: Expansion) -> int:
+def trilu(e: Builder) -> int:
     """What lies on one side of a diagonal, which a run may tell, and zeros."""
     upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
     if e.known(e.get(1)):
@@ -62,18 +62,18 @@ def trilu(e: Expansion) -> int:
     return e.add("where", kept, e.x(), e.const([0], zero), dtype=dtype)
 
 
-def _made(e: Expansion) -> str:
+def _made(e: Builder) -> str:
     """The type of an EyeLike's result."""
     number = e.integer("dtype")
     return DTYPES.get(number, f"element type {number}") if number else e.dtype()
 
 
-def eye(e: Expansion) -> int:
+def eye(e: Builder) -> int:
     """Ones on a diagonal, whatever the input holds."""
     return e.add("cast", e.const(_ahead(e) == e.integer("k"), np.bool_), dtype=_made(e))
 
 
-def one_hot(e: Expansion) -> int:
+def one_hot(e: Builder) -> int:
     """OneHot, whose two values are one input."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
@@ -82,7 +82,7 @@ def one_hot(e: Expansion) -> int:
     return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
 
 
-def hardmax(e: Expansion) -> int:
+def hardmax(e: Builder) -> int:
     """1 at the first maximum of an axis; before opset 13 of all from the axis on."""
     shape = e.shape()
     axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
@@ -96,20 +96,20 @@ def hardmax(e: Expansion) -> int:
     return e.reshape(made, shape)
 
 
-def cast_like(e: Expansion) -> int:
+def cast_like(e: Builder) -> int:
     """A cast to the type of another tensor, of which nothing else is read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
     return int(e.run("Cast", e.x(), attributes={"to": number}))
 
 
-def tensor_scatter(e: Expansion) -> int:
+def tensor_scatter(e: Builder) -> int:
     """TensorScatter, from the first element on where it is not told."""
     starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
     axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
     return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular, raises=True)
 
 
-def max_unpool(e: Expansion) -> int:
+def max_unpool(e: Builder) -> int:
     """Values back where they came from, by their numbers among all elements of the result."""
     shape, window = e.shape(), e.integers("kernel_shape") or ()
     rank = len(window)
@@ -128,7 +128,7 @@ def max_unpool(e: Expansion) -> int:
 FEATURES = needs("An axis at least, and a place.", lambda e: e.rank() > 0 < prod(e.shape(e.x(1))))
 
 
-def features(e: Expansion) -> int:
+def features(e: Builder) -> int:
     """ArrayFeatureExtractor: elements of the last axis; a list is a row of a matrix."""
     x, many = e.x(), prod(e.shape(e.x(1)))
     if e.rank() == 1:

@@ -7,11 +7,10 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ops.normalization import groups_pay
-
-from .expansion import Expansion
 
 SQUARE = needs(
     "Square matrices of 1 to 4 rows.",
@@ -19,7 +18,7 @@ SQUARE = needs(
 )
 
 
-def gemm(e: Expansion) -> int:
+def gemm(e: Builder) -> int:
     """Y = alpha * A' * B' + beta * C (Gemm-13)."""
     a, b = e.x(0), e.x(1)
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
@@ -46,7 +45,7 @@ def _gemm_weights(data: Array, straight: bool, alpha: float) -> Array:
     return weights if alpha == 1 else weights * np.float32(alpha)
 
 
-def _bias(e: Expansion, c: int, outputs: int, beta: float) -> int | None:
+def _bias(e: Builder, c: int, outputs: int, beta: float) -> int | None:
     """C as one value per output, None when it is more than that."""
     data = e.constant(c)
     if data is None or data.size not in (1, outputs) or (data.size > 1 and data.shape[-1] == 1):
@@ -57,13 +56,13 @@ def _bias(e: Expansion, c: int, outputs: int, beta: float) -> int | None:
     )  # fmt: skip
 
 
-def _scaled(e: Expansion, c: int, beta: float) -> int:
+def _scaled(e: Builder, c: int, beta: float) -> int:
     if beta == 1 or e.constant(c) is None:
         return e.times(c, beta)
     return e.derived(c, "scaled", beta, make=lambda d: (d * beta).astype(np.float32))
 
 
-def matmul(e: Expansion) -> int:
+def matmul(e: Builder) -> int:
     """A product of matrices, leading axes being broadcast, or of a vector and a matrix."""
     a, b = e.x(0), e.x(1)
     weights = e.tensors.table[b]
@@ -75,7 +74,7 @@ def matmul(e: Expansion) -> int:
     return _vector_product(e, a, b)
 
 
-def _dense(e: Expansion, a: int, b: int) -> int:
+def _dense(e: Builder, a: int, b: int) -> int:
     """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
     shape = e.shape(a)
     rows = e.reshape(a, (-1, shape[-1]))
@@ -83,7 +82,7 @@ def _dense(e: Expansion, a: int, b: int) -> int:
     return e.reshape(y, (*shape[:-1], e.shape(b)[1]))
 
 
-def _vector_product(e: Expansion, a: int, b: int) -> int:
+def _vector_product(e: Builder, a: int, b: int) -> int:
     """A vector is a matrix of one row (left) or one column (right), and its axis goes again."""
     left, right = e.rank(a) == 1, e.rank(b) == 1
     a = e.reshape(a, (1, -1)) if left else a
@@ -94,7 +93,7 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
     return e.reshape(y, kept if left or right else shape)
 
 
-def batch_norm(e: Expansion) -> int:
+def batch_norm(e: Builder) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
     shape = (-1, *(1,) * (e.rank(x) - 2))
@@ -107,7 +106,7 @@ def batch_norm(e: Expansion) -> int:
     return e.add("add", y, e.const((bias - mean * factor).reshape(shape)))
 
 
-def _open_batch_norm(e: Expansion, shape: tuple[int, ...]) -> int:
+def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
     """(x - mean) * s + bias, where a run tells some of them; each has one value per channel."""
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
     shifted = e.add("add", variance, e.number("epsilon", 1e-5))
@@ -115,7 +114,7 @@ def _open_batch_norm(e: Expansion, shape: tuple[int, ...]) -> int:
     return e.add("add", e.add("mul", e.add("sub", e.x(), mean), factor), bias)
 
 
-def layer_norm(e: Expansion) -> list[int | None]:
+def layer_norm(e: Builder) -> list[int | None]:
     """Over all axes from `axis` on. Mean and inverse deviation where somebody asks for the node's
     outputs 1 or 2, which takes it in steps."""
     x, bias, epsilon = e.x(), e.get(2), e.number("epsilon", 1e-5)
@@ -128,7 +127,7 @@ def layer_norm(e: Expansion) -> list[int | None]:
     return [e.plus(y, bias), mean, inverse]
 
 
-def group_norm(e: Expansion) -> int:
+def group_norm(e: Builder) -> int:
     """Groups of channels by themselves; scale and bias are per group before opset 21."""
     x, groups, epsilon = e.x(), e.integer("num_groups", 1), e.number("epsilon", 1e-5)
     shape = e.shape(x)
@@ -141,7 +140,7 @@ def group_norm(e: Expansion) -> int:
     return e.add("add", y, e.reshape(e.x(2), spread))
 
 
-def normalized_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
+def normalized_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
     """[N, C, spatial...], whose groups of channels have the mean 0 and the variance 1."""
     shape = e.shape(x)
     if groups_pay((shape[0], *shape[2:], shape[1]), groups):
@@ -149,13 +148,13 @@ def normalized_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
     return e.reshape(_rows_of_groups(e, x, groups, epsilon), shape)
 
 
-def _rows_of_groups(e: Expansion, x: int, groups: int, epsilon: float) -> int:
+def _rows_of_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
     """The same as [N, groups, elements]."""
     rows = e.reshape(x, (e.shape(x)[0], groups, -1))
     return e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
 
 
-def rms_norm(e: Expansion) -> list[int]:
+def rms_norm(e: Builder) -> list[int]:
     """x / sqrt(mean(x^2) + epsilon) * scale over all axes from `axis` on, and what x is multiplied
     with before the scale."""
     rank = e.rank()
@@ -165,7 +164,7 @@ def rms_norm(e: Expansion) -> list[int]:
     return [e.add("mul", e.add("mul", e.x(), factor), e.x(1)), factor]
 
 
-def mean_variance(e: Expansion) -> int:
+def mean_variance(e: Builder) -> int:
     """(x - mean) / deviation over some axes. ONNX adds 1e-9 to the deviation; onnxruntime does not,
     and gives NaN where all values are equal."""
     axes = e.index(e.integers("axes") or (0, 2, 3))
@@ -174,7 +173,7 @@ def mean_variance(e: Expansion) -> int:
     return e.add("div", centred, e.add("sqrt", variance))
 
 
-def det(e: Expansion) -> int:
+def det(e: Builder) -> int:
     """Determinants by expansion along rows, from the last to the first: each minor of the rows from
     one on is a sum of elements of that row times minors of the rows after it."""
     *outer, size, _ = e.shape()

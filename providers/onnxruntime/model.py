@@ -11,11 +11,12 @@ import numpy as np
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.ir import wire
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 
 from .host import DTYPES, NIBBLES
-from .snapshot import DEFAULT_DOMAINS, HostNode, Snapshot, Value
+from .snapshot import Snapshot
 
 IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
 INLINE = 1 << 10  # bytes; larger constants are not copied into the model

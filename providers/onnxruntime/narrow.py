@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
 
-from .expansion import COUNTED, Expansion
 from .host import DTYPES
 
 TYPES = COUNTED
-Row = Callable[[Expansion], Any]
+Row = Callable[[Builder], Any]
 
 
 def also(row: Row) -> Row:
     """A row of int32, for narrower numbers too."""
 
-    def either(e: Expansion) -> Any:
+    def either(e: Builder) -> Any:
         held = {e.dtype(t) for t in e.inputs if t is not None} & {*COUNTED}
         if not held:
             return row(e)
@@ -35,11 +35,11 @@ def also(row: Row) -> Row:
     return either
 
 
-def _wide(e: Expansion, tensor: int | None) -> int | None:
+def _wide(e: Builder, tensor: int | None) -> int | None:
     return tensor if tensor is None or e.dtype(tensor) not in COUNTED else int32(e, tensor)
 
 
-def int32(e: Expansion, tensor: int) -> int:
+def int32(e: Builder, tensor: int) -> int:
     """The numbers of a tensor, fractions cut off."""
     held = e.dtype(tensor)
     if held in COUNTED and e.constant(tensor) is not None:
@@ -47,7 +47,7 @@ def int32(e: Expansion, tensor: int) -> int:
     return e.add("cast", e.numbers(tensor) if held in COUNTED else tensor, dtype="i32")
 
 
-def stored(e: Expansion, y: int, dtype: str) -> int:
+def stored(e: Builder, y: int, dtype: str) -> int:
     """int32 as a narrower type, whose bits it keeps."""
     if e.known(y):
         kind = np.dtype(NUMPY_DTYPES[dtype])
@@ -61,7 +61,7 @@ def stored(e: Expansion, y: int, dtype: str) -> int:
     return e.add("quantize", e.add("cast", shaped, dtype="f32"), dtype=dtype, quantization=NUMBERS)
 
 
-def bit_cast(e: Expansion) -> int:
+def bit_cast(e: Builder) -> int:
     """The bits of a number as those of another type. bfloat16 is kept as those of a uint16."""
     x, wanted = e.x(), DTYPES[e.integer("to")]
     if e.dtype(x) == BFLOAT16:
@@ -74,11 +74,11 @@ def bit_cast(e: Expansion) -> int:
     return stored(e, int32(e, x), wanted)
 
 
-def _bits_as(e: Expansion, tensor: int, dtype: str) -> int:
+def _bits_as(e: Builder, tensor: int, dtype: str) -> int:
     return e.add("reshape", tensor, dtype=dtype, shape=e.shape(tensor))
 
 
-def _as_wide(e: Expansion) -> bool:
+def _as_wide(e: Builder) -> bool:
     dtypes = (e.dtype(), DTYPES.get(e.integer("to"), ""))
     held, wanted = ("u16" if dtype == BFLOAT16 else dtype for dtype in dtypes)
     return wanted in TYPES and same_bits(held, wanted)

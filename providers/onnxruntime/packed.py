@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 
 from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
-from .expansion import Expansion
 from .rearranging import cut
 
 # Positions of inputs: of PackedMultiHeadAttention, of PackedAttention.
@@ -20,7 +20,7 @@ OFFSETS, SCORE_BIAS = 4, 6
 OWN_OFFSETS, OWN_SCORE_BIAS = 3, 5
 
 
-def multi_head(e: Expansion) -> int:
+def multi_head(e: Builder) -> int:
     """PackedMultiHeadAttention: of queries, keys and values, or of one tensor with all three."""
     parts = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
     if e.has(KEY_BIAS):
@@ -28,13 +28,13 @@ def multi_head(e: Expansion) -> int:
     return _attended(e, parts, OFFSETS, e.get(SCORE_BIAS))
 
 
-def attention(e: Expansion) -> int:
+def attention(e: Builder) -> int:
     """PackedAttention, where queries, keys and values are parts of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.x(2))
     return _attended(e, parted(e, made), OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
 
 
-def _thirds(e: Expansion, x: int) -> list[Part]:
+def _thirds(e: Builder, x: int) -> list[Part]:
     """The three of [tokens, heads, 3, depth]."""
     tokens, heads, _, depth = e.shape(x)
     every = slice(None)
@@ -42,7 +42,7 @@ def _thirds(e: Expansion, x: int) -> list[Part]:
     return [e.reshape(part, (tokens, heads * depth)) for part in parts]
 
 
-def _attended(e: Expansion, parts: Sequence[Part], offsets: int, bias: int | None) -> int:
+def _attended(e: Builder, parts: Sequence[Part], offsets: int, bias: int | None) -> int:
     """Of parts [tokens, width], each sequence by itself."""
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
     q, k, v = (e.reshape(part, (*places, e.shape(part)[1])) for part in parts)
@@ -52,7 +52,7 @@ def _attended(e: Expansion, parts: Sequence[Part], offsets: int, bias: int | Non
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _split(e: Expansion) -> Sequence[int]:
+def _split(e: Builder) -> Sequence[int]:
     """The widths of queries, keys and values as they come; empty where they come otherwise."""
     given = [e.shape(e.x(k)) for k in range(3) if e.has(k)]
     if len(given) == 1 and len(given[0]) == 4:
@@ -62,12 +62,12 @@ def _split(e: Expansion) -> Sequence[int]:
     return [shape[1] for shape in given] if fits else ()
 
 
-def _divides(e: Expansion, parts: Sequence[int]) -> bool:
+def _divides(e: Builder, parts: Sequence[int]) -> bool:
     heads = e.integer("num_heads")
     return heads > 0 and len(parts) == 3 and all(n > 0 and n % heads == 0 for n in parts)
 
 
-def _fits(e: Expansion, position: int, shape: Shape) -> bool:
+def _fits(e: Builder, position: int, shape: Shape) -> bool:
     return not e.has(position) or e.shape(e.x(position)) == shape
 
 

@@ -7,10 +7,10 @@ from math import gcd, prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import needs
 
-from .expansion import Expansion
 from .windows import Window
 
 LARGEST = 1 << 22  # elements of a table of indices
@@ -19,7 +19,7 @@ LARGEST = 1 << 22  # elements of a table of indices
 # ---- Col2Im --------------------------------------------------------------------------------------
 
 
-def _columns(e: Expansion) -> Window:
+def _columns(e: Builder) -> Window:
     """The window that cut out the columns."""
     image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
     ones, count = (1,) * len(image), len(image)
@@ -33,7 +33,7 @@ def _places(columns: Window) -> Shape:
     return tuple(left // step + 1 for left, step in columns.slack)
 
 
-def col2im(e: Expansion) -> int:
+def col2im(e: Builder) -> int:
     """The elements that each pixel is the sum of, picked by constant indices, and their sum."""
     batch, rows, places = e.shape()
     columns = _columns(e)
@@ -68,7 +68,7 @@ def _sources(columns: Window) -> Array:
     return table
 
 
-def _put_together(e: Expansion) -> bool:
+def _put_together(e: Builder) -> bool:
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
     pads = e.integers("pads")
@@ -103,7 +103,7 @@ COLUMNS = (
 # ---- RoiAlign ------------------------------------------------------------------------------------
 
 
-def roi_align(e: Expansion) -> int:
+def roi_align(e: Builder) -> int:
     """Regions of images; before opset 16 coordinates are not those of pixels' centres."""
     modes = "half_pixel" if e.version >= 16 else "output_half_pixel"
     numbers = e.exact(e.add("cast", e.x(2), dtype="f32"))
@@ -116,7 +116,7 @@ def roi_align(e: Expansion) -> int:
     )  # fmt: skip
 
 
-def max_roi_pool(e: Expansion) -> int:
+def max_roi_pool(e: Builder) -> int:
     """The largest pixels of regions' bins."""
     return e.image(
         "roi_max_pool", e.x(0), e.exact(e.x(1)), size=e.integers("pooled_shape"),

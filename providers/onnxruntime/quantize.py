@@ -13,12 +13,12 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Quantization, Shape
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
 
 from . import blocks
-from .expansion import COUNTED, Expansion
 from .host import DTYPES
 
 U8 = 2  # among DTYPES
@@ -33,7 +33,7 @@ def parameters(scale: Array | None, zero: Array | None, axis: int = 0) -> Quanti
     return Quantization(scales, zeros * (len(scales) // len(zeros)), axis, EVEN)
 
 
-def _known(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
+def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
     """The same of tensors; no zero point is one of 0. One value per element is none."""
     if e.rank(scale) > 1:
         return None
@@ -41,7 +41,7 @@ def _known(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantiz
     return parameters(e.constant(scale), zeros, axis)
 
 
-def spread_over(e: Expansion, parameter: int, rank: int, axis: int) -> int:
+def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
     """A parameter, one per index along the axis, in a shape that broadcasts to this rank."""
     shape = e.shape(parameter)
     if len(shape) > 1:
@@ -50,18 +50,18 @@ def spread_over(e: Expansion, parameter: int, rank: int, axis: int) -> int:
     return parameter if shape == wanted else e.reshape(parameter, wanted)
 
 
-def _along(e: Expansion, scale: int, axis: int | None, rank: int) -> int:
+def _along(e: Builder, scale: int, axis: int | None, rank: int) -> int:
     """The axis that several scales go along."""
     return e.axis(axis or 0, rank) if prod(e.shape(scale)) != 1 else 0
 
 
-def real(e: Expansion, position: int, axis: int | None = None) -> int:
+def real(e: Builder, position: int, axis: int | None = None) -> int:
     """float32 values of the input at `position`; its scale and zero point are the two after it."""
     return dequantized(e, e.x(position), e.x(position + 1), e.get(position + 2), axis)
 
 
 def dequantized(
-    e: Expansion, tensor: int, scale: int, zero: int | None, axis: int | None = None
+    e: Builder, tensor: int, scale: int, zero: int | None, axis: int | None = None
 ) -> int:
     """float32 values scale * (stored - zero) of a tensor; several scales go along the axis."""
     rank = e.rank(tensor)
@@ -79,7 +79,7 @@ def dequantized(
     return e.add("mul", values, spread_over(e, scale, rank, along))
 
 
-def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
+def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
     """The values of a constant with known parameters."""
     data = e.constant(tensor)
     assert data is not None
@@ -96,7 +96,7 @@ def _fits(known: Quantization, shape: Shape) -> bool:
 
 
 def stored(
-    e: Expansion, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
+    e: Builder, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
     """float32 values as stored numbers: round(values / scale) + zero, saturating."""
     dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
@@ -114,7 +114,7 @@ def stored(
 # ---- between the types ---------------------------------------------------------------------------
 
 
-def _parameters(e: Expansion) -> tuple[int, int | None]:
+def _parameters(e: Builder) -> tuple[int, int | None]:
     """Scale and zero point; those of blocks as float32, one per element of the input."""
     scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
     if not block:
@@ -124,14 +124,14 @@ def _parameters(e: Expansion) -> tuple[int, int | None]:
     return scale, zero if zero is None else blocks.spread(e, e.numbers(zero), axis, block, shape)
 
 
-def quantize_linear(e: Expansion) -> int:
+def quantize_linear(e: Builder) -> int:
     """To 8 or 16 bits, as a whole, along an axis or in blocks."""
     scale, zero = _parameters(e)
     dtype = e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
     return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
 
 
-def dequantize_linear(e: Expansion) -> int:
+def dequantize_linear(e: Builder) -> int:
     """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32, and then
     its result is one."""
     scale, zero = _parameters(e)
@@ -146,7 +146,7 @@ def dequantize_linear(e: Expansion) -> int:
     return e.derived(e.x(), scale, zero, make=values)
 
 
-def dynamic_quantize(e: Expansion) -> list[int]:
+def dynamic_quantize(e: Builder) -> list[int]:
     """To uint8 by the range of the values themselves, zero among them."""
     x = e.x()
     axes = e.index(range(e.rank(x)))

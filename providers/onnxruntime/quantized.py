@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
 from . import attention, narrow
-from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import (
     dequantized,
@@ -30,7 +30,7 @@ from .quantize import (
     stored,
 )
 
-Row = Callable[[Expansion], int]
+Row = Callable[[Builder], int]
 STEPS = 255  # between two numbers of 8 bits
 OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
@@ -44,7 +44,7 @@ def over(name: str, *axes: int) -> Row:
     scales of each go along, unless outputs are the first (transB). The scale of an int32 bias is
     the product of the others."""
 
-    def row(e: Expansion) -> int:
+    def row(e: Builder) -> int:
         roles = [operand.role for operand in e.row.operands]
         values: list[int | None] = []
         scaled: list[int] = []
@@ -72,7 +72,7 @@ def over(name: str, *axes: int) -> Row:
 def single(*several: int) -> Condition:
     """One scale and zero point for each tensor, but for these inputs."""
 
-    def holds(e: Expansion) -> bool:
+    def holds(e: Builder) -> bool:
         roles = enumerate(operand.role for operand in e.row.operands)
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
@@ -80,7 +80,7 @@ def single(*several: int) -> Condition:
     return needs("One scale and one zero point for each tensor but weights.", holds, kind=Unfit)
 
 
-def _by_column(e: Expansion, position: int) -> bool:
+def _by_column(e: Builder, position: int) -> bool:
     shape, held = e.shape(e.x(position)), e.shape(e.x(3))
     return shape in ((), (1,), (*held[:-2], 1, *held[-1:])) or (shape == held[1:] != ())
 
@@ -92,7 +92,7 @@ BY_COLUMN = needs(
 )
 
 
-def _product_bias(e: Expansion, position: int, *scales: int) -> int:
+def _product_bias(e: Builder, position: int, *scales: int) -> int:
     """An int32 input times the product of these scales (one, or one per element)."""
     bias, known = e.x(position), [e.constant(scale) for scale in scales]
     found = [scale for scale in known if scale is not None]
@@ -106,14 +106,14 @@ def _product_bias(e: Expansion, position: int, *scales: int) -> int:
     return _scaled(e, e.numbers(bias), scales)
 
 
-def _scaled(e: Expansion, y: int, scales: Sequence[int]) -> int:
+def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
     """The product with each of these, which are one or one per element of the last axis."""
     for scale in scales:
         y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
     return y
 
 
-def concat(e: Expansion) -> int:
+def concat(e: Builder) -> int:
     """Scale and zero point of the result first, then each input with its own."""
     positions = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
@@ -127,7 +127,7 @@ def concat(e: Expansion) -> int:
 def numbers_too(row: Row) -> Row:
     """A float32 row whose results are elements of its first input, or quantized alike."""
 
-    def either(e: Expansion) -> int:
+    def either(e: Builder) -> int:
         if e.dtype() not in COUNTED:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
@@ -145,7 +145,7 @@ def numbers_too(row: Row) -> Row:
 # ---- integers ------------------------------------------------------------------------------------
 
 
-def _differences(e: Expansion, position: int, zero: int, axis: int) -> int:
+def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
     """stored - zero point, as float32; weights keep what they are stored as."""
     tensor = e.x(position)
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
@@ -157,26 +157,26 @@ def _differences(e: Expansion, position: int, zero: int, axis: int) -> int:
     return e.add("sub", values, spread_over(e, e.numbers(e.x(zero)), e.rank(tensor), axis))
 
 
-def conv_integer(e: Expansion) -> int:
+def conv_integer(e: Builder) -> int:
     """int32 sums."""
     x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
     axes = range(1, e.rank(weights))
     return _int32(e, e.run("Conv", x, weights), weights, tuple(axes))
 
 
-def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
+def _integer_factors(e: Builder, zeros: int) -> tuple[int, int]:
     """Both factors of a product: zero points per row of the first, per column of the second."""
     a = _differences(e, 0, zeros, max(e.rank(e.x(0)) - 2, 0))
     return a, _differences(e, 1, zeros + 1, max(e.rank(e.x(1)) - 1, 0))
 
 
-def matmul_integer(e: Expansion) -> int:
+def matmul_integer(e: Builder) -> int:
     """int32 sums."""
     a, b = _integer_factors(e, 2)
     return _int32(e, e.run("MatMul", a, b), b, (max(e.rank(b) - 2, 0),))
 
 
-def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
+def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
     """Sums of products with `weights`, along these axes of them. The other factor, like weights of
     a run, is a difference of two numbers of 8 bits."""
     known = e.constant(weights)
@@ -188,7 +188,7 @@ def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
     return e.add("cast", held, dtype="i32")
 
 
-def cast(e: Expansion) -> int:
+def cast(e: Builder) -> int:
     """Between float32, float16 (which is computed as float32), bfloat16, bool (held as 0.0 and
     1.0), and whole numbers, those of 8 and 16 bits among them."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
@@ -201,13 +201,13 @@ def cast(e: Expansion) -> int:
     return e.add("cast", x, dtype=wanted)
 
 
-def matmul_to_float(e: Expansion) -> int:
+def matmul_to_float(e: Builder) -> int:
     """A product of stored numbers times both scales, and a bias."""
     y = e.run("MatMul", *_integer_factors(e, 4))
     return e.plus(_scaled(e, y, (e.x(2), e.x(3))), e.get(6))
 
 
-def q_attention(e: Expansion) -> list[int | None]:
+def q_attention(e: Builder) -> list[int | None]:
     """QAttention: Attention of a product of stored numbers."""
     a = _differences(e, 0, 6, 1)
     y = e.run("MatMul", a, _differences(e, 1, 7, 1))
@@ -215,7 +215,7 @@ def q_attention(e: Expansion) -> list[int | None]:
     return attention.attended(e, made, attention.Q_MASK, attention.Q_PAST)
 
 
-def q_embedding(e: Expansion) -> list[int | None]:
+def q_embedding(e: Builder) -> list[int | None]:
     """QEmbedLayerNormalization: tables, scale and bias in 8 bits, with a scale each."""
     real = [
         dequantized(e, e.x(2 + k), e.x(8 + k), e.get(13 + k)) if e.has(2 + k) else None
@@ -224,7 +224,7 @@ def q_embedding(e: Expansion) -> list[int | None]:
     return attention.embedding(replace(e, inputs=(*e.inputs[:2], *real, e.get(7))))[:2]
 
 
-def dynamic_lstm(e: Expansion) -> Any:
+def dynamic_lstm(e: Builder) -> Any:
     """DynamicQuantizeLSTM: LSTM over what the weights stand for, [directions, values, gates].
     onnxruntime rounds the values that it multiplies with them to 8 bits, at each step anew; here
     they stay float32."""
@@ -232,7 +232,7 @@ def dynamic_lstm(e: Expansion) -> Any:
     return e.run("LSTM", e.x(0), *weights, *e.inputs[3:8])
 
 
-def _gates(e: Expansion, position: int, scale: int) -> int:
+def _gates(e: Builder, position: int, scale: int) -> int:
     """[directions, gates, values] in float32, of scales per direction or gate."""
     held, zeros = (e.value(k).reshape(len(e.value(k)), 1, -1) for k in (scale, scale + 1))
 
@@ -242,7 +242,7 @@ def _gates(e: Expansion, position: int, scale: int) -> int:
     return e.derived(e.x(position), "gates", make=real)
 
 
-def dynamic_matmul(e: Expansion) -> int:
+def dynamic_matmul(e: Builder) -> int:
     """The first factor is quantized by its own range."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", e.numbers(a), e.numbers(zero))

@@ -7,21 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import COUNTED, Expansion
-
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 
 
-def same(e: Expansion) -> int:
+def same(e: Builder) -> int:
     """The input under another name."""
     return e.reshape(e.x(), e.shape())
 
 
-def reshape(e: Expansion) -> int:
+def reshape(e: Builder) -> int:
     """0 keeps an extent unless allowzero is set."""
     shape, wanted = e.shape(), [int(n) for n in e.value(1).reshape(-1)]
     if not e.integer("allowzero"):
@@ -29,7 +28,7 @@ def reshape(e: Expansion) -> int:
     return e.reshape(e.x(), wanted)
 
 
-def flatten(e: Expansion) -> int:
+def flatten(e: Builder) -> int:
     shape = e.shape()
     axis = e.integer("axis", 1)
     axis += len(shape) if axis < 0 else 0
@@ -37,7 +36,7 @@ def flatten(e: Expansion) -> int:
     return e.reshape(e.x(), (rows, int(np.prod(shape[axis:], dtype=np.int64))))
 
 
-def _squeezed(e: Expansion) -> set[int]:
+def _squeezed(e: Builder) -> set[int]:
     """The axes that go."""
     shape, axes = e.shape(), e.listed("axes", 1)
     if axes is None:
@@ -45,12 +44,12 @@ def _squeezed(e: Expansion) -> set[int]:
     return {e.axis(axis, len(shape)) for axis in axes}
 
 
-def squeeze(e: Expansion) -> int:
+def squeeze(e: Builder) -> int:
     gone = _squeezed(e)
     return e.reshape(e.x(), [n for k, n in enumerate(e.shape()) if k not in gone])
 
 
-def unsqueeze(e: Expansion) -> int:
+def unsqueeze(e: Builder) -> int:
     shape, axes = e.shape(), e.listed("axes", 1)
     assert axes is not None
     rank = len(shape) + len(axes)
@@ -59,16 +58,16 @@ def unsqueeze(e: Expansion) -> int:
     return e.reshape(e.x(), [1 if k in new else next(old) for k in range(rank)])
 
 
-def transpose(e: Expansion) -> int:
+def transpose(e: Builder) -> int:
     return e.add("transpose", e.x(), perm=_order(e))
 
 
-def _order(e: Expansion) -> tuple[int, ...]:
+def _order(e: Builder) -> tuple[int, ...]:
     """Of the axes of a Transpose."""
     return e.integers("perm") or tuple(range(e.rank()))[::-1]
 
 
-def cut(e: Expansion, x: int, ranges: Sequence[slice]) -> int:
+def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
     """A slice of every axis, with the meaning of Python's slices."""
     shape = e.shape(x)
     begin, end, step, mask = [], [], [], 0
@@ -82,7 +81,7 @@ def cut(e: Expansion, x: int, ranges: Sequence[slice]) -> int:
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
-def _edges(e: Expansion) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
+def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
     """Starts, ends, axes and steps of a Slice."""
     starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
     axes, steps = e.listed("axes", 3), e.listed("steps", 4)
@@ -105,7 +104,7 @@ def bounded(start: int, end: int, step: int, extent: int) -> slice:
     return slice(start, None if end < 0 else end, step)
 
 
-def slices(e: Expansion) -> int:
+def slices(e: Builder) -> int:
     x = e.x()
     rank = e.rank(x)
     ranges = [slice(None)] * rank
@@ -123,7 +122,7 @@ class Parts(NamedTuple):
     equal: bool
 
 
-def _parts(e: Expansion) -> Parts:
+def _parts(e: Builder) -> Parts:
     """From opset 18 on the last of equal parts may be smaller."""
     shape, count = e.shape(), len(e.host.outputs)
     axis = e.axis(e.integer("axis"), len(shape))
@@ -135,7 +134,7 @@ def _parts(e: Expansion) -> Parts:
     return Parts(axis, (*(part,) * (count - 1), last), True)
 
 
-def split(e: Expansion) -> list[int]:
+def split(e: Builder) -> list[int]:
     """Parts of given or of equal extents, each a slice."""
     x = e.x()
     shape = e.shape(x)
@@ -149,13 +148,13 @@ def split(e: Expansion) -> list[int]:
     return found
 
 
-def _padded(e: Expansion) -> tuple[Sequence[int], Sequence[int]]:
+def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
     """The axes that are padded, and what is added before each and then after each."""
     axes = e.listed("axes", 3)
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
-def _table(e: Expansion) -> Array:
+def _table(e: Builder) -> Array:
     """[rank, 2]: what is added before and after each axis, or cut from it."""
     axes, amounts = _padded(e)
     table = np.zeros((e.rank(), 2), np.int64)
@@ -164,7 +163,7 @@ def _table(e: Expansion) -> Array:
     return table
 
 
-def pad(e: Expansion) -> int:
+def pad(e: Builder) -> int:
     """Padding; negative amounts cut first."""
     mode, x, table = e.text("mode", "constant"), e.x(), _table(e)
     if table.min(initial=0) < 0:
@@ -177,7 +176,7 @@ def pad(e: Expansion) -> int:
     return e.add("pad", x, e.index(table), filling, mode=mode)
 
 
-def crop(e: Expansion) -> int:
+def crop(e: Builder) -> int:
     """The old operator Crop: border (left, top, right, bottom), or a scale (height, width)."""
     x = e.x()
     shape = e.shape(x)
@@ -191,12 +190,12 @@ def crop(e: Expansion) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _cut(e: Expansion) -> list[int]:
+def _cut(e: Builder) -> list[int]:
     """The input cropped by the negative pads of each axis."""
     return [int(n + sum(np.minimum(pads, 0))) for n, pads in zip(e.shape(), _table(e), strict=True)]
 
 
-def _named(e: Expansion) -> bool:
+def _named(e: Builder) -> bool:
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 
@@ -209,7 +208,7 @@ KEPT = needs(
 )
 
 
-def _left_open(e: Expansion) -> bool:
+def _left_open(e: Builder) -> bool:
     """A -1 beside extents whose product is not 0, or none."""
     wanted = [int(n) for n in e.value(1).reshape(-1)]
     if not e.integer("allowzero"):
@@ -246,7 +245,7 @@ STORED = needs(
 AXIS = needs("An input of rank 1 at least.", lambda e: e.rank() >= 1)
 
 
-def single(e: Expansion) -> str | None:
+def single(e: Builder) -> str | None:
     """Axes of extent 1."""
     shape, gone = e.shape(), _squeezed(e)
     if all(shape[axis] == 1 for axis in gone):
@@ -254,7 +253,7 @@ def single(e: Expansion) -> str | None:
     return Impossible(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
 
 
-def divided(e: Expansion) -> str | None:
+def divided(e: Builder) -> str | None:
     """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
     these may be smaller, but not empty."""
     axis, sizes, equal = _parts(e)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Condition, needs
 
-from .expansion import Expansion
 from .fitting import INITIAL_STATES
 from .rearranging import cut
 
@@ -22,13 +22,13 @@ NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
 # Of one direction, or both (None): what its op takes beside input, weights and state, and its own
 # attributes.
-More = Callable[[Expansion, int | None], tuple[tuple[int | None, ...], dict[str, Any]]]
+More = Callable[[Builder, int | None], tuple[tuple[int | None, ...], dict[str, Any]]]
 
 
-def lstm(e: Expansion) -> list[int]:
+def lstm(e: Builder) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
 
-    def more(e: Expansion, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
+    def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
         if e.has(PEEPHOLE):
             peephole = e.derived(
@@ -39,10 +39,10 @@ def lstm(e: Expansion) -> list[int]:
     return _layers(e, more)
 
 
-def gru(e: Expansion) -> list[int]:
+def gru(e: Builder) -> list[int]:
     """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
 
-    def more(e: Expansion, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
+    def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
         if _linear(e) and e.has(B):
             bias = e.derived(
@@ -53,28 +53,28 @@ def gru(e: Expansion) -> list[int]:
     return _layers(e, more)
 
 
-def rnn(e: Expansion) -> list[int]:
+def rnn(e: Builder) -> list[int]:
     """Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
     return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
 
 
-def _linear(e: Expansion) -> bool:
+def _linear(e: Builder) -> bool:
     return bool(e.integer("linear_before_reset"))
 
 
-def _direction(e: Expansion) -> str:
+def _direction(e: Builder) -> str:
     return e.text("direction", "forward")
 
 
-def _activations(e: Expansion, default: Sequence[str]) -> list[str]:
+def _activations(e: Builder, default: Sequence[str]) -> list[str]:
     """Those of each direction, in lower case."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
     return names or [*default] * len(DIRECTIONS[_direction(e)])
 
 
-def _time_axis(e: Expansion) -> int:
+def _time_axis(e: Builder) -> int:
     return 1 if e.integer("layout") else 0
 
 
@@ -82,14 +82,14 @@ def _rows(d: int | None) -> slice:
     return slice(None) if d is None else slice(d, d + 1)
 
 
-def _part(e: Expansion, position: int, d: int | None) -> int:
+def _part(e: Builder, position: int, d: int | None) -> int:
     """The weights of a direction; of both below each other."""
     return e.derived(
         e.x(position), "direction", d, make=lambda data: np.concatenate(data[_rows(d)])
     )
 
 
-def _state(e: Expansion, position: int, d: int | None) -> int:
+def _state(e: Builder, position: int, d: int | None) -> int:
     """What a direction starts from, [B, D], both [2 B, D]; zeros when it is absent."""
     x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
     shape = (x[1 - axis] * (2 if d is None else 1), units)
@@ -105,7 +105,7 @@ def _state(e: Expansion, position: int, d: int | None) -> int:
     return e.reshape(state, shape)
 
 
-def _bias(e: Expansion, d: int) -> int | None:
+def _bias(e: Builder, d: int) -> int | None:
     """Those of the input and of the recurrent part, which are only ever added; but for that of new
     content that is added before the reset."""
     linear = _linear(e)
@@ -119,7 +119,7 @@ def _bias(e: Expansion, d: int) -> int | None:
     return e.derived(e.x(B), "biases", linear, d, make=added) if e.has(B) else None
 
 
-def _together(e: Expansion) -> bool:
+def _together(e: Builder) -> bool:
     """Whether both directions are one node, a batch twice as large."""
     names = _activations(e, ())
     alike = names[: len(names) // 2] == names[len(names) // 2 :]
@@ -127,7 +127,7 @@ def _together(e: Expansion) -> bool:
     return _direction(e) == "bidirectional" and plain and alike
 
 
-def _both(e: Expansion, more: More) -> list[int]:
+def _both(e: Builder, more: More) -> list[int]:
     parts = [e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
              for d in range(2)]  # fmt: skip
     inputs, attributes = more(e, None)
@@ -139,7 +139,7 @@ def _both(e: Expansion, more: More) -> list[int]:
     return [e.reshape(y, (e.shape()[0], *shape)), *(e.reshape(state, shape) for state in states)]
 
 
-def _layers(e: Expansion, more: More) -> list[int]:
+def _layers(e: Builder, more: More) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
     if not e.shape()[_time_axis(e)]:
         return _no_steps(e)
@@ -158,7 +158,7 @@ def _layers(e: Expansion, more: More) -> list[int]:
     return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
 
 
-def _no_steps(e: Expansion) -> list[int]:
+def _no_steps(e: Builder) -> list[int]:
     """Returns the results for a sequence of length 0: an empty Y, and zero states, which is what
     onnxruntime's RNN returns."""
     late, directions, units = _time_axis(e), e.shape(e.x(R))[0], e.shape(e.x(R))[-1]
@@ -169,7 +169,7 @@ def _no_steps(e: Expansion) -> list[int]:
     return [e.reshape(e.x(), y), *[zeros] * (len(e.host.outputs) - 1)]
 
 
-def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
+def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
     shape = list(e.shape(parts[0]))
     parts = [e.reshape(part, [*shape[:axis], 1, *shape[axis:]]) for part in parts]
     return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis)
@@ -197,7 +197,7 @@ _CELL = (
 def _fitting(gates: int, turned: bool = False) -> Condition:
     """Weights of [directions, gates, values], or with gates last."""
 
-    def fit(e: Expansion) -> bool:
+    def fit(e: Builder) -> bool:
         given, steps = (e.shape(e.x(k)) for k in (W, R))
         if turned and len(given) == len(steps) == 3:
             given, steps = ((d, last, values) for d, values, last in (given, steps))
@@ -211,7 +211,7 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
 
 
 def _activated(*default: str, others: bool = False) -> Condition:
-    def condition(e: Expansion) -> str | None:
+    def condition(e: Builder) -> str | None:
         names = _activations(e, default)
         fit = set(names) <= NAMES.keys()
         if fit and (others or names == [*default] * (len(names) // len(default))):

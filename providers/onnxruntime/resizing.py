@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Impossible, needs
-
-from .expansion import COUNTED, Expansion
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
@@ -23,7 +22,7 @@ SAMPLED = needs(
 )
 
 
-def resize(e: Expansion) -> int:
+def resize(e: Builder) -> int:
     """From opset 11 on: sizes or scales, every coordinate mode; a region only where the mode has
     one. Before that, and Upsample: scales alone; the nearest place is that below, and above where
     the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
@@ -41,7 +40,7 @@ def resize(e: Expansion) -> int:
     )  # fmt: skip
 
 
-def grid_sample(e: Expansion) -> int:
+def grid_sample(e: Builder) -> int:
     """An image or a volume at the places of a grid."""
     method = e.text("mode", "linear").removeprefix("bi")
     outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
@@ -49,7 +48,7 @@ def grid_sample(e: Expansion) -> int:
                    align_corners=aligned)  # fmt: skip
 
 
-def affine_grid(e: Expansion) -> int:
+def affine_grid(e: Builder) -> int:
     """Places (column, row, layer) of a result's pixels, turned and moved by a matrix for each
     image."""
     batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
@@ -62,7 +61,7 @@ def affine_grid(e: Expansion) -> int:
     return e.reshape(made, (batch, *extents, len(extents)))
 
 
-def _turned(e: Expansion) -> bool:
+def _turned(e: Builder) -> bool:
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
@@ -82,28 +81,28 @@ TURNED = (
 )
 
 
-def _coordinates(e: Expansion) -> str:
+def _coordinates(e: Builder) -> str:
     usual = "asymmetric" if e.version < 11 else "half_pixel"
     return e.text("coordinate_transformation_mode", usual)
 
 
-def _axes(e: Expansion) -> list[int]:
+def _axes(e: Builder) -> list[int]:
     """The axes that scales, sizes and a region are for."""
     named = e.integers("axes")
     return [e.axis(axis, e.rank()) for axis in named or range(e.rank())]
 
 
-def _scales(e: Expansion) -> list[float]:
+def _scales(e: Builder) -> list[float]:
     given = e.optional(2 if e.version >= 11 else 1)
     held = e.host.attributes.get("scales", ()) if given is None else given.reshape(-1)
     return [float(scale) for scale in held]
 
 
-def _sizes(e: Expansion) -> Sequence[int]:
+def _sizes(e: Builder) -> Sequence[int]:
     return e.listed("sizes", 3) or ()
 
 
-def _region(e: Expansion) -> Array | None:
+def _region(e: Builder) -> Array | None:
     """The region that the mode reads."""
     return e.optional(1) if _coordinates(e) == CROPPED else None
 
@@ -116,7 +115,7 @@ class Change(NamedTuple):
     regions: list[tuple[float, float]]
 
 
-def _change(e: Expansion) -> Change:
+def _change(e: Builder) -> Change:
     """What becomes of the axes of the input."""
     shape, axes, scales, sizes = e.shape(), _axes(e), _scales(e), _sizes(e)
     if sizes:
@@ -137,7 +136,7 @@ def _change(e: Expansion) -> Change:
     return made
 
 
-def _changed(e: Expansion) -> set[int]:
+def _changed(e: Builder) -> set[int]:
     """The axes that do not stay as they are; none where all keep their extents: whatever the scales
     are, onnxruntime copies."""
     shape, made = e.shape(), _change(e)
@@ -146,7 +145,7 @@ def _changed(e: Expansion) -> set[int]:
     return set() if stays else {k for k, (n, *told) in axes if told != [1, n, WHOLE]}
 
 
-def _resize(e: Expansion, **how: Any) -> int:
+def _resize(e: Builder, **how: Any) -> int:
     """Through the op, whose axes are [batch, spatial..., channels]."""
     x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
     if not changed:
@@ -168,12 +167,12 @@ def _resize(e: Expansion, **how: Any) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _cropped(e: Expansion) -> bool:
+def _cropped(e: Builder) -> bool:
     given = _region(e)
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 
 
-def _seen_whole(e: Expansion) -> bool:
+def _seen_whole(e: Builder) -> bool:
     """onnxruntime takes an axis that keeps its extent whole in some of its kernels, and the
     standard cuts it."""
     made, same = _change(e), not _changed(e)
@@ -181,7 +180,7 @@ def _seen_whole(e: Expansion) -> bool:
     return not any((same or scale == 1) and seen != WHOLE for scale, seen in pairs)
 
 
-def _nearest(e: Expansion) -> bool:
+def _nearest(e: Builder) -> bool:
     return e.text("mode", "nearest") == "nearest"
 
 
@@ -219,7 +218,7 @@ UPSAMPLE = (
 )
 
 
-def _smooth(e: Expansion) -> bool:
+def _smooth(e: Builder) -> bool:
     """Where an axis grows it has other rules at its edges."""
     shrinks = e.rank() == 4 and _changed(e) <= {2, 3} and max(_change(e).scales) <= 1
     return shrinks and not _nearest(e) and _coordinates(e) != CROPPED

@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.host_op import needs
 
 from .attention import whole
-from .expansion import Expansion
 
 # Positions of inputs: of com.microsoft, of ONNX.
 PLACES, COS = 1, 2
 ONNX_COS, ONNX_PLACES = 1, 3
 
 
-def contrib(e: Expansion) -> int:
+def contrib(e: Builder) -> int:
     """RotaryEmbedding of com.microsoft, whose places are each told or follow a first one."""
     return _of_host(e, COS, whole(e, e.x(PLACES)))
 
 
-def rotary(e: Expansion) -> int:
+def rotary(e: Builder) -> int:
     """RotaryEmbedding of ONNX: a row of angles of each place, or of each number of a place."""
     return _of_host(e, ONNX_COS, whole(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
 
 
-def _of_host(e: Expansion, first: int, places: int | None) -> int:
+def _of_host(e: Builder, first: int, places: int | None) -> int:
     """With the cosines at this position and the sines after them."""
     _, heads, length, _ = _split(e, first)
     turns = [e.x(first), e.x(first + 1)]
@@ -39,9 +39,7 @@ def _of_host(e: Expansion, first: int, places: int | None) -> int:
     return turned(e, e.x(0), turns, heads, "interleaved")
 
 
-def turned(
-    e: Expansion, x: int, turns: Sequence[int], heads: int, together: str, **more: Any
-) -> int:
+def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, **more: Any) -> int:
     """The op, with cosines and sines of each pair of values by place, or by batch and place.
     `together` names the attribute by which pairs are neighbours."""
     length, pairs = e.shape(turns[0])[-2:]
@@ -50,7 +48,7 @@ def turned(
     return e.add("rotary", x, cos, sin, heads=heads, paired=True, together=beside, **more)
 
 
-def _split(e: Expansion, first: int) -> Shape:
+def _split(e: Builder, first: int) -> Shape:
     """[batch, heads, places, depth]; com.microsoft has as many heads as have angles where the whole
     of a head turns."""
     shape = e.shape(e.x(0))
@@ -67,7 +65,7 @@ def _split(e: Expansion, first: int) -> Shape:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _fits(e: Expansion, first: int, places: int) -> bool:
+def _fits(e: Builder, first: int, places: int) -> bool:
     """Angles of every pair that turns, of every place."""
     shape, told = e.shape(e.x(0)), e.has(places)
     cos, sin = (e.shape(e.x(k)) for k in (first, first + 1))

@@ -47,7 +47,7 @@ def row(
         own = internal.rows()[op].types
         made, given = narrow.also(made), (*own, *(["f16"] if "f32" in own else []), *narrow.TYPES)
     return HostOp(
-        host_op, op, versions, documented, made, operands(takes),
+        host_op, op, versions, documented, build=made, operands=operands(takes),
         outputs=tuple(gives.split()) or None, types=given, conditions=asked,
         bounds=bounds, bfloat16=bfloat16 or rounds, rounds=rounds, fragile=fragile,
     )  # fmt: skip

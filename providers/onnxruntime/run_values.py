@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.graph import Array, Shape
-
-from .expansion import Expansion
-from .snapshot import Value
 
 MAX_NUMBERS = 64  # of one value
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
 INT32 = np.iinfo(np.int32)
 REGION = "roi_or_factors"  # of newer definitions a region, of which not every one can be planned
-Likely = Callable[[Expansion, int, Shape | None], Any]  # so many numbers for a node and its result
+Likely = Callable[[Builder, int, Shape | None], Any]  # so many numbers for a node and its result
 
 
 def numbers(value: Array) -> tuple[int, ...]:
@@ -37,7 +36,7 @@ def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
     return (held.view(np.float32) if dtype == "f32" else held.astype(TYPES[dtype])).reshape(shape)
 
 
-def guess(e: Expansion, position: int, value: Value, result: Shape | None) -> Array | None:
+def guess(e: Builder, position: int, value: Value, result: Shape | None) -> Array | None:
     """A likely value of an input of this node, whose first result may be known to have this shape;
     None where a run is not asked for it."""
     role, extents = e.row.operands[position].role, known_shape(value)
@@ -55,7 +54,7 @@ def known_shape(value: Value) -> Shape | None:
     return extents if value.shape is not None and len(extents) == len(value.shape) else None
 
 
-def _axes(e: Expansion, count: int, result: Shape | None) -> Sequence[int]:
+def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
     """Axes that give the result; without one those of one element first, which some operators ask
     for."""
     shape = e.shape()
@@ -76,12 +75,12 @@ def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
 
-def _axis(e: Expansion, count: int, result: Shape | None) -> list[int]:
+def _axis(e: Builder, count: int, result: Shape | None) -> list[int]:
     """One of several elements, where there is one."""
     return [next((k for k, extent in enumerate(e.shape()) if extent > 1), 0)] * count
 
 
-def _shape(e: Expansion, count: int, result: Shape | None) -> Shape:
+def _shape(e: Builder, count: int, result: Shape | None) -> Shape:
     """That of the result, or of the input with further axes or with the last ones as one."""
     if result is not None and len(result) == count:
         return result
@@ -91,16 +90,16 @@ def _shape(e: Expansion, count: int, result: Shape | None) -> Shape:
     return (*shape[: count - 1], prod(shape[count - 1 :]))[:count]
 
 
-def _split(e: Expansion, count: int, result: Shape | None) -> list[int]:
+def _split(e: Builder, count: int, result: Shape | None) -> list[int]:
     extent = e.shape()[e.integer("axis")]
     return [extent // count] * (count - 1) + [extent - extent // count * (count - 1)]
 
 
-def _largest(e: Expansion, count: int, result: Shape | None) -> list[int]:
+def _largest(e: Builder, count: int, result: Shape | None) -> list[int]:
     return [result[e.integer("axis", -1)] if result else 1] * count
 
 
-def _ratio(e: Expansion, count: int, result: Shape | None) -> list[float]:
+def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
     """What makes the result of the input's last axes."""
     if result is None or count != e.rank() or 0 in e.shape():
         return [1] * count

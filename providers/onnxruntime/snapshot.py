@@ -11,81 +11,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 
+from . import EP_NAME
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
 
-Extent = int | str
 LOOPS = frozenset({"Loop", "Scan"})
 CONTROL = frozenset({"If", *LOOPS})
-DEFAULT_DOMAINS, OWN = ("", "ai.onnx"), "com.microsoft"
+OWN = "com.microsoft"
 # Names that exporters give to every open extent, so that two of them need not be the same.
 ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 
 
 @dataclass(frozen=True)
-class Value:
-    """An edge. `shape` holds a name for an extent that is not known (one of its own where the model
-    gives none); None means that not even the rank is known. `dtype` is "" for what is no tensor.
-    With `default`, an input of the model has this data unless the user gives other. `element` is
-    ONNX's number of the type, 0 for what is no tensor.
-    """
+class Snapshot(HostModel):
+    """A graph of onnxruntime; values have names. `path` is that of the model's file, "" where it
+    came from memory; `parent` is the operator of the control-flow node whose body this is, "" for
+    the model itself. `inlined`: that node is a function, which the host replaces by the nodes that
+    it consists of. `opsets` are the versions of operator sets by their domains. `origins` are those
+    of constants in other files, and `files` holds what is mapped of them; a compiled model has none
+    of these."""
 
-    name: str
-    dtype: str
-    shape: tuple[Extent, ...] | None
-    data: Array | None = None
-    default: bool = False
-    element: int = 0
-
-
-@dataclass(frozen=True)
-class HostNode:
-    """A node. Absent inputs and outputs are None. `implicit`: values that its bodies read.
-    `provider` has it already, "" while none has."""
-
-    id: int
-    op: str
-    domain: str
-    version: int
-    name: str
-    inputs: tuple[str | None, ...]
-    outputs: tuple[str | None, ...]
-    implicit: tuple[str, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    provider: str = ""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Every value that must exist before the node runs."""
-        given = [name for name in (*self.inputs, *self.implicit) if name is not None]
-        return tuple(dict.fromkeys(given))
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        return tuple(name for name in self.outputs if name is not None)
-
-    @property
-    def title(self) -> str:
-        """The operator with its domain, if that is not ONNX's own."""
-        return self.op if self.domain in DEFAULT_DOMAINS else f"{self.domain}:{self.op}"
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Nodes in the host's order of execution, all values by name, and the names of the outputs.
-    `path` is that of the model's file, "" where it came from memory; `parent` is the operator
-    of the control-flow node whose body this is, "" for the model itself. `inlined`: that node is a
-    function, which the host replaces by the nodes that it consists of. `opsets` are the versions
-    of operator sets by their domains. `origins` are those of
-    constants in other files, and `files` holds what is mapped of them; a compiled model has none of
-    these.
-    """
-
-    nodes: tuple[HostNode, ...]
-    values: Mapping[str, Value]
-    outputs: tuple[str, ...]
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
     parent: str = field(default="", compare=False)
@@ -97,17 +44,6 @@ class Snapshot:
     def repeated(self) -> bool:
         """A loop runs this once per step. (Of an If in a loop the host does not tell the loop.)"""
         return self.parent in LOOPS
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What nodes read, in order and without repeats."""
-        return tuple(dict.fromkeys(name for node in self.nodes for name in node.reads))
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Values that come from outside, constants not among them."""
-        made = {name for node in self.nodes for name in node.writes}
-        return tuple(n for n in self.reads if n not in made and self.values[n].data is None)
 
     @property
     def bytes(self) -> int:
@@ -192,7 +128,7 @@ class _Reader:
             outputs=self._names(api.get_node_output_count, api.get_node_outputs, handle),
             implicit=tuple(name for name in map(self.value, implicit) if name is not None),
             attributes=host.attributes(handle),
-            provider=host.text(api.get_node_provider, handle),
+            provider=host.text(api.get_node_provider, handle).replace(EP_NAME, ""),
         )
 
     def _names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:

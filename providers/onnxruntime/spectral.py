@@ -10,16 +10,15 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ops.spectrum import matrix
 
-from .expansion import Expansion
-
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
 
 
-def dft(e: Expansion) -> int:
+def dft(e: Builder) -> int:
     """The axis goes behind the others, into a product, and back."""
     shape, axis = e.shape(), _axis(e)
     order = (*(k for k in range(len(shape) - 1) if k != axis), axis, len(shape) - 1)
@@ -36,20 +35,20 @@ def dft(e: Expansion) -> int:
     return e.transpose(made, tuple(np.argsort(order)))
 
 
-def _axis(e: Expansion) -> int:
+def _axis(e: Builder) -> int:
     if e.version < 20:
         return e.axis(e.integer("axis", 1), e.rank())
     return e.axis(int(e.value(2).reshape(-1)[0]) if e.has(2) else -2, e.rank())
 
 
-def _length(e: Expansion) -> int:
+def _length(e: Builder) -> int:
     if e.has(1):
         return int(e.value(1).reshape(-1)[0])
     given = e.shape()[_axis(e)]
     return 2 * (given - 1) if e.integer("inverse") and e.integer("onesided") else given
 
 
-def stft(e: Expansion) -> int:
+def stft(e: Builder) -> int:
     """Frames picked by their places, times the window, into a product."""
     batch, parts, length, frames = _frames(e)
     starts = np.arange(frames) * int(e.value(1).reshape(-1)[0])
@@ -64,11 +63,11 @@ def stft(e: Expansion) -> int:
     return e.reshape(made, (batch, frames, weights.shape[1] // 2, 2))
 
 
-def _stft_matrix(e: Expansion, length: int, parts: int) -> Array:
+def _stft_matrix(e: Builder, length: int, parts: int) -> Array:
     return matrix(length, parts, length, bool(e.integer("onesided", 1)))
 
 
-def _frames(e: Expansion) -> tuple[int, int, int, int]:
+def _frames(e: Builder) -> tuple[int, int, int, int]:
     """Batches, parts of a number, the length of a frame, and how many there are."""
     batch, samples, *parts = e.shape()
     length = e.shape(e.x(2))[0] if e.has(2) else 0
@@ -81,7 +80,7 @@ def _frames(e: Expansion) -> tuple[int, int, int, int]:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _pairs(e: Expansion) -> bool:
+def _pairs(e: Builder) -> bool:
     shape = e.shape()
     one_side = bool(e.integer("onesided"))
     if len(shape) < 2 or shape[-1] not in (1, 2) or _axis(e) == len(shape) - 1:
@@ -91,7 +90,7 @@ def _pairs(e: Expansion) -> bool:
     return half and _length(e) > 0 and 0 < size <= LARGEST and prod(shape) > 0
 
 
-def _framed(e: Expansion) -> bool:
+def _framed(e: Builder) -> bool:
     shape = e.shape()
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
         return False
@@ -103,7 +102,7 @@ def _framed(e: Expansion) -> bool:
     return fits and half and length > 0 and frames > 0 and 2 * parts * length**2 <= LARGEST
 
 
-def _whole_half(e: Expansion) -> bool:
+def _whole_half(e: Builder) -> bool:
     """numpy fills up with zeros, onnxruntime with what mirrors the half."""
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit, needs
-
-from .expansion import Expansion
 
 
 class Window(NamedTuple):
@@ -56,11 +55,11 @@ class Window(NamedTuple):
         return Window(spatial, kernel, strides, dilations, ((0, 0), *self.pads))
 
 
-def _kernel(e: Expansion) -> tuple[int, ...]:
+def _kernel(e: Builder) -> tuple[int, ...]:
     return e.of("weights")[2:] if "weights" in e.row.taken else e.integers("kernel_shape") or ()
 
 
-def _window(e: Expansion) -> Window:
+def _window(e: Builder) -> Window:
     """The node's window over its input."""
     spatial = e.of("value")[2:]
     ones = (1,) * len(spatial)
@@ -69,7 +68,7 @@ def _window(e: Expansion) -> Window:
     return bare._replace(pads=_pads(e, bare))
 
 
-def _pads(e: Expansion, window: Window) -> tuple[tuple[int, int], ...]:
+def _pads(e: Builder, window: Window) -> tuple[tuple[int, int], ...]:
     auto, count = e.text("auto_pad", "NOTSET"), len(window.spatial)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(_halves(max(-left, 0), auto == "SAME_UPPER") for left in _left(window))
@@ -91,7 +90,7 @@ def _halves(total: int, upper: bool) -> tuple[int, int]:
     return (small, total - small) if upper else (total - small, small)
 
 
-def _image(e: Expansion, x: int) -> int:
+def _image(e: Builder, x: int) -> int:
     """[A, W, B] as [A, 1, W, B], others as they are."""
     shape = e.shape(x)
     if len(shape) != 3:
@@ -103,7 +102,7 @@ def _image(e: Expansion, x: int) -> int:
     return e.derived(x, "image", make=lambda data: data.reshape(image), axis=axis)
 
 
-def _convolved(e: Expansion, op: str, weights: int, *more: int, **attributes: Any) -> int:
+def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any) -> int:
     """The op over the input as an image, with weights whose channels are first and last."""
     image = _image(e, e.channels_last(e.x()))
     y = e.add(op, image, _image(e, weights), e.get(2), *more, **attributes)
@@ -111,7 +110,7 @@ def _convolved(e: Expansion, op: str, weights: int, *more: int, **attributes: An
     return e.channels_first(e.reshape(y, (batch, width, channels)) if e.rank() == 3 else y)
 
 
-def conv(e: Expansion) -> int:
+def conv(e: Builder) -> int:
     """Convolution; one channel per group runs as a depthwise convolution."""
     rank = e.rank()
     deep = e.shape()[1] > 1 == e.of("weights")[1] and rank < 5
@@ -120,7 +119,7 @@ def conv(e: Expansion) -> int:
     return _convolved(e, op, e.transpose(e.x(1), order), **_window(e).of_image.attributes)
 
 
-def conv_transpose(e: Expansion) -> int:
+def conv_transpose(e: Builder) -> int:
     """Transposed convolution: the full result, cut by the padding."""
     window, groups = _window(e), e.integer("group", 1)
     extents, pads = _cut(e, window)
@@ -133,7 +132,7 @@ def conv_transpose(e: Expansion) -> int:
     )  # fmt: skip
 
 
-def _grouped_weights(e: Expansion, groups: int) -> int:
+def _grouped_weights(e: Builder, groups: int) -> int:
     """[I, O / groups, K...] as [O, K..., I / groups]."""
     if groups == 1:
         return e.transpose(e.x(1), (1, *range(2, e.rank()), 0))
@@ -143,7 +142,7 @@ def _grouped_weights(e: Expansion, groups: int) -> int:
     return _regrouped(e, e.x(1), parts, order, (groups * outputs, *kernel, parts[1]))
 
 
-def _regrouped(e: Expansion, x: int, parts: Shape, order: tuple[int, ...], result: Shape) -> int:
+def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result: Shape) -> int:
     """The tensor with axes in parts, these in another order, and joined."""
     if e.constant(x) is None:
         return e.reshape(e.transpose(e.reshape(x, parts), order), result)
@@ -154,7 +153,7 @@ def _regrouped(e: Expansion, x: int, parts: Shape, order: tuple[int, ...], resul
     return e.derived(x, parts, order, make=regroup)
 
 
-def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
+def _cut(e: Builder, window: Window) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """The extents of a transposed convolution's result, and what is cut from the full one, with
     output_padding, at the (start, end) of each axis."""
     spatial = window.spatial
@@ -172,7 +171,7 @@ def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, 
     return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
 
 
-def deform_conv(e: Expansion) -> int:
+def deform_conv(e: Builder) -> int:
     """The image at the places of all taps, times the mask, as channels of a product: [part, tap,
     channel], of parts that divide offset groups and groups."""
     (batch, channels, *image), (filters, _, *kernel) = e.shape(), e.shape(e.x(1))
@@ -194,7 +193,7 @@ def deform_conv(e: Expansion) -> int:
     return e.channels_first(e.add("conv_2d", columns, weights, e.get(3), **point))
 
 
-def _shifted(e: Expansion, taps: int) -> int:
+def _shifted(e: Builder, taps: int) -> int:
     """Columns and rows [batch and offset group, tap, height, width, 2] of the pixels that taps
     see."""
     made, extents = _window(e), e.shape(e.x(2))[2:]
@@ -206,7 +205,7 @@ def _shifted(e: Expansion, taps: int) -> int:
     return e.exact(e.add("add", e.exact(near), e.const(first[..., ::-1])))
 
 
-def pooling(e: Expansion) -> dict[str, Any]:
+def pooling(e: Builder) -> dict[str, Any]:
     """Over any number of spatial axes."""
     window = _window(e)
     return {"window": window.kernel, **window.attributes}
@@ -215,11 +214,11 @@ def pooling(e: Expansion) -> dict[str, Any]:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _same(e: Expansion) -> bool:
+def _same(e: Builder) -> bool:
     return e.text("auto_pad", "NOTSET").startswith("SAME")
 
 
-def _sized(e: Expansion) -> str | None:
+def _sized(e: Builder) -> str | None:
     """Strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
     count = len(e.of("value")) - 2
     lists = {name: (count, 1) for name in ("kernel_shape", "strides", "dilations")}
@@ -235,7 +234,7 @@ def _sized(e: Expansion) -> str | None:
     return None
 
 
-def _within(e: Expansion) -> str | None:
+def _within(e: Builder) -> str | None:
     """A window that fits into the padded input."""
     window = _window(e)  # for the host an error, not an empty result
     fits = all(left >= 0 for left, _ in window.slack)
@@ -243,13 +242,13 @@ def _within(e: Expansion) -> str | None:
     return None if fits else _too_large(e, f"Invalid input shape: {{{extents}}}.")
 
 
-def _met(e: Expansion) -> str | None:
+def _met(e: Builder) -> str | None:
     """Windows that meet the padded input."""
     fits = all(left > -2 * stride for left, stride in _window(e).slack)
     return None if fits else _too_large(e, "Calculated output dimension is negative.")
 
 
-def _too_large(e: Expansion, words: str) -> str:
+def _too_large(e: Builder, words: str) -> str:
     """The host's own words for a window that is larger than its input, and ours."""
     window = _window(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
@@ -259,7 +258,7 @@ def _too_large(e: Expansion, words: str) -> str:
     )
 
 
-def _grouped(e: Expansion) -> str | None:
+def _grouped(e: Builder) -> str | None:
     """Channels and weights that make the groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
@@ -270,7 +269,7 @@ def _grouped(e: Expansion) -> str | None:
     return f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
 
 
-def _certain(e: Expansion) -> bool:
+def _certain(e: Builder) -> bool:
     """The host rounds towards zero, and takes the part of a window that is there."""
     slack = _window(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
@@ -293,7 +292,7 @@ def _gapless(most: int) -> Condition:
     )
 
 
-def _places(e: Expansion) -> bool:
+def _places(e: Builder) -> bool:
     """Offsets and a mask for all places."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))

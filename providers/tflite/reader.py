@@ -16,7 +16,7 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.importer.reading import Reading, assembled
+from tflgpu_plugin.importer.imported import Imported, assembled
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
@@ -32,8 +32,8 @@ VARIABLES = {
 }
 
 
-@dataclass(frozen=True)
-class HostGraph(Reading):
+@dataclass(frozen=True, kw_only=True)
+class HostGraph(Imported):
     """With the operator code of each node (for messages), and the graphs that need not run where a
     node of ours does what they would."""
 
@@ -81,9 +81,9 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     graph = assembled(nodes, tensors, outputs, fused=fused, ordered=ordered, **told)
     axes = {t: _open_axes(context.tensors[t]) for t in graph.inputs}
     return HostGraph(
-        graph,
-        walk.unfit,
-        {t: some for t, some in axes.items() if some},
+        graph=graph,
+        unfit=walk.unfit,
+        open={t: some for t, some in axes.items() if some},
         codes={host.id: host.code for host in hosts},
         replaced={host.id: host.graphs for host in hosts if host.graphs},
     )

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 import pytest
 
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.placeholders import grown
-from tflgpu_plugin.importer.reading import Reading
 from tflgpu_plugin.ir.graph import Graph, Tensor
 
 Axes = Mapping[int, tuple[int, ...]]
 
 
-def host(shape: tuple[int, ...], axes: Axes, unfit: set[int]) -> Reading:
+def host(shape: tuple[int, ...], axes: Axes, unfit: set[int]) -> Imported:
     """A graph of one input without nodes."""
-    return Reading(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), unfit, axes)
+    graph = Graph({0: Tensor("x", shape)}, (), (0,), (0,))
+    return Imported(graph=graph, unfit=unfit, open=axes)
 
 
 @pytest.mark.parametrize("axes", [{0: (1,)}, {}])
@@ -24,7 +25,7 @@ def test_an_open_model_is_judged_by_its_present_shape(axes: Axes) -> None:
     is not open needs no second look."""
     asked = []
 
-    def read(shapes: Mapping[int, tuple[int, ...]]) -> Reading:
+    def read(shapes: Mapping[int, tuple[int, ...]]) -> Imported:
         asked.append(shapes[0])
         return host(shapes[0], axes, {0} if shapes[0][1] < 64 else set())
 

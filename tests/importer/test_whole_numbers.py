@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflgpu_plugin.importer import reading, support
+from tflgpu_plugin.importer import imported, support
 from tflgpu_plugin.importer.rules import exact_products
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS, whole
@@ -62,7 +62,7 @@ def test_plain_numbers_of_few_bits_stand_for_themselves(dtype: str) -> None:
         3: Tensor("not read", (4,), dtype),
         4: Tensor("wide", (4,), "i32"),
     }
-    reading.annotate([0, 1, 2, 4], tensors)
+    imported.annotate([0, 1, 2, 4], tensors)
     assert [tensors[k].quantization for k in range(5)] == [NUMBERS, quantization, None, None, None]
 
 

@@ -25,7 +25,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/importer/loop_layer.py",
         "tflgpu_plugin/importer/meanings.py",
         "tflgpu_plugin/importer/placeholders.py",
-        "tflgpu_plugin/importer/reading.py",
+        "tflgpu_plugin/importer/imported.py",
         "tflgpu_plugin/importer/rules.py",
         "tflgpu_plugin/ir/host_op.py",
         "tflgpu_plugin/importer/subgraph.py",

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
-from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
-from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
+
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.model import HostNode, Value
 
 F = np.float32
 NAMES = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8", "int16": "i16",
@@ -55,7 +58,7 @@ class Node:
         made.snapshot = replace(self.snapshot, nodes=(replace(node, attributes=attributes),))
         return made
 
-    def read(self) -> Reading:
+    def read(self) -> Imported:
         return read(self.snapshot, {})
 
     @property

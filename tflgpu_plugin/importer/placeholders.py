@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 from typing import TypeVar
 
-from tflgpu_plugin.importer.reading import Reading
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.symbols import until_fit
 from tflgpu_plugin.ir.graph import Node, Shape
 
@@ -24,7 +24,7 @@ MORE = 4  # times the first size at which it does: one window more than none is 
 MAX_FURTHER_ELEMENTS = 1 << 20  # of inputs, up to which there may be more
 MAX_INPUT_ELEMENTS = 1 << 24  # of inputs, up to which there may be any
 
-Host = TypeVar("Host", bound=Reading)
+Host = TypeVar("Host", bound=Imported)
 Shapes = Mapping[int, Shape]  # of inputs
 Judge = Callable[[Host], Mapping[int, str]]  # why nodes cannot run here, by their ids
 
@@ -66,7 +66,7 @@ def explained(
     }
 
 
-def said(host: Reading, reason: str) -> str:
+def said(host: Imported, reason: str) -> str:
     """A reason that holds for the present shapes only."""
     named = " and ".join(
         f"{list(host.graph.tensors[t].shape)} of {host.graph.tensors[t].name!r}"
@@ -92,7 +92,7 @@ def _larger(host: Host, present: Host, read: Callable[[Shapes], Host]) -> Host |
     return best if wider.unfit else wider
 
 
-def _choices(host: Reading) -> Iterator[Mapping[int, tuple[int, ...]]]:
+def _choices(host: Imported) -> Iterator[Mapping[int, tuple[int, ...]]]:
     """Extents to enlarge: open ones, but for batches, or those too. Older files do not tell: there
     extents of 1 may be placeholders.
     """
@@ -108,11 +108,11 @@ def _inner(axes: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     return {t: tuple(k for k in some if k) for t, some in axes.items()}
 
 
-def _shapes(host: Reading) -> dict[int, Shape]:
+def _shapes(host: Imported) -> dict[int, Shape]:
     return {t: host.graph.tensors[t].shape for t in host.graph.inputs}
 
 
-def _sized(host: Reading, axes: Mapping[int, tuple[int, ...]], size: int) -> dict[int, Shape]:
+def _sized(host: Imported, axes: Mapping[int, tuple[int, ...]], size: int) -> dict[int, Shape]:
     """All inputs with these extents at least of this size."""
     return {
         t: tuple(max(n, size) if k in axes.get(t, ()) else n for k, n in enumerate(shape))

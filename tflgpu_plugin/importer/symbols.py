@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.importer.reading import Reading
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir.graph import FOLDED, Shape
 from tflgpu_plugin.ir.target import Target
 
@@ -66,7 +66,7 @@ class OpenGraph(Protocol):
     def inputs(self) -> Sequence[str]: ...
 
 
-Read = TypeVar("Read", bound=Reading)
+Read = TypeVar("Read", bound=Imported)
 T = TypeVar("T")
 
 
@@ -161,7 +161,7 @@ class Solver(Generic[Read]):
         try:
             return self.guess(symbols, nodes)
         except Exception as error:
-            defect(error, "Reading")
+            defect(error, "Imported")
             return None
 
     def _open_extents(self, place: int) -> set[int | str]:
@@ -174,7 +174,7 @@ class Solver(Generic[Read]):
         return {extent for shape in shapes for extent in shape or ()}
 
 
-def _misfits(reading: Reading) -> Iterator[Misfit]:
+def _misfits(reading: Imported) -> Iterator[Misfit]:
     """In order of execution."""
     graph, target = reading.graph, Target()
     for node in graph.nodes:

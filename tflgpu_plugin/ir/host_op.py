@@ -124,6 +124,7 @@ class HostOp:
     versions: tuple[int, int]
     documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     attributes: Callable[..., dict[str, Any]] | None = None
+    build: Callable[..., Any] | None = None
     operands: tuple[Operand, ...] = ()
     order: tuple[int, ...] = ()
     outputs: tuple[str, ...] | None = None

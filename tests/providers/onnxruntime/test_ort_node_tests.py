@@ -15,15 +15,13 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from tflgpu_plugin.providers.onnxruntime import ops  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.reader import Reading, read  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.snapshot import (  # noqa: E402
-    HostNode,
-    Snapshot,
-    Value,
-)
+from tflgpu_plugin.providers.onnxruntime.reader import read  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot  # noqa: E402
 
 from conformance import onnx_node_tests  # noqa: E402
 from tests.support.harness import device_of, run_graph  # noqa: E402
+from tflgpu_plugin.importer.imported import Imported  # noqa: E402
+from tflgpu_plugin.importer.model import HostNode, Value  # noqa: E402
 from tflgpu_plugin.importer.support import support  # noqa: E402
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16  # noqa: E402
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, counts  # noqa: E402
@@ -102,7 +100,7 @@ def _single(value: Any) -> str:
     return str(np.float32(value) if isinstance(value, float) else value)
 
 
-def _form(reading: Reading) -> Any:
+def _form(reading: Imported) -> Any:
     """What a graph says, for comparison."""
     graph = reading.graph
     tensors = {k: (t.shape, t.dtype, None if t.data is None else t.data.tobytes())

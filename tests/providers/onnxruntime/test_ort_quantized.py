@@ -13,10 +13,12 @@ import pytest
 from tflgpu_plugin.providers.onnxruntime import blocks, quantize, rearranging
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.host import nibbles
-from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
-from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tflgpu_plugin.importer import rules
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
@@ -67,7 +69,7 @@ def group(op: str = "Gemm", between: Sequence[Given] = ()) -> list[Given]:
     ]
 
 
-def supported(reading: Reading) -> Graph:
+def supported(reading: Imported) -> Graph:
     graph = widen(reading.graph)
     for node in graph.nodes:
         assert support(graph, node, Target()) is None

@@ -1,4 +1,4 @@
-"""Reading ONNX graphs without onnxruntime: what becomes of nodes, shapes and shape arithmetic."""
+"""Imported ONNX graphs without onnxruntime: what becomes of nodes, shapes and shape arithmetic."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.onnxruntime import extents, ops
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
-from tflgpu_plugin.providers.onnxruntime.reader import FIRST_EXTRA, Reading, read
-from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tests.support.onnx_arithmetic import worked_out
 from tflgpu_plugin import ops as internal
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.importer import FIRST_EXTRA
+from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.ir.graph import verify
 
 Given = tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]
@@ -54,7 +57,7 @@ def _version(op: str, versions: Mapping[str, int]) -> int:
 
 def one(
     op: str, shape: Sequence[int], *constants: Any, version: int = 0, **attributes: Any
-) -> Reading:
+) -> Imported:
     """The reading of a node whose first input has this shape."""
     names = [f"c{k}" for k in range(len(constants))]
     absent = {name for name, value in zip(names, constants, strict=True) if value is None}
@@ -71,7 +74,7 @@ def one(
     return read(replace(made, nodes=nodes), {})
 
 
-def result(reading: Reading) -> tuple[int, ...]:
+def result(reading: Imported) -> tuple[int, ...]:
     assert not reading.refused, reading.refused
     verify(reading.graph)
     return reading.graph.shape(reading.ids["y"])
@@ -147,7 +150,7 @@ F = np.float32
         (one("Crop", (1, 3, 8, 9), border=(1, 2, 3, 4)), (1, 3, 2, 5)),
     ],
 )  # fmt: skip
-def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int, ...]) -> None:
+def test_nodes_are_read_with_their_shapes(reading: Imported, expected: tuple[int, ...]) -> None:
     assert result(reading) == expected
 
 
@@ -167,7 +170,7 @@ def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int,
         (one("Softmax", (2, 3), axis=2), "Axis 2 is out of range"),
     ],
 )
-def test_what_cannot_be_read_gets_a_sentence(reading: Reading, sentence: str) -> None:
+def test_what_cannot_be_read_gets_a_sentence(reading: Imported, sentence: str) -> None:
     (reason,) = reading.refused.values()
     assert sentence in reason
 
@@ -190,7 +193,7 @@ def test_what_cannot_be_read_gets_a_sentence(reading: Reading, sentence: str) ->
         (one("Resize", (1, 1, 2, 2), None, np.array([1, 1, 0, 2], F)), "a positive scale"),
     ],
 )  # fmt: skip
-def test_a_malformed_node_does_not_stop_the_reading(reading: Reading, sentence: str) -> None:
+def test_a_malformed_node_does_not_stop_the_reading(reading: Imported, sentence: str) -> None:
     """Each is refused by itself, with what it lacks."""
     (reason,) = reading.refused.values()
     assert sentence in reason
@@ -215,7 +218,7 @@ def test_equal_parts_are_those_of_the_host(
 
 def test_every_row_leads_to_an_op() -> None:
     for name, form in ops.HOST_OPS.items():
-        assert form.name == name and form.op in internal.rows() and form.attributes
+        assert form.name == name and form.op in internal.rows() and form.build
         assert 1 <= form.versions[0] <= form.versions[1] <= 28
 
 

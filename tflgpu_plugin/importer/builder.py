@@ -1,5 +1,5 @@
-"""What a row of the table sees of one ONNX node, and how it turns the node into nodes of the op
-contract.
+"""Builds nodes of the op contract from one node of a host: what a row of a host's table sees of the
+node, and how it adds nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
@@ -31,8 +32,6 @@ from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
-
-from .snapshot import DEFAULT_DOMAINS, HostNode
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
@@ -80,7 +79,7 @@ class Tensors:
 
 
 @dataclass
-class Expansion:
+class Builder:
     """One ONNX node and its row among the `rows` of the table. `inputs` are tensor ids (None:
     absent). Rows call `add` and return the ids of the node's outputs; every shape is worked out on
     the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
@@ -209,8 +208,8 @@ class Expansion:
         given = host.attributes if attributes is None else attributes
         newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]
         seen = replace(host, attributes=given, version=int(given.get("opset", newest)))
-        assert row.attributes is not None
-        return row.attributes(replace(self, host=seen, row=row, inputs=inputs))
+        assert row.build is not None
+        return row.build(replace(self, host=seen, row=row, inputs=inputs))
 
     # ---- writing ------------------------------------------------------------------------------
 

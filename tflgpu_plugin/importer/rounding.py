@@ -5,20 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 
-from .expansion import Expansion
 
-
-def widen(e: Expansion) -> None:
+def widen(e: Builder) -> None:
     """Inputs of bfloat16 become float32."""
     given = e.inputs
     e.inputs = [None if t is None else _float32(e, t) for t in given]
     e.widened = e.inputs != [*given]
 
 
-def _float32(e: Expansion, tensor: int) -> int:
+def _float32(e: Builder, tensor: int) -> int:
     if e.dtype(tensor) != BFLOAT16:
         return tensor
     if e.known(tensor):
@@ -27,7 +26,7 @@ def _float32(e: Expansion, tensor: int) -> int:
 
 
 def rounded(
-    e: Expansion, made: Sequence[int | None], dtypes: Sequence[str | None]
+    e: Builder, made: Sequence[int | None], dtypes: Sequence[str | None]
 ) -> list[int | None]:
     """The outputs, rounded where the host has bfloat16; others, like means, stay float32."""
     wanted = [*dtypes, *[None] * (len(made) - len(dtypes))]

@@ -1,0 +1,112 @@
+"""What the importer is given besides a host's graph, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tflgpu_plugin.importer.model import HostNode
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import Condition, HostOp
+from tflgpu_plugin.ir.quantization import NUMBERS
+
+SMALL = ("i8", "u8", "i16", "u16")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
+    where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
+    that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
+    provider's name) why a node does that another provider has. `guess` returns a likely value of
+    an input that decides shapes and that only a run tells, or None: see `Facts.run_values`.
+    """
+
+    rows: Mapping[str, HostOp]
+    arithmetic: Mapping[str, HostOp] = field(default_factory=dict)
+    every: tuple[Condition, ...] = ()
+    kernels: tuple[Condition, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    taken: str = "{} has taken it."
+    guess: Callable[..., Array | None] | None = None
+
+    def refusal(self, host: HostNode) -> str:
+        """Why the node stays with the host, if it has no row or is not to be had."""
+        if host.provider:
+            return self.taken.format(host.provider)
+        absent = f"{host.title} is not in the table of this plugin."
+        return host.refusal or self.left.get(host.title, absent)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known beyond the host's graph. `shapes` are those of inputs, where the model leaves
+    them open; `symbols` gives numbers for named extents (None: they stay unknown): an extent that
+    it does not name is what it is found to be first, or 1. Once a partition is planned,
+    `arithmetic` are its nodes whose results were known then: they stay so for any shapes, however
+    large, and no others become so. `run_values` are those of inputs that a plan is made for; before
+    a run, they are guessed.
+    """
+
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    symbols: Mapping[str, int] | None = None
+    arithmetic: Collection[int] | None = None
+    run_values: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A host's graph as ours: `graph` holds what needs a kernel, and `ids` has the tensors of its
+    values by their keys. `arithmetic` are nodes of the host whose results are known, and which are
+    therefore not in it. A node of the host that became several has its own id on the last of them,
+    and in `sources` of all. `unfit` are nodes of the host that cannot run because of their inputs'
+    shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were refused
+    for a guess at open extents: another one suited them. `run_values` were guessed: runs tell
+    them.
+    `open` are the axes of inputs that the model leaves open; `contradictions` counts shapes that
+    the host tells otherwise.
+    """
+
+    graph: Graph
+    ids: Mapping[str, int] = field(default_factory=dict)
+    arithmetic: AbstractSet[int] = frozenset()
+    unfit: AbstractSet[int] = frozenset()
+    impossible: AbstractSet[int] = frozenset()
+    guessed: AbstractSet[int] = frozenset()
+    run_values: Mapping[str, Array] = field(default_factory=dict)
+    open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    contradictions: int = 0
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Nodes of the host that could not be imported, with the sentence."""
+        return {node.id: node.refusal for node in self.graph.nodes if node.refusal is not None}
+
+
+def assembled(
+    nodes: Sequence[Node], tensors: dict[int, Tensor], outputs: Iterable[int], **told: Any
+) -> Graph:
+    """Returns the graph of these nodes, with what else is `told` of it: what is only read is an
+    input, and what is made may be an output. `tensors` is changed as by `annotate`."""
+    made = {t for node in nodes for t in node.outputs}
+    read = {t for node in nodes for t in node.reads}
+    annotate(read, tensors)
+    return Graph(
+        tensors={t: tensors[t] for t in sorted(made | read)},
+        nodes=tuple(nodes),
+        inputs=tuple(sorted(t for t in read - made if tensors[t].data is None)),
+        outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
+        **told,
+    )
+
+
+def annotate(read: Iterable[int], tensors: dict[int, Tensor]) -> None:
+    """Plain integers of 8 and 16 bits, which float32 holds exactly, are floats on the device: those
+    that nodes read and that have no quantization get one that stands for the numbers themselves.
+    """
+    for index in read:
+        tensor = tensors[index]
+        if tensor.dtype in SMALL and tensor.quantization is None and tensor.data is None:
+            tensors[index] = replace(tensor, quantization=NUMBERS)

@@ -1,0 +1,346 @@
+"""From a host's graph as plain data to a Graph of the op contract: each node is evaluated, built or
+refused, in order of execution.
+
+Shapes are worked out anew from those of the inputs, small integer values included, so that one
+model can be imported for any shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.importer import meanings, rounding, support
+from tflgpu_plugin.importer.builder import Builder, Tensors, cast_array
+from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
+from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
+from tflgpu_plugin.importer.symbols import value
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
+from tflgpu_plugin.ops import evaluation
+from tflgpu_plugin.ops import rows as op_rows
+
+FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from those of hosts
+UNKNOWN = (-1,)
+LARGEST_IN_A_RUN = 1 << 24  # elements of what was shape arithmetic for the first plan's shapes
+
+
+def import_(model: HostModel, table: Table, facts: Facts) -> Imported:
+    """Returns the model as a graph of ours. `table` has the operators of its host."""
+    guesses = dict(facts.run_values)
+    while True:
+        symbols = None if facts.symbols is None else dict(facts.symbols)
+        importer = _Importer(model, table, facts, symbols, guesses)
+        known = len(guesses)
+        for node in model.nodes:
+            importer.visit(node)
+        if len(guesses) == known:  # else a node before may have taken one for unknown
+            return importer.finish()
+
+
+@dataclass
+class _Importer:
+    model: HostModel
+    table: Table
+    facts: Facts
+    symbols: dict[str, int] | None
+    run_values: dict[str, Array]
+    tensors: Tensors = field(default_factory=Tensors)
+    ids: dict[str, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    arithmetic: set[int] = field(default_factory=set)
+    contradictions: int = 0
+    misled: set[str] = field(default_factory=set)  # values whose shape the host infers wrongly
+    unfit: set[int] = field(default_factory=set)
+    impossible: set[int] = field(default_factory=set)
+
+    @property
+    def planned(self) -> Collection[int] | None:
+        return self.facts.arithmetic
+
+    def visit(self, host: HostNode) -> None:
+        """Add one node, in one of three ways: its result is known, it has kernels, or it is
+        refused."""
+        inputs = [None if key is None else self.tensor(key) for key in host.inputs]
+        try:
+            if self._evaluate(host, inputs):
+                return
+            self._build(host, inputs)
+        except Unsupported as reason:
+            if isinstance(reason.sentence, Unfit):
+                self.unfit.add(host.id)
+            if isinstance(reason.sentence, Impossible):
+                self.impossible.add(host.id)
+            self._refuse(host, inputs, str(reason))
+
+    # ---- values -------------------------------------------------------------------------------
+
+    def tensor(self, key: str) -> int:
+        """The tensor of a value; one that nothing has made yet is an input or a constant."""
+        if key not in self.ids:
+            self.ids[key] = self.tensors.add(self._outside(key))
+        return self.ids[key]
+
+    def _outside(self, key: str) -> Tensor:
+        value = self.model.values[key]
+        if value.data is not None:
+            return _widened(Tensor(value.name, value.data.shape, value.dtype, value.data))
+        if key in self.run_values:
+            return self._of_a_run(key)
+        shape = self.facts.shapes.get(key, self._stated_shape(value))
+        return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
+
+    def _of_a_run(self, key: str) -> Tensor:
+        data, value = self.run_values[key], self.model.values[key]
+        return Tensor(value.name, data.shape, value.dtype, data)
+
+    def _guess(self, builder: Builder) -> None:
+        """Values from outside that this node's shapes depend on become known, by a guess."""
+        guess = self.table.guess if self.planned is None else None
+        for position in builder.row.deciding if guess else ():
+            key = next(iter(builder.host.inputs[position : position + 1]), None)
+            if key is None or builder.known(builder.x(position)) or not self._is_outside(key):
+                continue
+            made = self.model.values[builder.host.writes[0]]
+            assert guess is not None
+            found = guess(builder, position, self.model.values[key], made)
+            if found is not None:
+                self.run_values[key] = found
+                known = self.tensors.add(self._of_a_run(key))
+                builder.inputs = [
+                    known if k == position else t for k, t in enumerate(builder.inputs)
+                ]
+
+    def _is_outside(self, key: str) -> bool:
+        """No node of ours makes the value."""
+        return not any(self.ids[key] in node.outputs for node in self.nodes if not node.refusal)
+
+    def _stated_shape(self, stated: Value) -> Shape | None:
+        """The shape as the host states it, open extents from `symbols`."""
+        if stated.shape is None:
+            return None
+        found = [e if isinstance(e, int) else self._number(e) for e in stated.shape]
+        return None if any(extent < 0 for extent in found) else tuple(found)
+
+    def _number(self, name: str) -> int:
+        """The guess at an open extent, -1 where nothing is to be guessed."""
+        if self.symbols is None:
+            return -1
+        return self.symbols.get(name) or value(name, self.symbols) or 1
+
+    # ---- evaluate -----------------------------------------------------------------------------
+
+    def _evaluate(self, host: HostNode, inputs: list[int | None]) -> bool:
+        """Evaluates a node whose inputs are constants: its row builds it, and each op that the row
+        adds is evaluated. Returns whether all results are constants."""
+        if self.planned is not None and host.id not in self.planned:
+            return False
+        largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
+        row = self.table.arithmetic.get(host.title) or self._computed(host, inputs, largest)
+        if row is None:
+            return False
+        builder = Builder(host, row, self.tensors, inputs, self.table.rows, known_limit=largest)
+        try:
+            if support.unmet((*self.table.every, *row.conditions), builder):
+                return False
+            made = self._made(builder)
+        except (Unsupported, *evaluation.FAILURES):
+            return False
+        if len(made) < len(host.outputs) or not all(
+            t is not None and builder.known(t) for t in made
+        ):
+            return False
+        results = [self.tensors.table[t] for t in made if t is not None]
+        for key, result in zip(host.outputs, results, strict=False):
+            if key is not None:
+                self.ids[key] = self.tensors.add(_constant(self.model.values[key], result))
+        self.arithmetic.add(host.id)
+        return True
+
+    def _computed(
+        self, host: HostNode, inputs: Sequence[int | None], largest: int
+    ) -> HostOp | None:
+        """Returns the row of a node whose inputs are all constants of at most `largest` elements,
+        else None; also None where the host rounds bfloat16 results in its own way."""
+        row, table = self.table.rows.get(host.title), self.tensors.table
+        given = [table[t] for t in inputs if t is not None]
+        if row is None or not given or (row.rounds and any(t.dtype == BFLOAT16 for t in given)):
+            return None
+        known = all(t.data is not None and t.data.size <= largest for t in given)
+        return row if known else None
+
+    # ---- build --------------------------------------------------------------------------------
+
+    def _build(self, host: HostNode, inputs: list[int | None]) -> None:
+        row = self.table.rows.get(host.title)
+        if row is None or host.provider or host.refusal:
+            raise Unsupported(self.table.refusal(host))
+        builder = Builder(host, row, self.tensors, inputs, self.table.rows)
+        self._guess(builder)
+        asked = (*self.table.every, *row.conditions, *self.table.kernels)
+        if reason := support.unmet(asked, builder):
+            raise Unsupported(reason)
+        made = self._made(builder)
+        known = [t for t in made if t is not None and builder.known(t)]
+        if not builder.nodes and len(known) == len(made):
+            self.ids |= zip(host.writes, known, strict=True)
+            self.arithmetic.add(host.id)
+            return
+        if self.planned is not None and host.id in self.planned:
+            raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
+        outputs = _fresh(builder, made)
+        pairs = zip(host.outputs, outputs, strict=False)
+        named = [(key, t) for key, t in pairs if key and t is not None]
+        if len(named) < len(host.writes):
+            raise Unsupported(f"{len(host.writes)} outputs of {host.title} are not supported.")
+        self._check(builder, named)
+        for key, tensor in named:
+            stated, table = self.model.values[key], self.tensors.table
+            table[tensor] = replace(table[tensor], name=stated.name, dtype=stated.dtype)
+            self.ids[key] = tensor
+        self._append(host, builder)
+
+    def _made(self, builder: Builder) -> list[int | None]:
+        """The outputs, by the node's row."""
+        row = builder.row
+        assert row.build is not None
+        if row.rounds:
+            rounding.widen(builder)
+        found: Any = row.build(builder)
+        made = found if isinstance(found, list) else [found]
+        if not row.rounds:
+            return made
+        values = self.model.values
+        dtypes = [None if key is None else values[key].dtype for key in builder.host.outputs]
+        return rounding.rounded(builder, made, dtypes)
+
+    def _check(self, builder: Builder, named: list[tuple[str, int]]) -> None:
+        """The host's own shapes, where it knows them, must be those that were worked out; but for
+        what its inference rounds otherwise than its kernels do, and what follows from that."""
+        unsure = self.misled | self.run_values.keys()
+        follows = not unsure.isdisjoint(builder.host.reads)
+        for key, tensor in named:
+            stated, found = self.model.values[key].shape, self.tensors.table[tensor].shape
+            if stated is None:
+                continue
+            counted = self.tensors.table[tensor].counted
+            bounds = found if counted is None else _below(found, stated, counted[0])
+            fits = len(stated) == len(bounds) and all(map(self._agree, stated, bounds))
+            if not fits:
+                self.contradictions += 1
+                off = builder.scaled and _one_off(stated, found)
+                if follows or builder.misinferred or off:
+                    self.misled.add(key)
+                    continue
+                name = self.model.values[key].name
+                raise Unsupported(
+                    f"Tensor {name!r} has shape {_written(stated)} in the model, but the inputs "
+                    f"give {list(found)}."
+                )
+
+    def _agree(self, stated: Extent, found: int) -> bool:
+        """The host's extent may be this one; a name that nothing has a number for yet gets it."""
+        if isinstance(stated, int):
+            return stated == found
+        if self.symbols is not None:
+            self.symbols.setdefault(stated, found)
+        return True
+
+    def _append(self, host: HostNode, builder: Builder) -> None:
+        common: dict[str, Any] = {
+            "name": host.name or next(iter(host.writes), ""),
+            "host_op": host.title,
+            "version": host.version,
+            "row": builder.row,
+            "sources": (host.id,),
+        }
+        first = FIRST_EXTRA + len(self.nodes)
+        # Beside other nodes those that only arrange elements change a layout.
+        arranging = [bool(op_rows()[node.op].arranges) for node in builder.nodes]
+        for k, node in enumerate(builder.nodes):
+            number = host.id if k == len(builder.nodes) - 1 else first + k
+            layout = arranging[k] and not all(arranging)
+            self.nodes.append(replace(node, id=number, layout=layout, **common))
+
+    # ---- refuse -------------------------------------------------------------------------------
+
+    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:
+        outputs = []
+        for key in host.writes:
+            stated = self.model.values[key]
+            shape = self._stated_shape(stated)
+            tensor = Tensor(stated.name, UNKNOWN if shape is None else shape, stated.dtype)
+            tensor = self._of_a_run(key) if key in self.run_values else tensor
+            self.ids[key] = self.tensors.add(tensor)
+            outputs.append(self.ids[key])
+        reads = [t for t in inputs if t is not None] + [self.tensor(k) for k in host.implicit]
+        node = Node(
+            host.id, "", tuple(reads), tuple(outputs), name=host.name or host.op,
+            host_op=host.title, version=host.version, row=self.table.rows.get(host.title),
+            refusal=sentence, sources=(host.id,),
+        )  # fmt: skip
+        self.nodes.append(node)
+
+    def finish(self) -> Imported:
+        outputs = [self.ids[key] for key in self.model.outputs if key in self.ids]
+        return Imported(
+            graph=assembled(self.nodes, self.tensors.table, outputs),
+            ids=self.ids,
+            arithmetic=frozenset(self.arithmetic),
+            unfit=frozenset(self.unfit),
+            impossible=frozenset(self.impossible),
+            run_values=self.run_values,
+            contradictions=self.contradictions,
+        )
+
+
+def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:
+    """The shape, with what is stated of the axis that a run counts where that may be."""
+    extent = stated[axis] if axis < len(stated) else bounds[axis]
+    known = extent if isinstance(extent, int) else bounds[axis]
+    return (*bounds[:axis], min(known, bounds[axis]), *bounds[axis + 1 :])
+
+
+def _one_off(stated: tuple[Extent, ...], found: Shape) -> bool:
+    """Known extents differ by one at most."""
+    pairs = zip(stated, found, strict=True) if len(stated) == len(found) else [(0, 2)]
+    return all(abs(a - b) <= 1 for a, b in pairs if isinstance(a, int))
+
+
+def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
+    """Outputs that are a node's own: one that is an input, a constant or another output as it
+    stands becomes a copy. None stands for one that was not made."""
+    made = {t for node in builder.nodes for t in node.outputs}
+    found: list[int | None] = []
+    for tensor in outputs:
+        if tensor is None:
+            found.append(None)
+            continue
+        own = tensor in made and tensor not in found
+        copy = tensor if own else builder.reshape(tensor, builder.shape(tensor))
+        found.append(copy)
+    return found
+
+
+def _constant(stated: Value, result: Tensor) -> Tensor:
+    """A known result, in the type that the model gives it."""
+    array = result.data
+    assert array is not None
+    data = cast_array(array, stated.dtype)
+    return _widened(Tensor(stated.name, data.shape, stated.dtype, data, result.quantization))
+
+
+def _widened(constant: Tensor) -> Tensor:
+    """float16 as float32, in which constants are computed with; others as they are."""
+    if constant.dtype != "f16" or constant.data is None:
+        return constant
+    return replace(constant, dtype="f32", data=constant.data.astype(np.float32))
+
+
+def _written(shape: tuple[Extent, ...]) -> str:
+    return "[" + ", ".join(str(e) if isinstance(e, int) else "?" for e in shape) + "]"
