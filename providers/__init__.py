@@ -3,10 +3,11 @@ only when needed.
 
 A provider is the object (often a module) behind an entry point of the group
 `tflgpu_plugin.providers`. The built-in frontends are found in this way too, and in no other. A
-package that brings its own host imports this module and `tflgpu_plugin.ir.graph`, nothing else of
-ours:
+package that brings its own host imports this module, nothing else of ours:
 
->>> claim = providers.claim(graph)                       # doctest: +SKIP
+>>> facts = providers.Facts(judge=providers.judge())     # doctest: +SKIP
+>>> found = providers.import_(model, table, facts)       # doctest: +SKIP
+>>> claim = providers.claim(found)                       # doctest: +SKIP
 >>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP
 """
 
@@ -27,13 +28,18 @@ if TYPE_CHECKING:
         Partition,
         claimed_again,
         packed,
-        refusals,
         revived,
         unpacked,
     )
     from tflgpu_plugin.errors import BuildError, ImpossibleShapes
-    from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor
-    from tflgpu_plugin.ir.host_op import HostOp
+    from tflgpu_plugin.importer.builder import Builder
+    from tflgpu_plugin.importer.imported import Facts, Imported, Table
+    from tflgpu_plugin.importer.importer import import_
+    from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+    from tflgpu_plugin.importer.subgraph import Subgraph, kept
+    from tflgpu_plugin.importer.support import Judge
+    from tflgpu_plugin.ir.graph import Quantization, Shape
+    from tflgpu_plugin.ir.host_op import HostOp, operands
     from tflgpu_plugin.options import OptionError, Options
     from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
 
@@ -42,10 +48,16 @@ GROUP = "tflgpu_plugin.providers"
 _HOMES = {
     name: module
     for module, names in {
-        "engine": "Claim Instance Island Partition claimed_again packed refusals revived unpacked",
+        "engine": "Claim Instance Island Partition claimed_again packed revived unpacked",
         "errors": "BuildError ImpossibleShapes",
-        "ir.graph": "Graph Node Quantization Shape Tensor",
-        "ir.host_op": "HostOp",
+        "importer.builder": "Builder",
+        "importer.imported": "Facts Imported Table",
+        "importer.importer": "import_",
+        "importer.model": "HostModel HostNode Value",
+        "importer.subgraph": "Subgraph kept",
+        "importer.support": "Judge",
+        "ir.graph": "Quantization Shape",
+        "ir.host_op": "HostOp operands",
         "options": "OptionError Options",
         "runtime.adapter": "AdapterInfo NoAdapter adapters select",
     }.items()
@@ -53,10 +65,11 @@ _HOMES = {
 }
 
 __all__ = [
-    "GROUP", "AdapterInfo", "BuildError", "Claim", "Graph", "HostError", "HostOp",
-    "ImpossibleShapes", "Instance", "Island", "NoAdapter", "Node", "OptionError", "Options",
-    "Partition", "Provider", "ProviderError", "Quantization", "Shape", "Tensor", "adapters",
-    "claim", "claimed_again", "discover", "find", "packed", "refusals", "revived", "select",
+    "GROUP", "AdapterInfo", "BuildError", "Builder", "Claim", "Facts", "HostError", "HostModel",
+    "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance", "Island", "Judge",
+    "NoAdapter", "OptionError", "Options", "Partition", "Provider", "ProviderError",
+    "Quantization", "Shape", "Subgraph", "Table", "Value", "adapters", "claim", "claimed_again",
+    "discover", "find", "import_", "judge", "kept", "operands", "packed", "revived", "select",
     "unpacked",
 ]  # fmt: skip
 
@@ -152,14 +165,27 @@ def _advice(error: Exception, point: Any, package: str) -> str:
     )
 
 
+def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
+    """What nodes are asked with these options, parsed or as a host gives them. Raises OptionError,
+    NoAdapter or (in a child of a fork) NativeError with a sentence.
+    """
+    from tflgpu_plugin import engine, native
+    from tflgpu_plugin.options import Options, parse
+
+    parsed = options if isinstance(options, Options) else parse(options)
+    with native.busy():
+        return engine.judge(parsed)
+
+
 def claim(
-    graph: Graph,
+    found: Imported,
     options: Options | Mapping[str, object] | None = None,
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
-    extraction: Callable[[Graph, Collection[int]], Graph] | None = None,
+    extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Hand over a host's graph; get back built partitions and a sentence for every other node.
+    """Hand over an imported graph, which was judged; get back built partitions and a sentence for
+    every other node.
 
     `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
     the groups in which the host would replace them; without it convex partitions are formed, and
@@ -172,7 +198,7 @@ def claim(
 
     parsed = options if isinstance(options, Options) else parse(options)
     with native.busy():
-        return engine.claim(graph, parsed, grouping, extraction, repeated)
+        return engine.claim(found, parsed, grouping, extraction, repeated)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,9 @@
-"""What providers call: hand over a graph, get back partitions that run on the GPU and a sentence
-for every other node.
+"""What providers call: hand over an imported graph, get back partitions that run on the GPU and a
+sentence for every other node.
 
-`claim` asks the capability table, groups, drops what does not pay, and builds. A node whose plan,
-memory or pipeline fails is refused and the rest is grouped again, so a partition that is returned
-runs.
+`claim` groups the nodes that nothing is against, drops what does not pay, and builds. A node whose
+plan, memory or pipeline fails is refused and the rest is grouped again, so a partition that is
+returned runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,13 +23,15 @@ from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
-from tflgpu_plugin.importer import partition, rules, subgraph, support
-from tflgpu_plugin.importer.subgraph import Subgraph
-from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Array, Graph, Shape, Tensor
+from tflgpu_plugin.importer import partition, rules
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.rules import Extraction, Grouping, Ways
+from tflgpu_plugin.importer.support import Judge
+from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.passes.quant.dequantize import narrow, widen
+from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
@@ -38,14 +40,8 @@ from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
-    "claim", "claimed_again", "packed", "refusals", "revived", "unpacked",
+    "claim", "claimed_again", "judge", "packed", "revived", "unpacked",
 ]  # fmt: skip
-
-Grouping = Callable[[Sequence[int]], list[list[int]]]
-Extraction = Callable[[Graph, Collection[int]], Graph]
-
-PARTED = "Complex numbers stay on the GPU: what makes them and all that reads them must run there."
-ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
 
 _numbers = itertools.count(1)
 _watching: Registry[int, list[tuple[Partition, Instance]]] = Registry()
@@ -69,10 +65,8 @@ class Partition:
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
-    kept: Subgraph = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.kept = Subgraph(self.graph)
         self.number = next(_numbers)
         self.target = replace(self.device.target, half=self.half)
         self._known: Callable[[], Mapping[int, bytes]] = dict
@@ -90,20 +84,15 @@ class Partition:
         """A run may find out that its numbers are none that the GPU computes with."""
         return any(buffer.role == "check" for buffer in self.instance.plan.buffers)
 
-    def rebuild(self, shapes: Sequence[Shape]) -> Instance:
-        """An instance for other shapes of `kept.keys`, which begin with the graph's inputs; weights
-        are shared. Raises BuildError with a sentence.
-        """
-        return self.build(self.kept.reshaped(shapes))
+    @property
+    def judge(self) -> Judge:
+        """What its nodes are asked for other shapes. What the user did not want is not here."""
+        return Judge(self.device.target)
 
     def build(self, graph: Graph) -> Instance:
-        """An instance of this partition as its provider has read it again for other shapes; weights
-        are shared. Raises BuildError with a sentence.
+        """An instance of this partition as imported for other shapes; weights are shared. Raises
+        BuildError with a sentence.
         """
-        graph = widen(graph)  # of nodes that were claimed: what the user did not want is not here
-        for node in graph.nodes:
-            if reason := support.support(graph, node, self.device.target):
-                raise BuildError((node.id,), reason)
         return self._build(graph, self.instance.program)
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
@@ -186,14 +175,12 @@ Island = Partition  # its name in the interface of providers
 
 
 def claimed_again(
-    nodes: tuple[int, ...], kept: Subgraph, options: Options, info: AdapterInfo
+    nodes: tuple[int, ...], graph: Graph, options: Options, info: AdapterInfo
 ) -> Partition:
     """A partition of nodes that were claimed before, built anew. Raises BuildError with a sentence,
     NoAdapter.
     """
-    part = Partition(nodes, kept.graph, adapter.open_device(info), half=options.half)
-    part.kept = kept
-    return part
+    return Partition(nodes, graph, adapter.open_device(info), half=options.half)
 
 
 def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
@@ -259,14 +246,14 @@ class Claim:
 
 
 def claim(
-    graph: Graph,
+    found: Imported,
     options: Options | None = None,
     grouping: Grouping | None = None,
     extraction: Extraction | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Decide what runs on the GPU and build it. Nodes that share a source are claimed together or
-    not at all.
+    """Decide what runs on the GPU of a graph that was judged, and build it. Nodes that share a
+    source are claimed together or not at all.
 
     `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
     order); by default convex partitions. `extraction` makes a graph of its own of some nodes.
@@ -274,106 +261,32 @@ def claim(
     NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
-    extract = extraction or partition.extract
-    given, graph = graph, widen(graph, options.quantized)
+    graph = found.graph
+    ways = Ways(grouping or partial(partition.groups, graph), extraction or partition.extract)
     device = adapter.open_device(adapter.select(options.adapter))
-    refused = rules.closed(graph, _refusals(graph, options, device))
+    refused = rules.closed(graph, found.refusals)
     cache = plans.opened(options)
     built: dict[tuple[int, ...], Partition] = {}
     while True:
-        kept = [node.id for node in graph.nodes if node.id not in refused]
-        groups = (grouping or (lambda ids: partition.groups(graph, set(ids))))(kept) if kept else []
-        found = _misplaced(graph, groups)
-        if not found:
-            parts = {tuple(sorted(group)): extract(graph, set(group)) for group in groups}
-            found = _dropped(graph, parts, options, repeated) or _build_all(
-                parts, device, built, options, cache
-            )
-        if not found:
-            partitions = [built[key] for key in parts]
+        parted = rules.parted(graph, refused, ways, options, repeated)
+        more = rules.placed(parted) or _build_all(parted.parts, device, built, options, cache)
+        if not more:
+            partitions = [built[key] for key in parted.parts]
             for part in partitions:
-                part.graph = narrow(part.graph, given)
-                part.kept = subgraph.kept(part.graph, given)
+                part.graph = forgotten(part.graph)
             return Claim(partitions, refused, device.info)
-        refused = rules.closed(graph, refused | found)
+        refused = rules.closed(graph, refused | more)
 
 
-def refusals(graph: Graph, options: Options) -> dict[int, str]:
-    """Why nodes cannot run here, each looked at alone, by their ids. Raises NoAdapter."""
+def judge(options: Options) -> Judge:
+    """What nodes are asked with these options. Raises NoAdapter with a sentence."""
     device = adapter.open_device(adapter.select(options.adapter))
-    return _refusals(widen(graph, options.quantized), options, device)
-
-
-def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
-    found: dict[int, str] = {}
-    excluded = set(options.exclude)
-    for node in graph.nodes:
-        if excluded & {node.name, node.host_op, str(node.id)}:
-            found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
-        elif reason := support.support(
-            graph, node, device.target, options.capabilities, options.quantized
-        ):
-            found[node.id] = reason
-    return found
-
-
-def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
-    """Constant-folded nodes with no reader in their group, or one in another: alone they are no
-    work, and their results have no place on the device that another partition could take them from.
-    Complex numbers have none, either.
-    """
-    place = {node: k for k, group in enumerate(groups) for node in group}
-    readers: dict[int, set[int | None]] = {}
-    for node in graph.nodes:
-        for tensor in node.reads:
-            readers.setdefault(tensor, set()).add(place.get(node.id))
-    found = _parted(graph, place)
-    for node in graph.nodes:
-        if node.op == FOLDED and node.id in place:
-            reading = set().union(*(readers.get(t, set()) for t in node.outputs))
-            if reading != {place[node.id]}:
-                found[node.id] = ELSEWHERE
-    return found
-
-
-def _parted(graph: Graph, place: Mapping[int, int]) -> dict[int, str]:
-    """Nodes that read or write complex numbers of nodes that are not in one group with them: these
-    are pairs on the device, which nothing outside it could take."""
-    held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
-    at = {t: set[int | None]([None]) for t in held - graph.producers().keys() | {*graph.outputs}}
-    nodes = graph.nodes if held else ()
-    users = [(node, held.intersection((*node.reads, *node.outputs))) for node in nodes]
-    for node, tensors in users:
-        for tensor in tensors:
-            at.setdefault(tensor, set()).add(place.get(node.id))
-    return {
-        node.id: PARTED
-        for node, tensors in users
-        if node.id in place and any(at[t] != {place[node.id]} for t in tensors)
-    }
-
-
-def _dropped(
-    graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options, repeated: bool
-) -> dict[int, str]:
-    """Nodes of parts that do not pay, or that are over the wanted number of partitions."""
-    found: dict[int, str] = {}
-    for group, part in parts.items():
-        if not options.force and (reason := partition.loss(graph, part, repeated)):
-            found |= dict.fromkeys(group, reason)
-    limit = options.max_delegated_partitions
-    if not found and limit is not None and len(parts) > limit:
-        reason = (
-            f"Only the largest {limit} of {len(parts)} partitions are taken "
-            "(option max_delegated_partitions)."
-        )
-        for group in sorted(parts, key=len, reverse=True)[limit:]:
-            found |= dict.fromkeys(group, reason)
-    return found
+    excluded = frozenset(options.exclude)
+    return Judge(device.target, options.capabilities, options.quantized, excluded)
 
 
 def _build_all(
-    parts: dict[tuple[int, ...], Graph],
+    parts: Mapping[tuple[int, ...], Graph],
     device: Device,
     built: dict[tuple[int, ...], Partition],
     options: Options,

@@ -66,7 +66,7 @@ def evaluate(
             if more and node.op in more:
                 given = [None if t is None else known[t] for t in node.inputs]
                 known[node.outputs[0]] = more[node.op](node, given)
-            elif node.op != FOLDED and node.refusal is None:
+            elif node.op not in ("", FOLDED):
                 known |= _memorized(graph, node, known, memo)
             for tensor in left.get(place, ()):
                 known.pop(tensor, None)
@@ -76,7 +76,7 @@ def evaluate(
 
 def _not_made(node: Node) -> tuple[int, ...]:
     """Results that an evaluation does not make."""
-    if node.op == FOLDED or node.refusal is not None:
+    if node.op in ("", FOLDED):
         return node.outputs
     return node.outputs[meanings.COMPUTED.get(node.op, len(node.outputs)) :]
 

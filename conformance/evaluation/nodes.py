@@ -229,7 +229,7 @@ def bias_of(graph: Graph, node: Node) -> Array | None:
     bias = node.inputs[place] if len(node.inputs) > place else None
     has = ops.bias(node) is not None or node.op == "svdf"
     tensor = None if bias is None or not has else graph.tensors[bias]
-    if tensor is None or tensor.dtype != "i32" or tensor.data is None or node.refusal is not None:
+    if tensor is None or tensor.dtype != "i32" or tensor.data is None:
         return None
     factors = (svdf.TIMES, svdf.MEMORY) if node.op == "svdf" else (0, 1)
     x, weights = (graph.tensors[node.operand(k)].quantization for k in factors)

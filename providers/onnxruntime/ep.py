@@ -19,6 +19,7 @@ from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
@@ -111,8 +112,9 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
+    reading = judged(reading, providers.judge(session.options))
     claim = providers.claim(
-        reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
+        reading, session.options, grouping.group, grouping.extract, taken.repeated
     )
     for partition in claim.islands:
         level.placed.append(_placed(partition, taken, reading, grouping, dynamic, session.export))

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
-from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
-from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
+from tflgpu_plugin.importer.imported import Facts
+from tflgpu_plugin.importer.subgraph import again
+from tflgpu_plugin.ir.graph import Graph, Shape
 
 from . import EP_NAME, run_values
 from .context import Export, Interface
 from .external import Changed
-from .reader import read
+from .reader import TABLE
 from .snapshot import Snapshot
 
 
@@ -60,25 +62,9 @@ class Placed(PlacedPartition):
             for name, held in numbers
         }
         check_files(part)
-        reading = read(part, shapes, None, interface.arithmetic, values)
-        for node, reason in reading.refused.items():
-            raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
-        ids, tensors = reading.ids, dict(reading.graph.tensors)
-        missing = [name for name in interface.outputs if ids[name] not in tensors]
-        if missing:
-            raise BuildError(
-                (), f"The result {missing[0]!r} does not depend on its inputs' values."
-            )
-        for name in interface.ports:
-            port = Tensor(name, shapes[name], part.values[name].dtype)
-            tensors.setdefault(ids[name], port)
-        outputs = tuple(ids[name] for name in interface.outputs)
-        return replace(
-            reading.graph,
-            tensors=tensors,
-            inputs=tuple(ids[name] for name in interface.ports),
-            outputs=(*outputs, *counts(tensors, outputs)),
-        )
+        assert self.partition is not None
+        facts = Facts(shapes, None, interface.arithmetic, values, self.partition.judge)
+        return again(part, TABLE, facts, interface.ports, interface.outputs)
 
 
 def check_files(part: Snapshot) -> None:

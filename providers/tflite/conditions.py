@@ -4,57 +4,38 @@ hosts' kernels do.
 
 from __future__ import annotations
 
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
 
-from . import codes, params
-from .host_node import HostNode
+from . import params
 
 STORED = {"i8", "u8", "i16"}
 FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
-# Operators that stay with the host for a reason.
-LEFT = {
-    "STABLEHLO_COMPOSITE": "It lets the host run a graph of the model, whose nodes are taken by "
-    "themselves.",
-}
-
 # ---- what every node needs -----------------------------------------------------------------------
 
 
-def free(host: HostNode, row: HostOp | None) -> str | None:
-    """To be taken by no other delegate."""
-    delegated = host.code == codes.DELEGATE
-    return "This node already belongs to another delegate." if delegated else None
-
-
-def known(host: HostNode, row: HostOp | None) -> str | None:
-    """A row in this table, and to be what that says."""
-    if host.refusal:
-        return host.refusal
-    absent = f"{host.host_op} is not in the table of this plugin."
-    return None if row else LEFT.get(host.host_op, absent)
-
-
-def readable(host: HostNode, row: HostOp | None) -> str | None:
+def readable(e: Builder) -> str | None:
     """Tensors that can be read: not sparse, of as many bytes as their shapes and types say."""
-    for index in (*host.inputs, *host.outputs):
-        if index is not None and index in host.unreadable:
-            return f"Tensor {host.tensors[index].name!r} {host.unreadable[index]}."
+    for key in (*e.host.inputs, *e.host.writes):
+        value = None if key is None else e.values[key]
+        if value is not None and value.damage:
+            return f"Tensor {value.name!r} {value.damage}."
     return None
 
 
-def complete(host: HostNode, row: HostOp) -> str | None:
+def complete(e: Builder) -> str | None:
     """All its inputs but optional ones, and the outputs of the operator."""
-    wanted, found = row.outputs or (), len(host.outputs)
+    wanted, found = e.row.outputs or (), len(e.host.outputs)
     if "value*" not in wanted and found != len(wanted):
         return f"{found} outputs instead of {len(wanted)} are not supported."
-    return row.lacking(host.inputs)
+    return e.row.lacking(e.inputs)
 
 
-EVERY: tuple[Condition, ...] = (free, known, readable, complete)
+EVERY: tuple[Condition, ...] = (readable, complete)
 
 # ---- parameters ----------------------------------------------------------------------------------
 

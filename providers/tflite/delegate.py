@@ -17,10 +17,12 @@ from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
-from tflgpu_plugin.importer import placeholders
+from tflgpu_plugin.importer import placeholders, subgraph
+from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.options import parse
 
-from . import codes, loops, reader, records, refusals
+from . import codes, loops, reader, records, refusals, snapshot
+from .snapshot import Snapshot
 
 GONE = "This part of the model was taken out of the delegate; make a new interpreter."
 
@@ -61,13 +63,13 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
         delegate.replace(prepared)
         return
     try:
-        host = reader.read(native.ffi, context)
-        prepared.nodes = _unclaimed(host)
-        earlier = delegate.earlier(address) if reader.had(context, pointer) else None
+        taken = snapshot.take(native.ffi, context)
+        prepared.nodes = _unclaimed(taken)
+        earlier = delegate.earlier(address) if snapshot.had(context, pointer) else None
         if earlier is not None and earlier.same_nodes(prepared):
             _place_again(prepared, earlier, delegate)
         else:
-            _place_new(prepared, host, delegate, pointer, context)
+            _place_new(prepared, taken, delegate, context)
     except Exception as error:
         prepared.fail(sentence(error))
     if prepared.placed:
@@ -79,46 +81,39 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
     messages.placed(delegate.report)
 
 
-def _unclaimed(host: reader.HostGraph) -> list[NodeReport]:
+def _unclaimed(taken: Snapshot) -> list[NodeReport]:
     """The host's nodes, less those of other delegates."""
     return [
-        NodeReport(node.id, node.host_op, node.name, CPU, code=host.codes[node.id])
-        for node in host.graph.nodes
-        if host.codes[node.id] != codes.DELEGATE
+        NodeReport(node.id, node.title, node.name, CPU, code=taken.codes[node.id])
+        for node in taken.nodes
+        if taken.codes[node.id] != codes.DELEGATE
     ]
 
 
 def _place_new(
-    prepared: records.Prepared,
-    host: reader.HostGraph,
-    delegate: records.Delegate,
-    pointer: Any,
-    context: Any,
+    prepared: records.Prepared, taken: Snapshot, delegate: records.Delegate, context: Any
 ) -> None:
     messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
     repeated = loops.is_repeated(native.ffi, context)
-    read = partial(reader.read, native.ffi, context)
-
-    def judge(host: reader.HostGraph) -> dict[int, str]:
-        return providers.refusals(host.graph, delegate.options)
-
-    stated = host
+    read = partial(reader.read, taken, providers.judge(delegate.options))
+    stated = host = read({})
     if not repeated:  # the shapes of a loop's body come from where it is run
-        host = placeholders.grown(stated, read, judge)
+        host = placeholders.grown(stated, read)
     claim = providers.claim(
-        host.graph, delegate.options, lambda ids: _preview(context, ids), repeated=repeated
+        host, delegate.options, lambda ids: _preview(context, ids), repeated=repeated
     )
     reasons = claim.refusals
     if host is stated and not repeated:
-        reasons = placeholders.explained(host, reasons, read, judge)
-    for partition in claim.islands:
+        reasons = placeholders.explained(host, reasons, read)
+    found = [subgraph.kept(host, one.graph) for one in claim.islands]
+    for partition, kept in zip(claim.islands, found, strict=True):
         # An input of another partition stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
-        others = (other.graph.inputs for other in claim.islands if other is not partition)
-        stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
-        callers = tuple(node for node in partition.nodes if node in host.replaced)
-        prepared.placed.append(_place(pointer, partition, stays, callers))
-        prepared.replaced |= {g for node in partition.nodes for g in host.replaced.get(node, ())}
+        others = (other.ports for other in found if other is not kept)
+        stays = {key for ports in others for key in ports} if host.graph.fused else set()
+        callers = tuple(node for node in partition.nodes if node in taken.graphs)
+        prepared.placed.append(_place(delegate.pointer, partition, kept, stays, callers))
+        prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
     prepared.decide(reasons)
 
 
@@ -132,16 +127,18 @@ def _place_again(
     for old in earlier.placed:
         partition = old.partition
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
+            graph = old.kept.reshaped(old.kept.shapes, providers.judge(delegate.options))
             given = delegate.options, delegate.adapter
-            partition = providers.claimed_again(old.nodes, old.kept, *given)
-        prepared.placed.append(_place(delegate.pointer, partition, old.stays, old.callers))
+            partition = providers.claimed_again(old.nodes, graph, *given)
+        was = old.kept, old.stays, old.callers
+        prepared.placed.append(_place(delegate.pointer, partition, *was))
         prepared.placed[-1].recent = old.recent
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
 
 def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     """The host's own grouping of these nodes, in execution order."""
-    found = reader.partitions(native.ffi, context, ids)
+    found = snapshot.partitions(native.ffi, context, ids)
     group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
     grouped: dict[int | None, list[int]] = {}
     for node in ids:
@@ -150,34 +147,38 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
 
 
 def _place(
-    pointer: Any, partition: Partition, stays: AbstractSet[int], callers: tuple[int, ...]
+    pointer: Any,
+    partition: Partition,
+    kept: Subgraph,
+    stays: AbstractSet[str],
+    callers: tuple[int, ...],
 ) -> records.Placed:
     """The native kernel of a partition, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them; `callers` are nodes that run other graphs of the model.
     """
-    ffi, graph = native.ffi, partition.graph
+    ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
     lists = {
         "node": partition.nodes,
-        "input": graph.inputs,
-        "output": graph.outputs,
-        "state": [before for before, _ in graph.states],
-        "shape_only": partition.kept.shape_only,
+        "input": map(int, kept.ports),
+        "output": map(int, kept.outputs),
+        "state": map(int, kept.states),
+        "shape_only": map(int, kept.others),
         "caller": callers,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
         setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
-    flags = ffi.new("uint8_t[]", [int(t in stays) for t in graph.outputs])
-    operators = {node.id: node.host_op for node in graph.nodes}
+    flags = ffi.new("uint8_t[]", [int(key in stays) for key in kept.outputs])
+    operators = {node.id: node.title for node in kept.model.nodes}
     words = "\n".join(operators.get(node, "") for node in sorted(partition.nodes))
     names = ffi.new("char[]", words.encode())
     spec.stays, spec.number, spec.names = flags, partition.number, names
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = records.Placed(partition, kernel, stays, callers)
-    placed.add(kernel, placed.kept.shapes, partition.instance.output_shapes, partition.instance)
+    placed = records.Placed(partition, kernel, kept, stays, callers)
+    placed.add(kernel, kept.shapes, partition.instance.output_shapes, partition.instance)
     return placed
 
 
@@ -201,7 +202,7 @@ def build(number: int, kernel: Any, context: Any) -> None:
     """
     host = native.ffi.cast("tgl_context *", context)
     placed = records.kept.claimed(number, GONE)
-    placed.build(kernel, tuple(reader.present_shapes(host, placed.kept.keys)))
+    placed.build(kernel, tuple(snapshot.present_shapes(host, map(int, placed.kept.keys))))
 
 
 def fell_back(number: int, reason: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from struct import calcsize, unpack
 from typing import Any
 
@@ -16,18 +16,14 @@ from tflgpu_plugin.ir.graph import Array, Tensor
 from . import codes
 from .tensors import Tensors, listed
 
-HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 MOST_PATH = 4096  # bytes
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
 
 
 @dataclass(frozen=True)
-class HostNode:
-    """One node of the execution plan as the host tells it; `inputs` has None for absent optional
-    inputs. A node may be read as what the graphs that it names amount to: `attributes` are those of
-    that op, and `graphs` the addresses of the host's graphs that need not run then; `refusal` says
-    why it is not.
-    """
+class RawNode:
+    """One node of the execution plan in the host's structs; `inputs` has None for absent optional
+    inputs."""
 
     ffi: Any
     id: int
@@ -40,10 +36,6 @@ class HostNode:
     tensors: Mapping[int, Tensor]
     has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
-    unreadable: Mapping[int, str] = field(default_factory=dict)  # why some tensors are
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    graphs: tuple[int, ...] = ()
-    refusal: str = ""
     context: Any = None  # tgl_context *, of the graph that has the node
 
     def library(self) -> str:
@@ -109,11 +101,6 @@ class HostNode:
         return None if tensor is None else self.tensors[tensor].data
 
 
-def hidden(node: int, number: int) -> int:
-    """The id of a tensor of a node, one of up to 8, that the host has none for."""
-    return HIDDEN + node * HIDDEN_EACH + number
-
-
 def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
     plan = ffi.new("tgl_ints **")
     if context.get_execution_plan(context, plan):
@@ -128,14 +115,14 @@ def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
     return node[0], registration[0]
 
 
-def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
+def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> RawNode:
     """One node of a graph whose tensors have been read. Raises HostError."""
     node, registration = raw_node(ffi, context, index)
     custom = registration.custom_name
     name = ffi.string(custom).decode(errors="replace") if custom else ""
     code = int(registration.builtin_code)
     inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
-    return HostNode(
+    return RawNode(
         ffi=ffi,
         id=index,
         code=code,
@@ -145,7 +132,6 @@ def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
         outputs=listed(node.outputs),
         raw_params=node.params,
         tensors=read.tensors,
-        unreadable=read.unreadable,
         has_side_effect=bool(node.has_side_effect),
         custom=_bytes(ffi, node),
         context=context,

@@ -7,22 +7,19 @@ may look into the others. Every one is left as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer import loop_layer
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.loop_body import Body
-from tflgpu_plugin.ir.graph import Node, Tensor
+from tflgpu_plugin.importer.model import HostModel
+from tflgpu_plugin.ir.graph import Array, Tensor
 
-from .. import HostError
-from . import codes, model_file
-from .host_node import HostNode, execution_plan, hidden, raw_node, read_node
-from .shapes import Walk
-from .tensors import listed, read_tensors
+from . import codes
+from .host_node import execution_plan, raw_node
 
 LOOP = "WHILE"
 BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # operators, with how many graphs they name
@@ -78,84 +75,43 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
             context.release_subgraph(context, number)
 
 
-@dataclass
-class Bodies:
-    """The graphs that nodes of a host's graph (`context`) run. `wanted` tells all tensors that
-    something reads, and `as_node` reads a node in the terms of the op contract."""
-
-    context: Any
-    walk: Walk
-    wanted: Callable[[], AbstractSet[int]]
-    as_node: Callable[[HostNode, dict[int, Tensor]], Node]
-
-    def resolved(self, host: HostNode) -> HostNode:
-        """A loop as the recurrent layer that it is, or with the reason why it is none: with that
-        layer's inputs and outputs, those that the host has no tensors for among the walk's."""
-        if host.host_op != LOOP:
-            return host
-        try:
-            return self._layer(host)
-        except Unsupported as reason:
-            return replace(host, refusal=str(reason))
-
-    def _layer(self, host: HostNode) -> HostNode:
-        if self.context.acquire_subgraph == host.ffi.NULL:
-            raise Unsupported("This host does not show what a loop runs.")
-        inputs = [t for t in host.inputs if t is not None]
-        given = [self.walk.view[t] for t in inputs]
-        if len(inputs) != len(host.outputs) or any(e < 1 for t in given for e in t.shape):
-            raise Unsupported("The loop carries values whose shapes only a run tells.")
-        named = host.params("int32_t")
-        bodies = [self._body(host, int(named[k])) for k in (0, 1)]
-        found = loop_layer.layer(given, *(body for body, _ in bodies))
-        wanted = self.wanted()
-        for position, tensor in enumerate(host.outputs):
-            if tensor in wanted and position not in found.results:
-                raise Unsupported(f"Something reads value {position} of the loop, which counts.")
-        arrays = (found.weights, found.recurrent, found.bias, found.content_bias)
-        weights, recurrent, bias, content = (
-            self._constant(host, k, array) for k, array in enumerate(arrays)
+def recurrent_layer(e: Builder) -> list[int | None]:
+    """A loop as the recurrent layer that it is. Raises Unsupported with the reason why it is
+    none."""
+    given = [e.tensors.table[t] for t in e.inputs if t is not None]
+    if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
+        raise Unsupported("The loop carries values whose shapes only a run tells.")
+    found = loop_layer.layer(given, *(_body(e, model) for model in e.host.bodies))
+    for position in range(len(given)):
+        if e.wants(position) and position not in found.results:
+            raise Unsupported(f"Something reads value {position} of the loop, which counts.")
+    weights, recurrent, bias, content = (
+        _weights(e, number, array)
+        for number, array in enumerate(
+            (found.weights, found.recurrent, found.bias, found.content_bias)
         )
-        h, c = [*(inputs[k] for k in found.states), None][:2]
-        return replace(
-            host,
-            inputs=(inputs[found.sequence], weights, recurrent, bias, h, c, content),
-            outputs=self._results(host, found, given),
-            attributes=found.attributes,
-            graphs=tuple(address for _, address in bodies),
-        )
+    )
+    h, c = [*(e.x(k) for k in found.states), None][:2]
+    inputs = (e.x(found.sequence), weights, recurrent, bias, h, c, content)
+    made = e.add_many(e.row.op, *inputs, **found.attributes)
+    results: dict[str, int | None] = dict(zip("yhc", made, strict=False))
+    return [results[found.results[k]] if k in found.results else None for k in range(len(given))]
 
-    def _body(self, host: HostNode, number: int) -> tuple[Body, int]:
-        """A graph of the model, and its address. Raises Unsupported."""
-        ffi = host.ffi
-        with opened(ffi, self.context, number) as graph:
-            inputs, outputs = model_file.order(ffi, (graph, self.context), number)
-            plan = execution_plan(ffi, graph)
-            raw = [raw_node(ffi, graph, index)[0] for index in plan]
-            read = read_tensors(ffi, graph, {t for node in raw for t in listed(node.outputs)})
-            if not read.tensors.keys() >= {*inputs, *outputs}:
-                raise Unsupported(model_file.DAMAGED)
-            hosts = [read_node(ffi, graph, index, read) for index in plan]
-            nodes = [self.as_node(one, read.tensors) for one in hosts]
-            return Body(nodes, read.tensors, inputs, outputs), int(ffi.cast("uintptr_t", graph))
 
-    def _constant(self, host: HostNode, number: int, data: Any) -> int | None:
-        if data is None:
-            return None
-        tensor = Tensor(f"weights {number} of a loop", data.shape, data=data)
-        return self._added(host, number, tensor)
+def _weights(e: Builder, number: int, data: Array | None) -> int | None:
+    if data is None:
+        return None
+    return e.tensors.add(Tensor(f"weights {number} of a loop", data.shape, data=data))
 
-    def _added(self, host: HostNode, number: int, tensor: Tensor) -> int:
-        made = hidden(host.id, number)
-        self.walk.tensors[made] = tensor
-        return made
 
-    def _results(
-        self, host: HostNode, found: loop_layer.Layer, given: list[Tensor]
-    ) -> tuple[int, ...]:
-        """y, h and an LSTM's c, new tensors for those that the loop does not keep."""
-        places = {name: host.outputs[position] for position, name in found.results.items()}
-        if "y" not in places:
-            shape = (1, *given[found.states[0]].shape)
-            places["y"] = self._added(host, 4, Tensor("output of a loop", shape))
-        return tuple(places[name] for name in "yhc"[: 1 + len(found.states)])
+def _body(e: Builder, model: HostModel) -> Body:
+    """A graph that the loop runs."""
+    assert e.body is not None
+    found = e.body(model)
+    tensors = dict(found.graph.tensors)
+    for key in (*model.given, *model.outputs):
+        value = model.values[key]
+        shape = tuple(n for n in value.shape or () if isinstance(n, int))
+        tensors.setdefault(found.ids[key], Tensor(value.name, shape, value.dtype, value.data))
+    inputs, outputs = ([found.ids[k] for k in keys] for keys in (model.given, model.outputs))
+    return Body(found.graph.nodes, tensors, inputs, outputs)

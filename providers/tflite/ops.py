@@ -11,7 +11,7 @@ versions").
 Operators without a kernel have rows as well where other nodes must know what becomes of shapes.
 
 A custom operator is a row like any other: its host operator is named `CUSTOM <its name>`, its
-parameters are bytes of the model that `HostNode.options` reads as a struct.
+parameters are bytes of the model that `RawNode.options` reads as a struct.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tflgpu_plugin import ops as internal
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.ir.graph import STORE
 from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 
 from . import conditions as need
-from . import flexbuffers, params
-from .host_node import HostNode
+from . import flexbuffers, loops, params
+from .host_node import RawNode
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 # MediaPipe's operators.
@@ -34,6 +37,13 @@ CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
     "CUSTOM MaxUnpooling2D",
 )
 CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f32",)}
+COMPOSITE = "STABLEHLO_COMPOSITE"  # the host runs a graph of the model
+VARIABLES = {
+    "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
+    "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
+    "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
+    "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+}
 FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
@@ -44,7 +54,7 @@ def _row(
     host_op: str,
     op: str,
     last: int,
-    attributes: Callable[[HostNode], dict[str, Any]] | None = None,
+    parameters: Callable[[RawNode], dict[str, Any]] | None = None,
     takes: str = "value",
     *conditions: Condition,
     gives: str = "value",
@@ -57,6 +67,7 @@ def _row(
     alone: bool = True,
     longer: HostOp | None = None,
     bfloat16: bool = False,
+    build: Callable[[Builder], Any] | None = None,
 ) -> HostOp:
     """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
     may read and write, where quantized forms of these are not among it. `bfloat16`: ai-edge-litert
@@ -67,7 +78,8 @@ def _row(
         op,
         (1, last),
         {edition: (first, end) for edition, end in documented.items() if end is not None},
-        attributes,
+        parameters,
+        build,
         operands=operands(takes),
         order=order,
         outputs=tuple(gives.split()),
@@ -360,8 +372,8 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(
-            "WHILE", "recurrent_layer", 1, lambda node: dict(node.attributes),
-            "value weights recurrent_weights biases? state state? biases?", gives="value*", **ours,
+            "WHILE", "recurrent_layer", 1, None, "value*", gives="value*",
+            build=loops.recurrent_layer, **ours,
         ),
         _row(
             DETECTION, "detections", 1,
@@ -388,10 +400,10 @@ def _rows() -> tuple[HostOp, ...]:
 HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
 
 
-def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict[str, HostOp]:
+def _cpu(names: str, takes: str, means: str = "", **traits: Any) -> dict[str, HostOp]:
     """Operators of the CPU that take such operands, and their meaning (`importer.meanings`)."""
     return {
-        name: HostOp(name, means, (1, 1), operands=operands(takes), spreads=spreads)
+        name: HostOp(name, means, (1, 1), operands=operands(takes), **traits)
         for name in names.split()
     }
 
@@ -401,22 +413,25 @@ CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape", means="broadcast_shapes")
     | _cpu("SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
-    | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
-    | _cpu("MULTINOMIAL", "value count")
+    | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape", chance=True)
+    | _cpu("MULTINOMIAL", "value count", chance=True)
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", means="range")
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
-    | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
+    | _cpu("DENSIFY", "value", means="dense")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")
     | _cpu("SHAPE", "value", means="shape")
     | _cpu("WHERE", "value", means="coordinates")
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
+    | _cpu(" ".join(VARIABLES), "", STORE, stated=True)
+    | _cpu(COMPOSITE, "value*", stated=True)
 )
 # Nodes whose output shapes nothing outside them tells, unless constants do.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
-
-
-def row_of(node: HostNode) -> HostOp | None:
-    """What holds for a node; None for an operator without a row."""
-    row = HOST_OPS.get(node.host_op)
-    return row and row.form(len(node.inputs))
+# Operators that stay with the host for a reason.
+LEFT: Mapping[str, str] = {
+    **VARIABLES,
+    COMPOSITE: "It lets the host run a graph of the model, whose nodes are taken by themselves.",
+    "DELEGATE": "This node already belongs to another delegate.",
+}
+TABLE = Table(HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, keeps_half=True, keeps_weights=True)

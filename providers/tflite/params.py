@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from . import codes
-from .host_node import HostNode
+from .host_node import RawNode
 
 MIRRORS = {1: "reflect", 2: "symmetric"}
 PADDINGS = {1: "same", 2: "valid"}
@@ -45,41 +45,41 @@ def _window(params: Any, axes: str = "hw") -> dict[str, Any]:
     }
 
 
-def plain(layout: str, *names: str) -> Callable[[HostNode], dict[str, Any]]:
+def plain(layout: str, *names: str) -> Callable[[RawNode], dict[str, Any]]:
     """Parameters that are attributes as they are: the types of the host's struct and our names."""
 
-    def reader(node: HostNode) -> dict[str, Any]:
+    def reader(node: RawNode) -> dict[str, Any]:
         return dict(zip(names, node.members(layout), strict=True))
 
     return reader
 
 
-def convolution(node: HostNode) -> dict[str, Any]:
+def convolution(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_conv_params")
     return _window(params) | {"dilations": _sizes(params, "dilation")}
 
 
-def depthwise(node: HostNode) -> dict[str, Any]:
+def depthwise(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_depthwise_params")
     given = {"dilations": _sizes(params, "dilation"), "multiplier": int(params.depth_multiplier)}
     return _window(params) | given
 
 
-def transposed(node: HostNode) -> dict[str, Any]:
+def transposed(node: RawNode) -> dict[str, Any]:
     return _window(node.params("tgl_transpose_conv_params"))
 
 
-def pool(node: HostNode) -> dict[str, Any]:
+def pool(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_pool_params")
     return _window(params) | {"window": _sizes(params, "filter")}
 
 
-def custom_transposed(node: HostNode) -> dict[str, Any]:
+def custom_transposed(node: RawNode) -> dict[str, Any]:
     """Padding and strides; hosts do not look at what may follow, a fused activation."""
     return _window(node.options("tgl_transpose_conv_params", (12, 16, 20)))
 
 
-def custom_pool(node: HostNode) -> dict[str, Any]:
+def custom_pool(node: RawNode) -> dict[str, Any]:
     """Windows side by side, which is all that hosts take; their padding is what hangs over."""
     params = node.options("tgl_pool_params", (24, 32, 40))
     given = _window(params)
@@ -103,14 +103,14 @@ def detections(given: Mapping[str, float]) -> dict[str, Any]:
     } | _unusual(several=several if several != 1 else 0)  # fmt: skip
 
 
-def fully_connected(node: HostNode) -> dict[str, Any]:
+def fully_connected(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_fully_connected_params")
     given = {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
     once = {"rounds_once": True} if _rounds_once(node) else {}
     return given | once | _unusual(shuffled=bool(params.weights_format))
 
 
-def _rounds_once(node: HostNode) -> bool:
+def _rounds_once(node: RawNode) -> bool:
     """Whether the host's layers of 8 bits round a sum times its factor once: the default kernels of
     ai-edge-litert and TensorFlow in all versions, and their reference kernels since 1.4 and 2.21.
     tflite-runtime rounds the product to 31 places first (`MultiplyByQuantizedMultiplier`). The host
@@ -119,13 +119,13 @@ def _rounds_once(node: HostNode) -> bool:
     return next((ROUND_ONCE[name] for name in reversed(folders) if name in ROUND_ONCE), False)
 
 
-def members(struct: str, *names: str, **others: str) -> Callable[[HostNode], dict[str, Any]]:
+def members(struct: str, *names: str, **others: str) -> Callable[[RawNode], dict[str, Any]]:
     """Attributes that are members of a struct of tflite/abi.h: of the same names, and (ours=theirs)
     of others.
     """
     theirs = dict(zip(names, names, strict=True)) | others
 
-    def reader(node: HostNode) -> dict[str, Any]:
+    def reader(node: RawNode) -> dict[str, Any]:
         params = node.params(struct)
         return {name: getattr(params, member) for name, member in theirs.items()}
 
@@ -143,11 +143,11 @@ leaky_relu = members("tgl_leaky_relu_params", "alpha")
 gelu = members("tgl_gelu_params", "approximate")
 
 
-def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
+def with_activation(struct: str) -> Callable[[RawNode], dict[str, Any]]:
     return lambda node: {"activation": _activation(node.params(struct))}
 
 
-def concatenation(node: HostNode) -> dict[str, Any]:
+def concatenation(node: RawNode) -> dict[str, Any]:
     """Hosts bring uint8 inputs to the quantization of the output; of other types they take only
     inputs that have it."""
     params = node.params("tgl_concatenation_params")
@@ -155,7 +155,7 @@ def concatenation(node: HostNode) -> dict[str, Any]:
     return given | _unusual(rescales=node.result() == "u8")
 
 
-def reshape(node: HostNode) -> dict[str, Any]:
+def reshape(node: RawNode) -> dict[str, Any]:
     """Input 1 counts when it is a vector (as in GetOutputShape of the host's reshape.cc), else the
     parameters do.
     """
@@ -165,54 +165,54 @@ def reshape(node: HostNode) -> dict[str, Any]:
     return {"shape": () if shape == (0,) else shape}  # one 0 is how old converters wrote a scalar
 
 
-def squeeze(node: HostNode) -> dict[str, Any]:
+def squeeze(node: RawNode) -> dict[str, Any]:
     return {"squeeze": node.listed("tgl_squeeze_params", "dims")}
 
 
-def conv_3d(node: HostNode) -> dict[str, Any]:
+def conv_3d(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_conv_3d_params")
     given = {"dilations": _sizes(params, "dilation", "dhw"), "filters_last": True}
     return _window(params, "dhw") | given
 
 
-def expand_dims(node: HostNode) -> dict[str, Any]:
+def expand_dims(node: RawNode) -> dict[str, Any]:
     axis = node.constant(1)
     return {"expand": None if axis is None or axis.size != 1 else int(axis.item())}
 
 
-def stablehlo_pad(node: HostNode) -> dict[str, Any]:
+def stablehlo_pad(node: RawNode) -> dict[str, Any]:
     """Of up to 8 axes; elements between others are counted in `inside`."""
     given = node.members("24q")
     low, high, inside = (given[k : k + 8] for k in (0, 8, 16))
     return {"paddings": tuple(zip(low, high, strict=True))} | _unusual(inside=sum(inside))
 
 
-def mirror_pad(node: HostNode) -> dict[str, Any]:
+def mirror_pad(node: RawNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
 RAISES = {"raises": True}  # an index outside ends a run of hosts
 
 
-def raises(node: HostNode) -> dict[str, Any]:
+def raises(node: RawNode) -> dict[str, Any]:
     return RAISES
 
 
-def reduced(reduction: str, raises: bool | str) -> Callable[[HostNode], dict[str, Any]]:
+def reduced(reduction: str, raises: bool | str) -> Callable[[RawNode], dict[str, Any]]:
     """Of operators that put updates where indices say; `raises` as ops/scatter.py has it."""
     return lambda node: {"reduction": reduction, "raises": raises}
 
 
-def lookup(node: HostNode) -> dict[str, Any]:
+def lookup(node: RawNode) -> dict[str, Any]:
     return {"axis": 0} | RAISES
 
 
-def gather(node: HostNode) -> dict[str, Any]:
+def gather(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
     return {"axis": int(params.axis)} | RAISES | _unusual(batch_dims=int(params.batch_dims))
 
 
-def transpose(node: HostNode) -> dict[str, Any]:
+def transpose(node: RawNode) -> dict[str, Any]:
     perm = node.constant(1)
     return {} if perm is None else {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
 
@@ -223,48 +223,48 @@ def _gates(params: Any) -> dict[str, Any]:
     return clips | _unusual(activation=None if activation == "tanh" else activation)
 
 
-def lstm(node: HostNode) -> dict[str, Any]:
+def lstm(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
     kernel = LSTM_BASIC if len(node.inputs) <= BASIC_INPUTS else LSTM_FULL
     return _gates(params) | _unusual(other_kernel=params.kernel != kernel)
 
 
-def sequence_lstm(node: HostNode) -> dict[str, Any]:
+def sequence_lstm(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_sequence_lstm_params")
     given = _gates(params) | {"time_axis": 0 if params.time_major else 1}
     return given | _unusual(diagonal=bool(params.diagonal_recurrent))
 
 
-def rnn(node: HostNode) -> dict[str, Any]:
+def rnn(node: RawNode) -> dict[str, Any]:
     return {"activation": ACTIVATIONS.get(node.members("i")[0])}
 
 
-def sequence_rnn(node: HostNode) -> dict[str, Any]:
+def sequence_rnn(node: RawNode) -> dict[str, Any]:
     time_major, activation = node.members("?i")
     return {"activation": ACTIVATIONS.get(activation), "time_axis": 0 if time_major else 1}
 
 
-def bidirectional_rnn(node: HostNode) -> dict[str, Any]:
+def bidirectional_rnn(node: RawNode) -> dict[str, Any]:
     time_major, activation, merged = node.members("?i?")
     return _both_ways(node, time_major, merged) | {"activation": ACTIVATIONS.get(activation)}
 
 
-def bidirectional_lstm(node: HostNode) -> dict[str, Any]:
+def bidirectional_lstm(node: RawNode) -> dict[str, Any]:
     *_, merged, time_major = node.members("iff??")
     return _gates(node.params("tgl_sequence_lstm_params")) | _both_ways(node, time_major, merged)
 
 
-def _both_ways(node: HostNode, time_major: bool, merged: bool) -> dict[str, Any]:
+def _both_ways(node: RawNode, time_major: bool, merged: bool) -> dict[str, Any]:
     given = {"time_axis": 0 if time_major else 1, "merged": merged}
     return given | _unusual(miscounted=len(node.outputs) != 2 - merged)
 
 
-def svdf(node: HostNode) -> dict[str, Any]:
+def svdf(node: RawNode) -> dict[str, Any]:
     rank, activation = node.members("ii")
     return {"rank": rank, "activation": ACTIVATIONS.get(activation)}
 
 
-def argument(node: HostNode) -> dict[str, Any]:
+def argument(node: RawNode) -> dict[str, Any]:
     made = codes.dtype(int(node.params("tgl_arg_params").output_type))
     return {"keep_dims": False} | _unusual(asked="" if made == node.result() else made)
 
@@ -273,12 +273,12 @@ def _count(params: Any, found: int) -> dict[str, Any]:
     return _unusual(miscounted=params.count != found)
 
 
-def l2_normalization(node: HostNode) -> dict[str, Any]:
+def l2_normalization(node: RawNode) -> dict[str, Any]:
     (activation,) = node.members("i")  # of norms below `least` (l2normalization.h) hosts take that
     return {"axis": -1, "p": 2, "least": 1e-6} | _unusual(activation=activation)
 
 
-def lrn(node: HostNode) -> dict[str, Any]:
+def lrn(node: RawNode) -> dict[str, Any]:
     """Windows hold their last channel, as in local_response_norm.h of the optimized kernels, which
     hosts use by default; those of the reference resolver lack it. ONNX divides alpha by the size.
     """
@@ -287,17 +287,17 @@ def lrn(node: HostNode) -> dict[str, Any]:
     return {"size": size, "alpha": alpha * size, "beta": beta, "bias": bias}
 
 
-def between(low: float, high: float) -> Callable[[HostNode], dict[str, Any]]:
+def between(low: float, high: float) -> Callable[[RawNode], dict[str, Any]]:
     """Limits that the operator has by its name."""
     return lambda node: {"low": low, "high": high}
 
 
-def axis(node: HostNode) -> dict[str, Any]:
+def axis(node: RawNode) -> dict[str, Any]:
     """Of PACK and UNPACK."""
     params = node.params("tgl_pack_params")
     return {"axis": int(params.axis)} | _count(params, max(len(node.inputs), len(node.outputs)))
 
 
-def parts(node: HostNode) -> dict[str, Any]:
+def parts(node: RawNode) -> dict[str, Any]:
     """Of SPLIT and SPLIT_V."""
     return _count(node.params("tgl_split_params"), len(node.outputs))

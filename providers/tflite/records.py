@@ -13,11 +13,11 @@ from tflgpu_plugin.providers import BuildError, Instance
 from tflgpu_plugin import native
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report, remember
-from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
 
 RECENT = 8  # plans that native code keeps for a kernel
+CLOSED = "This part of the model is closed; make a new interpreter."
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
@@ -27,26 +27,24 @@ class Placed(PlacedPartition):
     `kept.keys`) hold device memory; they go when the host has freed the kernel, `kept` stays.
     """
 
-    stays: AbstractSet[int]
+    kept: Subgraph
+    stays: AbstractSet[str]
     callers: tuple[int, ...]
-    kept: Subgraph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         assert self.partition is not None
-        self.kept, self.nodes = self.partition.kept, self.partition.nodes
+        self.nodes = self.partition.nodes
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
-        graph = self.kept.reshaped(given)
-        for node in graph.nodes:
-            if reason := support.misfit(graph, node):
-                raise BuildError((node.id,), reason)
-        return graph
+        if self.partition is None:
+            raise BuildError((), CLOSED)
+        return self.kept.reshaped(given, self.partition.judge)
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         if self.partition is None:
-            raise BuildError((), "This part of the model is closed; make a new interpreter.")
+            raise BuildError((), CLOSED)
         if given == self.kept.shapes:
             return self.partition.instance
         found = self.recent.pop(given, None) or self.partition.build(graph)

@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Ten
 
 from . import codes, sparsity
 
-Sparse = Callable[[], Tensor]
+Sparse = Callable[[], Array]
 SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
 
 FLOATS = ("f32", "f16", "f64")
@@ -36,13 +36,14 @@ def listed(array: Any) -> tuple[int, ...]:
 class Tensors:
     """All tensors of a host's graph by index. `constants` are those that lie in the model, whether
     they can be read or not, `unreadable` says why some cannot, and `sparse` has what reads sparse
-    ones (raises Unsupported with a sentence).
+    ones (raises Unsupported with a sentence). `open` are axes that the model leaves open.
     """
 
     tensors: dict[int, Tensor] = field(default_factory=dict)
     constants: set[int] = field(default_factory=set)
     unreadable: dict[int, str] = field(default_factory=dict)
     sparse: dict[int, Sparse] = field(default_factory=dict)
+    open: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
@@ -52,6 +53,8 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
         raw = context.tensors[index]
         tensor = _tensor(ffi, raw, name or f"tensor {index}", index in written)
         found.tensors[index] = tensor
+        if axes := _open_axes(raw):
+            found.open[index] = axes
         if raw.allocation == IN_MODEL and index not in written and not tensor.variable:
             found.constants.add(index)
         if raw.sparsity:
@@ -66,15 +69,22 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
     return found
 
 
-def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Tensor:
-    """A sparse constant with its values. Raises Unsupported with a sentence."""
+def _open_axes(raw: Any) -> tuple[int, ...]:
+    """Those that the model leaves open; it may not say."""
+    signature = listed(raw.dims_signature)
+    if len(signature) != len(listed(raw.dims)):
+        return ()
+    return tuple(axis for axis, extent in enumerate(signature) if extent < 0)
+
+
+def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Array:
+    """The values of a sparse constant. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
             raise Unsupported(f"is sparse and holds {tensor.dtype} values, which is not supported")
-        data = sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
+        return sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
     except Unsupported as reason:
         raise Unsupported(f"The constant {tensor.name!r} {reason}.") from reason
-    return replace(tensor, data=data)
 
 
 def _misfit(raw: Any, tensor: Tensor) -> bool:

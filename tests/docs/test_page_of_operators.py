@@ -175,8 +175,9 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
             for condition in row.conditions:
                 said = " ".join((condition.__doc__ or "").split())
                 assert said.endswith(".") and said in line(page, key), key
+    parted = [rule for together in rules.PARTITION_RULES for rule in together]
     every = (TFLITE, (*tflite_conditions.EVERY, *EVERY)), (ONNX, onnx_conditions.EVERY)
-    for page, conditions in (*every, (ONNX, rules.RULES)):
+    for page, conditions in (*every, (ONNX, rules.RULES), (ONNX, parted)):
         for number, one in enumerate(conditions, 1):
             assert f"\n{number}. {' '.join((one.__doc__ or '').split())}" in page
 

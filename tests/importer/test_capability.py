@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import ops
 
-from tflgpu_plugin.importer.support import QUIRKS, Quirk, by_row, support
+from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, by_row, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 
@@ -375,7 +375,11 @@ def test_an_output_shape_that_the_inputs_do_not_give() -> None:
 
 
 def test_the_providers_sentence_comes_first() -> None:
-    assert ask(add(version=9, refusal="DIV is not in the table.")) == "DIV is not in the table."
+    graph, refused = add(version=9), {0: "DIV is not in the table."}
+    assert Judge().reasons(graph, {}) and not Judge().reasons(graph, refused)
+    for name in ("0", "sum", "ADD"):  # but for what the user leaves out
+        found = Judge(excluded=frozenset({name})).reasons(graph, refused)
+        assert found == {0: "ADD is left out by the option exclude."}
 
 
 def test_an_unknown_op() -> None:

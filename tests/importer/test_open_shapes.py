@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.imported import Imported, Table
+from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.importer.placeholders import grown
 from tflgpu_plugin.ir.graph import Graph, Tensor
 
@@ -16,7 +17,8 @@ Axes = Mapping[int, tuple[int, ...]]
 def host(shape: tuple[int, ...], axes: Axes, unfit: set[int]) -> Imported:
     """A graph of one input without nodes."""
     graph = Graph({0: Tensor("x", shape)}, (), (0,), (0,))
-    return Imported(graph=graph, unfit=unfit, open=axes)
+    model = HostModel((), {}, ())
+    return Imported(model=model, table=Table({}), graph=graph, unfit=unfit, open=axes)
 
 
 @pytest.mark.parametrize("axes", [{0: (1,)}, {}])
@@ -29,7 +31,7 @@ def test_an_open_model_is_judged_by_its_present_shape(axes: Axes) -> None:
         asked.append(shapes[0])
         return host(shapes[0], axes, {0} if shapes[0][1] < 64 else set())
 
-    found = grown(host((1, 5), axes, set()), read, lambda graph: {})
+    found = grown(host((1, 5), axes, set()), read)
     if axes:
         assert asked[0] == (1, 5) and found.graph.tensors[0].shape[1] >= 64
     else:

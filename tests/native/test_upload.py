@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.judged import claimed, resized
 from tests.support.subprocesses import run_python
-from tflgpu_plugin import engine
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor, geometry
 from tflgpu_plugin.ir.plan import Pack, Weight
 from tflgpu_plugin.ops import blocks, lowering, winograd
@@ -25,10 +25,9 @@ import numpy as np
 from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from tests.support.harness import device_of
-from tflgpu_plugin import engine
+from tests.support.judged import claimed
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
-from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import pipelines
 
 def private():
@@ -58,7 +57,7 @@ def watch():
         peak[0] = max(peak[0], private())
 thread = threading.Thread(target=watch)
 thread.start()
-(partition,) = engine.claim(graph, parse({"serialization_dir": kept} if kept else {})).islands
+(partition,) = claimed(graph, {"serialization_dir": kept} if kept else {}).islands
 ended.set(); thread.join()
 print(partition.instance.plan.bytes_of("weights"), max(peak[0], private()) - before)
 """
@@ -148,10 +147,10 @@ def test_a_claimed_partition_holds_the_constants_of_the_host() -> None:
         Node(1, "fully_connected", (0, 2, None), (3,), layer),
         Node(2, "fully_connected", (3, 4, None), (5,), layer),
     )
-    (part,) = engine.claim(Graph(tensors, nodes, (0,), (5,))).islands
+    (part,) = claimed(Graph(tensors, nodes, (0,), (5,))).islands
     held = {t: tensor.data for t, tensor in part.graph.tensors.items()}
     assert held[1] is stored and held[4] is numbers and held[2] is None
     x = np.random.default_rng(2).standard_normal((3, 16)).astype(np.float32)
     wanted = x @ stored.astype(np.float32).T @ (numbers * np.float32(0.02)).T
-    for rows, instance in ((1, part), (3, part.rebuild([(3, 16)]))):
+    for rows, instance in ((1, part), (3, part.build(resized(part.graph, [(3, 16)])))):
         np.testing.assert_allclose(instance.run([x[:rows]])[0], wanted[:rows], rtol=1e-5, atol=1e-5)

@@ -21,12 +21,16 @@ ROOMS = (
     *("harness", "cache"),
 )
 # Tables of what loops consist of, and what builds nodes.
-TABLES = {"importer/loop_body.py", "importer/loop_layer.py"}
+TABLES = {
+    *("importer/loop_body.py", "importer/loop_layer.py"),
+    *("importer/builder.py", "importer/rounding.py"),
+}
 # Words of other things than ops, and ops that constants are worked out for in a way of their own.
 ELSEWHERE = {
     "compile/error_sensitivity.py": {"clip"},
     "compile/tuning.py": {"tile", "split"},
     "importer/folding.py": {"quantize", "dequantize"},
+    "importer/plain.py": {"dequantize"},
     "ir/host_op.py": {"mean", "split"},
 }
 

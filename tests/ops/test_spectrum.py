@@ -9,10 +9,11 @@ import pytest
 
 from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of, run_graph
-from tflgpu_plugin import engine, ops
-from tflgpu_plugin.importer import support
+from tflgpu_plugin import ops
+from tflgpu_plugin.importer import partition, rules, support
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ops import spectrum
+from tflgpu_plugin.options import Options
 
 ENDS = [0.0, -0.0, 1.0, -1.0, 3e38, 2.0**60, 2.0**61, 2.0**-40, 2.0**-41, 2.0**-126, 1e-30]
 ENDS += [np.inf, -np.inf, np.nan]
@@ -77,6 +78,12 @@ def test_a_transform_costs_its_products() -> None:
     assert row.work(graph, node) == 3 * 8 * 10
 
 
+def placed(graph: Graph, groups: list[list[int]]) -> dict[int, str]:
+    """What keeps nodes of these groups off the GPU."""
+    ways = rules.Ways(lambda _: groups, partition.extract)
+    return rules.placed(rules.Parted(graph, groups, ways, Options(force=True)))
+
+
 @pytest.mark.parametrize(
     ("place", "lost"),
     [
@@ -90,16 +97,16 @@ def test_a_transform_costs_its_products() -> None:
 )
 def test_they_stay_in_one_partition(place: list[list[int]], lost: set[int]) -> None:
     graph = chain("complex_abs", "real")
-    assert engine._misplaced(graph, place) == dict.fromkeys(lost, engine.PARTED)
+    assert placed(graph, place) == dict.fromkeys(lost, rules.PARTED)
 
 
 def test_they_are_no_inputs_and_no_outputs() -> None:
     graph, whole = chain("complex_abs"), [[0, 1, 2]]
-    assert not engine._misplaced(graph, whole)
+    assert not placed(graph, whole)
     shown = replace(graph, outputs=(*graph.outputs, graph.nodes[0].outputs[0]))
-    assert set(engine._misplaced(shown, whole)) == {0, 1}
+    assert set(placed(shown, whole)) == {0, 1}
     fed = replace(graph, nodes=graph.nodes[1:], inputs=(graph.nodes[0].outputs[0],))
-    assert set(engine._misplaced(fed, [[1, 2]])) == {1}
+    assert set(placed(fed, [[1, 2]])) == {1}
 
 
 @pytest.mark.adapter

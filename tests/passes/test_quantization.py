@@ -92,7 +92,7 @@ def test_a_constant_for_both_sides_stays_on_the_cpu() -> None:
     """The node that makes it is the CPU's, and the layer has a copy."""
     graph = widen(half_weights())
     assert graph.constant(2) is not None
-    reader = Node(2, "unknown", (2,), (4,), refusal="Not here.")
+    reader = Node(2, "", (2,), (4,))
     tensors = {**graph.tensors, 4: Tensor("z", (3, 4))}
     whole = replace(graph, tensors=tensors, nodes=(*graph.nodes, reader), outputs=(3, 4))
     assert rules.closed(whole, {2: "Not here."}) == {2: "Not here.", 0: rules.COPIED}

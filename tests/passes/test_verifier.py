@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin.importer import partition, subgraph
+from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
-from tflgpu_plugin.passes.quant.dequantize import narrow, widen
+from tflgpu_plugin.passes.quant.dequantize import forgotten, widen
 from tflgpu_plugin.passes.rewriter import Rewriter
 from tflgpu_plugin.passes.trim import trim
 from tflgpu_plugin.passes.verifier import BrokenGraph, check
@@ -54,9 +54,8 @@ STEPS: dict[str, Callable[[Graph], Graph]] = {
     "an editor": edited,
     "trim": trim,
     "widen": widen,
-    "narrow": lambda graph: narrow(widen(graph), graph),
+    "forgotten": lambda graph: forgotten(widen(graph)),
     "a partition": lambda graph: partition.extract(graph, {4}),
-    "other shapes": lambda graph: subgraph.kept(graph, graph).reshaped([(2, 4, 4, 8)]),
     "all passes": pipeline.run,
 }
 

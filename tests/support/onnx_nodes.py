@@ -64,7 +64,7 @@ class Node:
     @property
     def reason(self) -> str:
         """Why it is refused, "" when it is not."""
-        return next(iter(self.read().refused.values()), "")
+        return next(iter(self.read().refusals.values()), "")
 
 
 def rows(*shape: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
-from tflgpu_plugin.importer.rules import RULES
+from tflgpu_plugin.importer.rules import PARTITION_RULES, RULES
 from tflgpu_plugin.importer.support import EVERY, MAX_RANK, QUIRKS, type_names
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import COMPLEX
@@ -203,6 +203,10 @@ What keeps a node on the CPU because of others, of nodes that could run by thems
 order:
 
 {_listed(RULES)}
+
+What keeps the nodes of a partition on the CPU:
+
+{_listed(rule for together in PARTITION_RULES for rule in together)}
 """
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
@@ -57,17 +58,19 @@ class Tensors:
 
     graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
     shared: dict[Any, int] = field(default_factory=dict)
+    next: int = 0
 
     @property
     def table(self) -> dict[int, Tensor]:
         assert isinstance(self.graph.tensors, dict)
         return self.graph.tensors
 
-    def add(self, tensor: Tensor) -> int:
-        """The id of a new tensor."""
-        number = len(self.table)
-        self.table[number] = tensor
-        return number
+    def add(self, tensor: Tensor, number: int | None = None) -> int:
+        """The id of a new tensor, which may be given."""
+        made = self.next if number is None else number
+        self.next = max(self.next, made + 1)
+        self.table[made] = tensor
+        return made
 
     def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
         """A constant that is made once per key."""
@@ -80,13 +83,15 @@ class Tensors:
 
 @dataclass
 class Builder:
-    """One ONNX node and its row among the `rows` of the table. `inputs` are tensor ids (None:
-    absent). Rows call `add` and return the ids of the node's outputs; every shape is worked out on
-    the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
-    otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in
-    float64). `misinferred`: its shape inference gives another shape altogether. `widened`: inputs
-    were bfloat16, and are float32 for the row. With `known_limit` every result must follow from
-    what is known, as a constant of so many elements at most, and no nodes are made.
+    """A node of the host, its row among the `rows` of the table, and the `values` of its model.
+    `body(model)` imports a graph that the node runs, without evaluating anything. `inputs` are
+    tensor ids (None: absent). Rows call `add` and return the ids of the node's outputs; every shape
+    is worked out on the way. `scaled`: extents are rounded products, which onnxruntime's shape
+    inference rounds otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and
+    49.9999995 in float64). `misinferred`: its shape inference gives another shape altogether.
+    `widened`: inputs were bfloat16, and are float32 for the row. With `known_limit` every result
+    must follow from what is known, as a constant of so many elements at most, and no nodes are
+    made.
     """
 
     host: HostNode
@@ -94,6 +99,8 @@ class Builder:
     tensors: Tensors
     inputs: Sequence[int | None]
     rows: Mapping[str, HostOp]
+    values: Mapping[str, Value] = field(default_factory=dict)
+    body: Callable[[HostModel], Imported] | None = None
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
     misinferred: bool = False

@@ -19,12 +19,11 @@ from tflgpu_plugin.importer import meanings
 from tflgpu_plugin.importer.meanings import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Node, Quantization, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization, Tensor
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-STEP = "step"  # attribute of a constant-folded node whose results follow from shapes: its Step
 HELD = ("i32", "i64", "f32", "bool")  # dtypes of shape arithmetic
 INTEGERS = ("i8", "u8", "i16")
 WHOLE = {"i", "u"}  # numpy's kinds
@@ -56,7 +55,7 @@ class Step:
         """Its results are elements of its operands, whatever they stand for."""
         row = self.row
         if row is None:
-            return self.meaning == "identity"
+            return self.meaning == meanings.DENSE
         return row.views is not None or row.kind == "movement"
 
     @property
@@ -79,11 +78,6 @@ def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> 
     more = {"dtype": outputs[0].dtype} if row.converts else {}
     known = evaluation.known(row)
     return Step(op, {**attributes, **more}, len(outputs)) if known else None
-
-
-def step_of(node: Node) -> Step | None:
-    """What a constant-folded node of shape arithmetic does; None for any other."""
-    return node.attributes.get(STEP) if node.op == FOLDED else None
 
 
 def evaluate(

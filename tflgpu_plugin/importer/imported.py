@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin.importer.model import HostNode
+from tflgpu_plugin.importer.model import HostModel, HostNode
+from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Condition, HostOp
 from tflgpu_plugin.ir.quantization import NUMBERS
@@ -22,6 +23,8 @@ class Table:
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
     provider's name) why a node does that another provider has. `guess` returns a likely value of
     an input that decides shapes and that only a run tells, or None: see `Facts.run_values`.
+    `keeps_half`: float16 constants stay what they are. `keeps_weights`: the host may keep what
+    follows from constants as weights of its own, and never write them.
     """
 
     rows: Mapping[str, HostOp]
@@ -31,6 +34,13 @@ class Table:
     left: Mapping[str, str] = field(default_factory=dict)
     taken: str = "{} has taken it."
     guess: Callable[..., Array | None] | None = None
+    keeps_half: bool = False
+    keeps_weights: bool = False
+
+    def row(self, host: HostNode) -> HostOp | None:
+        """What holds for a node; None for an operator without a row."""
+        row = self.rows.get(host.title)
+        return row and row.form(len(host.inputs))
 
     def refusal(self, host: HostNode) -> str:
         """Why the node stays with the host, if it has no row or is not to be had."""
@@ -47,30 +57,36 @@ class Facts:
     it does not name is what it is found to be first, or 1. Once a partition is planned,
     `arithmetic` are its nodes whose results were known then: they stay so for any shapes, however
     large, and no others become so. `run_values` are those of inputs that a plan is made for; before
-    a run, they are guessed.
+    a run, they are guessed. Without a `judge`, nodes that can be imported are not refused.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     symbols: Mapping[str, int] | None = None
     arithmetic: Collection[int] | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """A host's graph as ours: `graph` holds what needs a kernel, and `ids` has the tensors of its
-    values by their keys. `arithmetic` are nodes of the host whose results are known, and which are
-    therefore not in it. A node of the host that became several has its own id on the last of them,
-    and in `sources` of all. `unfit` are nodes of the host that cannot run because of their inputs'
-    shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were refused
-    for a guess at open extents: another one suited them. `run_values` were guessed: runs tell
-    them.
-    `open` are the axes of inputs that the model leaves open; `contradictions` counts shapes that
-    the host tells otherwise.
+    """The `model` of a host and its operators (`table`) as a graph of ours. `graph` holds what
+    needs a kernel, and `ids` has the tensors of the host's values by their keys. `refusals` say why
+    nodes of the graph cannot run, by their ids: those that could not be imported, which have no op,
+    and those that were `judged`. `arithmetic` are nodes of the host whose results are known, and
+    which are therefore not in it. A node of the host that became several has its own id on the last
+    of them, and in `sources` of all. `unfit` are nodes of the host that cannot run because of their
+    inputs' shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were
+    refused for a guess at open extents: another one suited them. `run_values` were guessed: runs
+    tell them. `open` are the axes of inputs that the model leaves open; `contradictions` counts
+    shapes that the host tells otherwise.
     """
 
+    model: HostModel
+    table: Table
     graph: Graph
     ids: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    judged: AbstractSet[int] = frozenset()
     arithmetic: AbstractSet[int] = frozenset()
     unfit: AbstractSet[int] = frozenset()
     impossible: AbstractSet[int] = frozenset()
@@ -78,11 +94,6 @@ class Imported:
     run_values: Mapping[str, Array] = field(default_factory=dict)
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     contradictions: int = 0
-
-    @property
-    def refused(self) -> dict[int, str]:
-        """Nodes of the host that could not be imported, with the sentence."""
-        return {node.id: node.refusal for node in self.graph.nodes if node.refusal is not None}
 
 
 def assembled(

@@ -7,26 +7,26 @@ model can be imported for any shapes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import meanings, rounding, support
-from tflgpu_plugin.importer.builder import Builder, Tensors, cast_array
+from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
-from tflgpu_plugin.importer.symbols import value
+from tflgpu_plugin.importer.plain import Plain, states
+from tflgpu_plugin.importer.state import UNKNOWN, State, widened
+from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
+from tflgpu_plugin.passes.quant.dequantize import known
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from those of hosts
-UNKNOWN = (-1,)
 LARGEST_IN_A_RUN = 1 << 24  # elements of what was shape arithmetic for the first plan's shapes
 
 
@@ -40,64 +40,37 @@ def import_(model: HostModel, table: Table, facts: Facts) -> Imported:
         for node in model.nodes:
             importer.visit(node)
         if len(guesses) == known:  # else a node before may have taken one for unknown
-            return importer.finish()
+            found = importer.finish()
+            return judged(found, facts.judge) if facts.judge else found
 
 
-@dataclass
-class _Importer:
-    model: HostModel
-    table: Table
-    facts: Facts
-    symbols: dict[str, int] | None
-    run_values: dict[str, Array]
-    tensors: Tensors = field(default_factory=Tensors)
-    ids: dict[str, int] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    arithmetic: set[int] = field(default_factory=set)
-    contradictions: int = 0
-    misled: set[str] = field(default_factory=set)  # values whose shape the host infers wrongly
-    unfit: set[int] = field(default_factory=set)
-    impossible: set[int] = field(default_factory=set)
+class _Importer(State):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.plain = Plain(self)
 
-    @property
-    def planned(self) -> Collection[int] | None:
-        return self.facts.arithmetic
+    def body(self, model: HostModel) -> Imported:
+        return import_(model, self.table, Facts(arithmetic=()))
 
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
         refused."""
-        inputs = [None if key is None else self.tensor(key) for key in host.inputs]
+        row, inputs = self.table.row(host), self.operands(host)
         try:
             if self._evaluate(host, inputs):
                 return
-            self._build(host, inputs)
+            if host.provider:
+                raise Unsupported(self.table.refusal(host))
+            if row is None or row.build is None or host.refusal:
+                self.plain.visit(host)
+            else:
+                self._build(host, row, inputs)
         except Unsupported as reason:
             if isinstance(reason.sentence, Unfit):
                 self.unfit.add(host.id)
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             self._refuse(host, inputs, str(reason))
-
-    # ---- values -------------------------------------------------------------------------------
-
-    def tensor(self, key: str) -> int:
-        """The tensor of a value; one that nothing has made yet is an input or a constant."""
-        if key not in self.ids:
-            self.ids[key] = self.tensors.add(self._outside(key))
-        return self.ids[key]
-
-    def _outside(self, key: str) -> Tensor:
-        value = self.model.values[key]
-        if value.data is not None:
-            return _widened(Tensor(value.name, value.data.shape, value.dtype, value.data))
-        if key in self.run_values:
-            return self._of_a_run(key)
-        shape = self.facts.shapes.get(key, self._stated_shape(value))
-        return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
-
-    def _of_a_run(self, key: str) -> Tensor:
-        data, value = self.run_values[key], self.model.values[key]
-        return Tensor(value.name, data.shape, value.dtype, data)
 
     def _guess(self, builder: Builder) -> None:
         """Values from outside that this node's shapes depend on become known, by a guess."""
@@ -111,27 +84,14 @@ class _Importer:
             found = guess(builder, position, self.model.values[key], made)
             if found is not None:
                 self.run_values[key] = found
-                known = self.tensors.add(self._of_a_run(key))
+                known = self.tensors.add(self.of_a_run(key))
                 builder.inputs = [
                     known if k == position else t for k, t in enumerate(builder.inputs)
                 ]
 
     def _is_outside(self, key: str) -> bool:
         """No node of ours makes the value."""
-        return not any(self.ids[key] in node.outputs for node in self.nodes if not node.refusal)
-
-    def _stated_shape(self, stated: Value) -> Shape | None:
-        """The shape as the host states it, open extents from `symbols`."""
-        if stated.shape is None:
-            return None
-        found = [e if isinstance(e, int) else self._number(e) for e in stated.shape]
-        return None if any(extent < 0 for extent in found) else tuple(found)
-
-    def _number(self, name: str) -> int:
-        """The guess at an open extent, -1 where nothing is to be guessed."""
-        if self.symbols is None:
-            return -1
-        return self.symbols.get(name) or value(name, self.symbols) or 1
+        return not any(self.ids[key] in node.outputs for node in self.nodes if node.op)
 
     # ---- evaluate -----------------------------------------------------------------------------
 
@@ -142,9 +102,9 @@ class _Importer:
             return False
         largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
         row = self.table.arithmetic.get(host.title) or self._computed(host, inputs, largest)
-        if row is None:
+        if row is None or row.build is None:
             return False
-        builder = Builder(host, row, self.tensors, inputs, self.table.rows, known_limit=largest)
+        builder = self.builder(host, row, inputs, known_limit=largest)
         try:
             if support.unmet((*self.table.every, *row.conditions), builder):
                 return False
@@ -176,11 +136,8 @@ class _Importer:
 
     # ---- build --------------------------------------------------------------------------------
 
-    def _build(self, host: HostNode, inputs: list[int | None]) -> None:
-        row = self.table.rows.get(host.title)
-        if row is None or host.provider or host.refusal:
-            raise Unsupported(self.table.refusal(host))
-        builder = Builder(host, row, self.tensors, inputs, self.table.rows)
+    def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
+        builder = self.builder(host, row, inputs)
         self._guess(builder)
         asked = (*self.table.every, *row.conditions, *self.table.kernels)
         if reason := support.unmet(asked, builder):
@@ -273,23 +230,32 @@ class _Importer:
         outputs = []
         for key in host.writes:
             stated = self.model.values[key]
-            shape = self._stated_shape(stated)
+            shape = self.stated_shape(stated)
             tensor = Tensor(stated.name, UNKNOWN if shape is None else shape, stated.dtype)
-            tensor = self._of_a_run(key) if key in self.run_values else tensor
+            tensor = self.of_a_run(key) if key in self.run_values else tensor
             self.ids[key] = self.tensors.add(tensor)
             outputs.append(self.ids[key])
         reads = [t for t in inputs if t is not None] + [self.tensor(k) for k in host.implicit]
         node = Node(
             host.id, "", tuple(reads), tuple(outputs), name=host.name or host.op,
             host_op=host.title, version=host.version, row=self.table.rows.get(host.title),
-            refusal=sentence, sources=(host.id,),
+            sources=(host.id,),
         )  # fmt: skip
         self.nodes.append(node)
+        self.refusals[host.id] = sentence
 
     def finish(self) -> Imported:
         outputs = [self.ids[key] for key in self.model.outputs if key in self.ids]
+        pairs = tuple(pair for node in self.nodes for pair in states(node))
+        stated: dict[str, Any] = {
+            "states": pairs, "chained": tuple(sorted(self.plain.chained)),
+            "fused": self.model.fused, "ordered": self.model.ordered,
+        }  # fmt: skip
         return Imported(
-            graph=assembled(self.nodes, self.tensors.table, outputs),
+            model=self.model,
+            table=self.table,
+            refusals=self.refusals,
+            graph=assembled(self.nodes, self.tensors.table, outputs, **stated),
             ids=self.ids,
             arithmetic=frozenset(self.arithmetic),
             unfit=frozenset(self.unfit),
@@ -297,6 +263,15 @@ class _Importer:
             run_values=self.run_values,
             contradictions=self.contradictions,
         )
+
+
+def judged(found: Imported, judge: Judge) -> Imported:
+    """The same, with reasons for all nodes that cannot run: support is asked here, once. Constants
+    that nodes make float32 of are known from now on."""
+    graph = known(found.graph)
+    reasons = judge.reasons(graph, found.refusals)
+    new = frozenset(reasons.keys() - found.refusals.keys())
+    return replace(found, graph=graph, refusals={**found.refusals, **reasons}, judged=new)
 
 
 def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:
@@ -332,14 +307,7 @@ def _constant(stated: Value, result: Tensor) -> Tensor:
     array = result.data
     assert array is not None
     data = cast_array(array, stated.dtype)
-    return _widened(Tensor(stated.name, data.shape, stated.dtype, data, result.quantization))
-
-
-def _widened(constant: Tensor) -> Tensor:
-    """float16 as float32, in which constants are computed with; others as they are."""
-    if constant.dtype != "f16" or constant.data is None:
-        return constant
-    return replace(constant, dtype="f32", data=constant.data.astype(np.float32))
+    return widened(Tensor(stated.name, data.shape, stated.dtype, data, result.quantization))
 
 
 def _written(shape: tuple[Extent, ...]) -> str:

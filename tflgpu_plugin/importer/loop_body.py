@@ -141,7 +141,7 @@ class Forms:
             self.values[index] = Numbers((Counter(k),)) if counter else Carried(k)
         for node in body.nodes:
             handler = HANDLERS.get(node.op)
-            if node.refusal is not None or handler is None:
+            if handler is None:
                 raise otherwise(f"it has {node.host_op or node.op}")
             written = [self.tensors[t].data is not None for t in node.outputs]
             if any(written) or any(t in self.values for t in node.outputs):

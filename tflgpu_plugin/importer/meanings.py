@@ -48,6 +48,7 @@ def coordinates(data: Array, limit: int) -> Array:
     return found
 
 
+DENSE = "dense"  # its operand is sparse, and is read as what it stands for
 # By the names that CPU operators of a host's table give.
 OF_SHAPES: dict[str, Callable[..., Array]] = {  # of the shape of the operand, not of its value
     "rank": lambda shape, limit: np.array(shape.size),
@@ -57,6 +58,6 @@ MEANINGS: dict[str, Callable[..., Array]] = OF_SHAPES | {
     "broadcast_shapes": common_shape,
     "coordinates": coordinates,
     "fill": fill,
-    "identity": lambda data, limit: data,
+    DENSE: lambda data, limit: data,
     "range": steps,
 }

@@ -6,8 +6,8 @@ names where these are unique, else the host's numbers in decimal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin.ir.graph import Array, Quantization
@@ -22,8 +22,9 @@ class Value:
     where the model gives none); None means that not even the rank is known. `dtype` is "" for what
     is no tensor. `data` is a constant, mostly a view on the host's memory; with `default`, the user
     may give other data. `element` is the host's number of the type. `variable`: state that the host
-    keeps between runs. `damage` says why the value cannot be read, as the end of a sentence that
-    begins with its name."""
+    keeps between runs. `constant`: it lies in the model, whether it can be read or not; `damage`
+    says why it cannot, as the end of a sentence that begins with its name, and `dense` reads the
+    values of a sparse constant (raises Unsupported)."""
 
     name: str
     dtype: str
@@ -33,7 +34,9 @@ class Value:
     element: int = 0
     quantization: Quantization | None = None
     variable: bool = False
+    constant: bool = False
     damage: str = ""
+    dense: Callable[[], Array] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,33 @@ class HostNode:
 
 @dataclass(frozen=True)
 class HostModel:
-    """Nodes in the host's order of execution, all values by key, and the keys of the outputs."""
+    """Nodes in the host's order of execution, all values by key, and the keys of the outputs.
+    `given` are those of the inputs, where a graph that a node runs takes them in an order.
+    `numbered`: the keys are numbers, which tensors get as their ids. `fused` and `ordered` are as
+    in `Graph`."""
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
+    given: tuple[str, ...] = field(default=(), kw_only=True)
+    numbered: bool = field(default=False, kw_only=True)
+    fused: bool = field(default=True, kw_only=True)
+    ordered: bool = field(default=True, kw_only=True)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """What nodes read, in order and without repeats."""
         return tuple(dict.fromkeys(key for node in self.nodes for key in node.reads))
+
+    def loosened(self, changed: Iterable[str]) -> HostModel:
+        """The same, with nothing stated of the shapes of what nodes make of these values."""
+        found = {*changed}
+        for node in self.nodes:
+            if not found.isdisjoint(node.reads):
+                found.update(node.writes)
+        made = {key for node in self.nodes for key in node.writes} & found
+        values = {k: replace(v, shape=None) if k in made else v for k, v in self.values.items()}
+        return replace(self, values=values)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -13,24 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TypeVar
 
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.symbols import until_fit
-from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir.graph import Shape
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
 MAX_FURTHER_ELEMENTS = 1 << 20  # of inputs, up to which there may be more
 MAX_INPUT_ELEMENTS = 1 << 24  # of inputs, up to which there may be any
 
-Host = TypeVar("Host", bound=Imported)
 Shapes = Mapping[int, Shape]  # of inputs
-Judge = Callable[[Host], Mapping[int, str]]  # why nodes cannot run here, by their ids
+Read = Callable[[Shapes], Imported]  # the host's graph for these, judged
 
 
-def grown(host: Host, read: Callable[[Shapes], Host], judge: Judge[Host]) -> Host:
-    """The host's graph, for larger inputs where its own shapes are placeholders: `read` reads it
+def grown(host: Imported, read: Read) -> Imported:
+    """The host's graph, for larger inputs where its own shapes are placeholders: `read` imports it
     for other shapes of inputs. A node that the CPU can run at the placeholder and we cannot is
     refused then.
     """
@@ -42,24 +40,21 @@ def grown(host: Host, read: Callable[[Shapes], Host], judge: Judge[Host]) -> Hos
     larger = _larger(host, present, read)
     if larger is None or present.unfit:
         return larger or host
-    reasons = {node: said(host, reason) for node, reason in judge(present).items()}
-    nodes = [_refused(node, reasons.get(node.id)) for node in larger.graph.nodes]
-    return replace(larger, graph=larger.graph.with_nodes(nodes))
+    found = dict(larger.refusals)
+    for node, reason in present.refusals.items():
+        if node not in found or (node in larger.judged and found[node] != reason):
+            found[node] = said(host, reason)
+    return replace(larger, refusals=found)
 
 
-def explained(
-    host: Host, reasons: Mapping[int, str], read: Callable[[Shapes], Host], judge: Judge[Host]
-) -> dict[int, str]:
+def explained(host: Imported, reasons: Mapping[int, str], read: Read) -> dict[int, str]:
     """These reasons for leaving nodes to the CPU, saying so where the present shape of an input is
     why.
     """
-    if not host.open or not reasons:
+    asked = [node for node, reason in reasons.items() if host.refusals.get(node) == reason]
+    if not host.open or not asked:
         return dict(reasons)
-    here = judge(host)
-    asked = [node for node, reason in reasons.items() if here.get(node) == reason]
-    if not asked:
-        return dict(reasons)
-    there = judge(read(_sized(host, host.open, SIZES[0])))
+    there = read(_sized(host, host.open, SIZES[0])).refusals
     return {
         node: said(host, reason) if node in asked and node not in there else reason
         for node, reason in reasons.items()
@@ -75,7 +70,7 @@ def said(host: Imported, reason: str) -> str:
     return f"With the present shape {named}: {reason}"
 
 
-def _larger(host: Host, present: Host, read: Callable[[Shapes], Host]) -> Host | None:
+def _larger(host: Imported, present: Imported, read: Read) -> Imported | None:
     """The graph for inputs of which the fewest nodes are too small; None when there are none that
     fit better than the present ones.
     """
@@ -122,7 +117,3 @@ def _sized(host: Imported, axes: Mapping[int, tuple[int, ...]], size: int) -> di
 
 def _elements(shapes: Shapes) -> int:
     return sum(map(prod, shapes.values()))
-
-
-def _refused(node: Node, reason: str | None) -> Node:
-    return node if reason is None or node.refusal else replace(node, refusal=reason)

@@ -1,97 +1,124 @@
-"""What is kept of a claimed subgraph so that it can be planned for other shapes: its graph, and the
-shape arithmetic that makes its constants, which is worked out anew and never kept.
+"""What is kept of a claimed partition so that it can be planned for other shapes: its part of the
+host's graph, which is imported again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.importer import folding
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.importer.imported import Facts, Imported, Table
+from tflgpu_plugin.importer.importer import import_
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.importer.support import Judge
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Shape, Tensor, counts
 
 
 @dataclass(frozen=True)
 class Subgraph:
-    """`nodes` are those of `graph` and the folded producers of its constants, in execution
-    order (empty: it holds no such constant), over `tensors` besides those of the graph.
-    `shape_only` are tensors from outside whose shapes are read, but no value."""
+    """The nodes of a partition with the shape arithmetic that they need (`arithmetic`, by id),
+    over the `table` of their host. `ports` are the inputs of its plans and `others` inputs whose
+    shapes are read, but no value; both had `shapes` when the partition was claimed. `states` are
+    variables that it reads and writes."""
 
-    graph: Graph
-    nodes: tuple[Node, ...] = ()
-    tensors: Mapping[int, Tensor] = field(default_factory=dict)
-    shape_only: tuple[int, ...] = ()
+    model: HostModel
+    table: Table
+    ports: tuple[str, ...]
+    others: tuple[str, ...]
+    outputs: tuple[str, ...]
+    states: tuple[str, ...]
+    arithmetic: frozenset[int]
+    shapes: tuple[Shape, ...]
 
     @property
-    def keys(self) -> tuple[int, ...]:
-        """The tensors whose shapes choose a plan: the inputs, then the shape-only ones."""
-        return (*self.graph.inputs, *self.shape_only)
+    def keys(self) -> tuple[str, ...]:
+        """The values whose shapes choose a plan: the inputs, then those of which only that is
+        read."""
+        return (*self.ports, *self.others)
 
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """Those of `keys` when the subgraph was claimed."""
-        tensors = {**self.tensors, **self.graph.tensors}
-        return tuple(tensors[t].shape for t in self.keys)
-
-    def reshaped(self, given: Sequence[Shape]) -> Graph:
-        """The graph for these shapes of `keys`, its constants worked out anew. Raises BuildError
-        with a sentence.
-        """
-        tensors: dict[int, Tensor] = {**self.tensors, **self.graph.tensors}
-        for index, shape in zip(self.keys, given, strict=True):
-            tensors[index] = replace(tensors[index], shape=tuple(shape))
-        for node in self.nodes or self.graph.nodes:
-            for index, tensor in zip(node.outputs, _outputs(node, tensors), strict=False):
-                tensors[index] = tensor
-        return replace(self.graph, tensors={t: tensors[t] for t in self.graph.tensors})
+    def reshaped(self, given: Sequence[Shape], judge: Judge) -> Graph:
+        """The graph for these shapes of `keys`. Raises BuildError with a sentence."""
+        shapes = dict(zip(self.keys, given, strict=True))
+        facts = Facts(shapes, arithmetic=self.arithmetic, judge=judge)
+        return again(self.model, self.table, facts, self.ports, self.outputs)
 
 
-def kept(part: Graph, whole: Graph) -> Subgraph:
-    """Of a subgraph of `whole`, which has the constant-folded nodes. What follows from constants
-    alone is the same for all shapes."""
-    makers: dict[int, Node] = {}
-    for node in whole.nodes:
-        step = folding.step_of(node)
-        if step is not None and (step.of_shapes or makers.keys() & set(node.reads)):
-            makers |= dict.fromkeys(node.outputs, node)
-    wanted = {t for node in part.nodes for t in node.reads if t in makers}
-    used: dict[int, Node] = {}
-    while wanted:
-        node = makers[wanted.pop()]
-        if node.id not in used:
-            used[node.id] = node
-            wanted.update(t for t in node.reads if t in makers)
-    if not used:
-        return Subgraph(part)
-    inside = {t for node in part.nodes for t in node.outputs} | set(part.inputs)
-    read = {t for node in used.values() for t in (*node.reads, *node.outputs)}
-    tensors = {t: whole.tensors[t] for t in read - inside}
-    shape_only = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
-    order = {node.id: k for k, node in enumerate(whole.nodes)}
-    nodes = sorted([*part.nodes, *used.values()], key=lambda node: order[node.id])
-    return Subgraph(part, tuple(nodes), tensors, shape_only)
+def again(
+    model: HostModel, table: Table, facts: Facts, ports: Sequence[str], outputs: Sequence[str]
+) -> Graph:
+    """A partition's graph for other shapes, with its inputs and outputs in the order of the first.
+    Raises BuildError, and ImpossibleShapes where no host takes the shapes."""
+    found = import_(model, table, facts)
+    for node, reason in found.refusals.items():
+        raise (ImpossibleShapes if node in found.impossible else BuildError)((node,), reason)
+    ids, tensors = found.ids, dict(found.graph.tensors)
+    for key in outputs:
+        if ids[key] not in tensors:
+            name = model.values[key].name
+            raise BuildError((), f"The result {name!r} does not depend on its inputs' values.")
+    for key in ports:
+        value = model.values[key]
+        tensors.setdefault(ids[key], Tensor(value.name, facts.shapes[key], value.dtype))
+    made = tuple(ids[key] for key in outputs)
+    return replace(
+        found.graph,
+        nodes=tuple(node for node in found.graph.nodes if node.op != FOLDED),
+        tensors=tensors,
+        inputs=tuple(ids[key] for key in ports),
+        outputs=(*made, *counts(tensors, made)),
+        chained=(),
+    )
 
 
-def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
-    before, name = [tensors[t] for t in node.outputs], node.host_op or node.op
-    if step := folding.step_of(node):
-        found = folding.known(step, [tensors[t] for t in node.inputs if t is not None], before)
-        if found is None:
-            raise BuildError(
-                (node.id,), f"{name} {node.name!r} has no value for these input shapes."
-            )
-        return found
-    try:
-        shapes = ops.rows()[node.op].shapes(Graph.over(tensors, node), node)
-    except Exception as error:
-        sentence = f"{name} cannot take these input shapes: {error}"
-        raise BuildError((node.id,), sentence) from error
-    if any(extent < 0 for shape in shapes for extent in shape):
-        given = [list(tensors[t].shape) for t in node.reads[:1]]
-        raise BuildError(
-            (node.id,), f"{name} cannot take these input shapes: {given[0]} is too small for it."
-        )
-    pairs = zip(before, shapes, strict=False)
-    return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
+def kept(found: Imported, part: Graph) -> Subgraph:
+    """What is kept of a partition of a host's graph whose nodes become one of ours each. What
+    follows from constants alone is the same for all shapes."""
+    model, table = found.model, found.table
+    makers = _makers(found, {node.id for node in part.nodes})
+    hosts = [node for node in model.nodes if node.id in makers]
+    keys = {t: key for key, t in found.ids.items()}
+    values = {
+        key: _value(key, model, found, hosts)
+        for key in dict.fromkeys(key for node in hosts for key in (*node.reads, *node.writes))
+    }
+    kept_outputs = tuple(keys[t] for t in part.outputs)
+    ports = tuple(keys[t] for t in part.inputs)
+    nodes = replace(model, nodes=tuple(hosts), values=values, outputs=kept_outputs)
+    arithmetic = frozenset(found.arithmetic & makers)
+    states = tuple(keys[before] for before, _ in part.states)
+    others = tuple(k for k in nodes.inputs if k not in ports and k not in states)
+    shapes = tuple(found.graph.tensors[found.ids[k]].shape for k in (*ports, *others))
+    return Subgraph(nodes, table, ports, others, kept_outputs, states, arithmetic, shapes)
+
+
+def _makers(found: Imported, nodes: Collection[int]) -> set[int]:
+    """These nodes, with those that make their constants of shapes, or of other constants."""
+    graph = found.graph
+    makers, kept = graph.producers(), set(nodes)
+    waiting = [node for node in graph.nodes if node.id in kept]
+    while waiting:
+        for tensor in waiting.pop().reads:
+            maker = makers.get(tensor)
+            if maker is not None and maker.id not in kept and _is_kept(found, maker):
+                kept.add(maker.id)
+                waiting.append(maker)
+    return kept
+
+
+def _is_kept(found: Imported, maker: Node) -> bool:
+    if maker.op == FOLDED:
+        return maker.id in found.arithmetic
+    constant = all(found.graph.constant(t) is not None for t in maker.reads)
+    return constant and bool(maker.op and maker.reads)
+
+
+def _value(key: str, model: HostModel, found: Imported, nodes: Sequence[HostNode]) -> Value:
+    """A value as it is kept: of what the nodes make nothing is stated, and of what others have made
+    of constants the value is known."""
+    value, tensor = model.values[key], found.graph.tensors.get(found.ids[key])
+    if any(key in node.writes for node in nodes):
+        return replace(value, shape=None)
+    if tensor is None or tensor.data is None or value.data is not None:
+        return value
+    return replace(value, shape=tensor.shape, dtype=tensor.dtype, data=tensor.data)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -18,7 +18,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand, Unfit
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -77,8 +77,6 @@ def support(
     ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
     `quantized` is false when the user does not want 8-bit tensors on the GPU.
     """
-    if node.refusal is not None:
-        return node.refusal
     if node.op == FOLDED:
         return None if edition == "all" else _unlisted(node, edition)
     op = ops.rows().get(node.op)
@@ -96,6 +94,31 @@ def support(
     )
 
 
+@dataclass(frozen=True)
+class Judge:
+    """Asks support for the nodes of a graph. `edition` and `quantized` are as in `support`, and
+    `excluded` are names of nodes or operators, or node ids, that the user leaves out."""
+
+    target: Target = field(default_factory=Target)
+    edition: str = "all"
+    quantized: bool = True
+    excluded: frozenset[str] = frozenset()
+
+    def reasons(self, graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
+        """Why nodes cannot run, by their ids: of those that are not `refused` already, and of all
+        that are left out."""
+        found: dict[int, str] = {}
+        for node in graph.nodes:
+            if self.excluded & {node.name, node.host_op, str(node.id)}:
+                found[node.id] = f"{_name(node)} is left out by the option exclude."
+            elif node.id not in refused and (reason := self._reason(graph, node)):
+                found[node.id] = reason
+        return found
+
+    def _reason(self, graph: Graph, node: Node) -> str | None:
+        return support(graph, node, self.target, self.edition, self.quantized)
+
+
 def by_row(graph: Graph, node: Node) -> str | None:
     """What the row of a host's node says against it: None, or a sentence. `graph` is as the host
     gives it, and the node's inputs are all that its op takes.
@@ -104,14 +127,6 @@ def by_row(graph: Graph, node: Node) -> str | None:
     if row is None:
         return None
     return unmet(EVERY, graph, node, row) or unmet(row.conditions, graph, node)
-
-
-def misfit(graph: Graph, node: Node) -> str | None:
-    """Returns the sentence of the first condition of the node's row that its present input shapes
-    do not meet, or None. Conditions on shapes return an `Unfit`; others are not asked again."""
-    conditions = node.row.conditions if node.row else ()
-    found = (condition(graph, node) for condition in conditions)
-    return next((sentence for sentence in found if isinstance(sentence, Unfit)), None)
 
 
 def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:

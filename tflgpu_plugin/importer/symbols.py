@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.ir.graph import FOLDED, Shape
+from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.target import Target
 
 HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
@@ -95,7 +95,7 @@ class Guess(Generic[Read]):
     @property
     def wrong(self) -> set[int]:
         """The host's nodes that cannot be with these numbers."""
-        return {*self.reading.refused, *(misfit.host for misfit in self.misfits)}
+        return {*self.reading.refusals, *(misfit.host for misfit in self.misfits)}
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Solver(Generic[Read]):
         reading = self.read(whole, nodes)
         misfits = list(_misfits(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
-        refused = len(reading.refused.keys() - reading.unfit)
+        refused = len(reading.refusals.keys() - reading.unfit)
         unlike = sum(misfit.unlike for misfit in misfits)
         doubts = refused + len(misfits) + huge, unlike, reading.contradictions
         found = Guess(whole, reading, misfits, doubts)
@@ -178,9 +178,10 @@ def _misfits(reading: Imported) -> Iterator[Misfit]:
     """In order of execution."""
     graph, target = reading.graph, Target()
     for node in graph.nodes:
-        if node.op == FOLDED or (node.refusal is not None and node.id not in reading.unfit):
+        refusal = reading.refusals.get(node.id)
+        if refusal is not None and node.id not in reading.unfit:
             continue
-        reason = support.support(graph, node, target)
+        reason = refusal or support.support(graph, node, target)
         if reason is None:
             continue
         seen = [graph.tensors[t] for t in node.reads]

@@ -101,10 +101,9 @@ class EpilogueOp:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `inputs` may hold None for an absent optional input. `refusal` is the
-    provider's own sentence (for a host operator that its table does not know), `row` that of the
-    table. `layout`: it only brings a tensor into another layout for its host node, whose work other
-    nodes do."""
+    """One operation; a node without an `op` stays with the host. `inputs` may hold None for an
+    absent optional input, and `row` is that of the host's table. `layout`: it only brings a tensor
+    into another layout for its host node, whose work other nodes do."""
 
     id: int
     op: str
@@ -115,7 +114,6 @@ class Node:
     host_op: str = ""
     version: int = 1
     row: HostOp | None = None
-    refusal: str | None = None
     epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[
         int, ...

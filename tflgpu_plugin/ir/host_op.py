@@ -105,25 +105,28 @@ class HostOp:
 
     `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
     delegate documentation ("2019", "current", "quantized") to the range that edition lists.
-    `attributes` reads the host's parameters. `operands` are the inputs in the host's order, and
-    `order` has the positions of those that `op` takes, in its order (empty: all as they come).
+    `parameters` reads a node's attributes from the host's structs, for hosts that have such.
+    `build(builder)` adds the nodes that a node becomes, and returns the tensors of its outputs;
+    None for a node of `op` with the same attributes. `operands` are the inputs in the host's order,
+    and `order` has the positions of those that `op` takes, in its order (empty: all as they come).
     `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
     for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
     they are not those of `op`, and `bfloat16` says that the host has kernels of that, too, which
-    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions of a
-    graph and a node that return a sentence where the node cannot run; their docstrings are on the
-    page of operators. `spreads`: the result has the shape that all inputs broadcast to. `bounds`:
-    the operator "opens" or "closes" a quantized group, which the host runs as one. `longer` is what
-    holds for nodes with more inputs, of an operator that has two lists of them. A node that is not
-    to be `alone` can only run here beside certain others. `fragile`: the host's own kernel ends the
-    process for some tensors without elements.
+    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions that
+    return a sentence where the node cannot run: of the builder, or without `build` of a graph and
+    our node; their docstrings are on the page of operators. `spreads`: the result has the shape
+    that all inputs broadcast to; `stated`: the one that the model states. `chance`: it makes random
+    numbers. `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as
+    one. `longer` is what holds for nodes with more inputs, of an operator that has two lists of
+    them. A node that is not to be `alone` can only run here beside certain others. `fragile`: the
+    host's own kernel ends the process for some tensors without elements.
     """
 
     name: str
     op: str
     versions: tuple[int, int]
     documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    attributes: Callable[..., dict[str, Any]] | None = None
+    parameters: Callable[..., dict[str, Any]] | None = None
     build: Callable[..., Any] | None = None
     operands: tuple[Operand, ...] = ()
     order: tuple[int, ...] = ()
@@ -131,6 +134,8 @@ class HostOp:
     types: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     spreads: bool = False
+    stated: bool = False
+    chance: bool = False
     bounds: str = ""
     bfloat16: bool = False
     rounds: bool = False

@@ -64,7 +64,7 @@ def refuse_walk(name: str, views: Sequence[View]) -> str | None:
 def moves(node: Node) -> bool:
     """Its op moves data, to one result."""
     row = ops.row(node.op)
-    return bool(row and row.views and not node.refusal and len(node.outputs) == 1)
+    return bool(row and row.views and len(node.outputs) == 1)
 
 
 def view_of(graph: Graph, node: Node) -> View | None:

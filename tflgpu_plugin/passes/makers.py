@@ -26,7 +26,7 @@ class Makers:
 
     def plain(self, node: Node) -> bool:
         """Whether values are floats and not quantized."""
-        if any(whole(self.e.tensors[t]) for t in node.outputs) or node.refusal is not None:
+        if any(whole(self.e.tensors[t]) for t in node.outputs):
             return False
         return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
 

@@ -22,7 +22,7 @@ def share(graph: Graph) -> Graph:
     states = {tensor for pair in graph.states for tensor in pair}
     for node in graph.nodes:
         found = renamed(node, names)
-        if node.op == STORE or node.refusal is not None or not states.isdisjoint(found.reads):
+        if node.op in ("", STORE) or not states.isdisjoint(found.reads):
             continue
         if any(e.tensors[t].quantization is not None for t in (*found.reads, *found.outputs)):
             continue  # passes look for one pair of (de)quantize nodes for each reader

@@ -25,4 +25,4 @@ HALF, NONE = np.float32(0.5), np.float32(0)
 )
 def test_dropout_drops_nothing(given: tuple[Any, ...], runs: bool) -> None:
     """Out of training, or with a ratio of 0."""
-    assert (one("Dropout", (2, 3), *given, version=13).refused == {}) == runs
+    assert (one("Dropout", (2, 3), *given, version=13).refusals == {}) == runs

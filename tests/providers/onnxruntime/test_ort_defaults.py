@@ -125,7 +125,7 @@ DEFAULTS = [
 def written(node: Node) -> str:
     """What a node becomes: ops, attributes, constants and their quantization."""
     reading = node.read()
-    assert not reading.refused, reading.refused
+    assert not reading.refusals, reading.refusals
     text = []
     for made in reading.graph.nodes:
         text.append(f"{made.op} {dict(made.attributes)} {made.inputs} {made.outputs}")

@@ -53,7 +53,7 @@ def cache(total: str, grown: str = "grown") -> extents.Snapshot:
 @pytest.mark.parametrize("total", ["t", "p + l", "mask\x001"])
 def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
     reading, dynamic = extents.read_open(cache(total))
-    assert dynamic and not reading.refused
+    assert dynamic and not reading.refusals
     past, new, mask, y = (
         reading.graph.tensors[reading.ids[name]].shape for name in ("past", "new", "mask", "y")
     )
@@ -73,7 +73,7 @@ def test_names_inside_are_what_is_found_there() -> None:
     reading, _ = extents.read_open(taken)
     x, y = (reading.graph.tensors[reading.ids[name]].shape for name in "xy")
     assert y[1] == 2 * x[1]
-    assert set(reading.refused) == {1}
+    assert set(reading.refusals) == {1}
 
 
 def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
@@ -103,7 +103,7 @@ def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(extents, "read", narrow)
     reading, _ = extents.read_open(taken)
-    assert not reading.refused
+    assert not reading.refusals
     assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
     monkeypatch.setattr(extents, "read", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -164,7 +164,7 @@ def test_random_chains_of_open_extents_are_solved() -> None:
     """Nine in ten: each asks for up to a dozen extents that nothing tells but what fits."""
     chains = [_Chain(seed) for seed in range(40)]
     taken = [snapshot(one.nodes, one.shapes, outputs=(one.x,)) for one in chains]
-    refused = [bool(extents.read_open(one)[0].refused) for one in taken]
+    refused = [bool(extents.read_open(one)[0].refusals) for one in taken]
     assert sum(refused) <= 4, [seed for seed, failed in enumerate(refused) if failed]
 
 

@@ -124,6 +124,7 @@ def test_as_few_values_as_are_mapped_are_compared_too(tmp_path: Path) -> None:
 def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
     data = np.ones(external.LEAST, np.uint8)
     (tmp_path / "weights").write_bytes(data.tobytes())
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     files = Files(tmp_path)
     assert files.view(Origin("weights", 0, data.nbytes), data) is not None

@@ -148,7 +148,7 @@ CUT: dict[str, Any] = {"coordinate_transformation_mode": b"tf_crop_and_resize"}
 )  # fmt: skip
 def test_nodes_become_these_ops(node: Node, ops: str) -> None:
     reading = node.read()
-    assert not reading.refused
+    assert not reading.refusals
     assert " ".join(made.op for made in reading.graph.nodes) == ops
 
 

@@ -106,7 +106,13 @@ def _form(reading: Imported) -> Any:
     tensors = {k: (t.shape, t.dtype, None if t.data is None else t.data.tobytes())
                for k, t in graph.tensors.items()}  # fmt: skip
     nodes = [
-        (n.op, n.inputs, n.outputs, n.refusal, {k: _single(v) for k, v in n.attributes.items()})
+        (
+            n.op,
+            n.inputs,
+            n.outputs,
+            reading.refusals.get(n.id),
+            {k: _single(v) for k, v in n.attributes.items()},
+        )
         for n in graph.nodes
     ]
     return tensors, nodes, graph.inputs, graph.outputs

@@ -75,7 +75,7 @@ def one(
 
 
 def result(reading: Imported) -> tuple[int, ...]:
-    assert not reading.refused, reading.refused
+    assert not reading.refusals, reading.refusals
     verify(reading.graph)
     return reading.graph.shape(reading.ids["y"])
 
@@ -171,7 +171,7 @@ def test_nodes_are_read_with_their_shapes(reading: Imported, expected: tuple[int
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(reading: Imported, sentence: str) -> None:
-    (reason,) = reading.refused.values()
+    (reason,) = reading.refusals.values()
     assert sentence in reason
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_read_gets_a_sentence(reading: Imported, sentence: str) -
 )  # fmt: skip
 def test_a_malformed_node_does_not_stop_the_reading(reading: Imported, sentence: str) -> None:
     """Each is refused by itself, with what it lacks."""
-    (reason,) = reading.refused.values()
+    (reason,) = reading.refusals.values()
     assert sentence in reason
 
 
@@ -211,7 +211,7 @@ def test_equal_parts_are_those_of_the_host(
                     outputs)  # fmt: skip
     reading = read(made, {})
     if parts is None:
-        assert "equal parts" in reading.refused[0]
+        assert "equal parts" in reading.refusals[0]
     else:
         assert tuple(reading.graph.shape(reading.ids[name])[0] for name in outputs) == parts
 
@@ -282,7 +282,7 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
-    kept = [node.id for node in reading.graph.nodes if node.refusal is None]
+    kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     members = {m for group in grouping.group(kept) for m in grouping.members[frozenset(group)]}
     assert 4 not in members and 5 not in members and 0 in members
 
@@ -290,12 +290,12 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
 def test_unknown_rank_is_refused() -> None:
     taken = snapshot([("Relu", ["x"], ["y"], {})], {"x": None})
     reading, _ = extents.read_open(taken)
-    assert "only known when the model runs" in reading.refused[0]
+    assert "only known when the model runs" in reading.refusals[0]
 
 
 def test_a_contradiction_with_the_model_is_refused() -> None:
     taken = snapshot([("Relu", ["x"], ["y"], {})], {"x": (2, 3), "y": (2, 4)})
-    assert "but the inputs give [2, 3]" in read(taken, {}).refused[0]
+    assert "but the inputs give [2, 3]" in read(taken, {}).refusals[0]
 
 
 def test_known_results_follow_the_operators() -> None:
@@ -384,7 +384,7 @@ def test_groups_are_convex(seed: int) -> None:
     reading, dynamic = extents.read_open(taken)
     verify(reading.graph)
     grouping = Grouping(taken, reading, dynamic)
-    kept = [node.id for node in reading.graph.nodes if node.refusal is None]
+    kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     seen: set[int] = set()
     for group in grouping.group(kept):
         members = grouping.members[frozenset(group)]

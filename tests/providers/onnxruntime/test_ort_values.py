@@ -28,7 +28,7 @@ def scales(*shape: int) -> Array:
 def computed(node: Node, *fed: Array) -> list[Array]:
     """The results; integers as stored numbers. `fed` are the inputs that are no constants."""
     reading = node.read()
-    assert not reading.refused, reading.refused
+    assert not reading.refusals, reading.refusals
     graph, waiting = reading.graph, iter(fed)
     known = {reading.ids[name]: next(waiting) for name in node.snapshot.inputs}
     known |= {t: one.data for t, one in graph.tensors.items() if one.data is not None}

@@ -19,6 +19,7 @@ from conformance.models.tflite import Model
 from tests.support import resized_models
 from tests.support.interpreters import delegate, gpu, places, same
 from tflgpu_plugin.importer import placeholders, support
+from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.support import Quirk
 
 HOSTS = hosts.installed()
@@ -125,9 +126,9 @@ def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPat
     seen: list[int] = []
     read = reader.read
 
-    def watched(ffi: Any, context: Any, shapes: Any = None) -> reader.HostGraph:
-        seen.extend(int(np.prod(shape)) for shape in (shapes or {}).values())
-        return read(ffi, context, shapes)
+    def watched(taken: Any, judge: Any, shapes: Any) -> Imported:
+        seen.extend(int(np.prod(shape)) for shape in shapes.values())
+        return read(taken, judge, shapes)
 
     monkeypatch.setattr(reader, "read", watched)
     model = resized_models.reduced(9000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from tflgpu_plugin.providers.tflite import codes, ops
-from tflgpu_plugin.providers.tflite.host_node import HostNode
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 from tflgpu_plugin import native
 from tflgpu_plugin.importer.support import support
@@ -23,10 +23,10 @@ def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
     tensors[2] = Tensor("t2", (4, 3), dtype, quantization=Quantization((0.5,), (0,)))
     params = native.ffi.new("tgl_concatenation_params *", {"axis": 0})
     code = codes._NAMES.index("CONCATENATION")
-    host = HostNode(native.ffi, 0, code, "CONCATENATION", 1, (0, 1), (2,), params, tensors)
+    host = RawNode(native.ffi, 0, code, "CONCATENATION", 1, (0, 1), (2,), params, tensors)
     row = ops.HOST_OPS["CONCATENATION"]
-    assert row.attributes is not None
-    attributes = row.attributes(host)
+    assert row.parameters is not None
+    attributes = row.parameters(host)
     assert bool(attributes.get("rescales")) == rescales
     node = Node(0, "concat", (0, 1), (2,), attributes, "joined", "CONCATENATION", 1, row)
     reason = support(Graph(tensors, (node,), (0, 1), (2,)), node, Target())
@@ -51,10 +51,10 @@ def test_the_package_of_the_host_decides_how_often_sums_are_rounded(
     library: str, once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a parent folder of that name, nor a file."""
-    monkeypatch.setattr(HostNode, "library", lambda _: library)
+    monkeypatch.setattr(RawNode, "library", lambda _: library)
     params = native.ffi.new("tgl_fully_connected_params *")
     code = codes._NAMES.index("FULLY_CONNECTED")
-    host = HostNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, {})
+    host = RawNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, {})
     row = ops.HOST_OPS["FULLY_CONNECTED"]
-    assert row.attributes is not None
-    assert bool(row.attributes(host).get("rounds_once")) == once
+    assert row.parameters is not None
+    assert bool(row.parameters(host).get("rounds_once")) == once

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite.host_node import HostNode
-from tflgpu_plugin.providers.tflite.shapes import Walk
 
 import tflgpu_plugin
 from conformance import host as hosts
 from conformance.cases.detection import CASES as DETECTIONS
 from conformance.models import tflite as models
-from tests.support import shape_models
+from tests.support import host_models, shape_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
+from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Tensor
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter
@@ -26,19 +25,16 @@ adapter = pytest.mark.adapter
 # ---- shapes that only a run tells ---------------------------------------------------------------
 
 
-def chain(op: str, value: Array | None) -> Walk:
+def chain(op: str, value: Array | None) -> Graph:
     """x and a shape feed `op`, whose result y feeds RELU."""
-    tensors = {
-        0: Tensor("x", (2, 3)), 1: Tensor("shape", (2,), "i32", value),
-        2: Tensor("y", (3, 2)), 3: Tensor("z", (3, 2)), 4: Tensor("other", (1,)),
-    }  # fmt: skip
-    walk = Walk(tensors)
-    for number, (name, inputs, output) in enumerate(
-        [(op, (0, 1), 2), ("RELU", (2,), 3), ("RELU", (0,), 4)]
-    ):
-        host = HostNode(None, number, 0, name, 1, inputs, (output,), None, tensors)
-        walk.annotate(host, Node(number, "", inputs, (output,), host_op=name))
-    return walk
+    tensors = [
+        Tensor("x", (2, 3)), Tensor("shape", (2,), "i32", value),
+        Tensor("y", (3, 2)), Tensor("z", (3, 2)), Tensor("other", (2, 3)),
+    ]  # fmt: skip
+    steps = [(op, (0, 1), 2), ("RELU", (2,), 3), ("RELU", (0,), 4)]
+    nodes = [host_models.node(k, name, reads, (made,), refusal="It is somewhere else.")
+             for k, (name, reads, made) in enumerate(steps)]  # fmt: skip
+    return host_models.imported(host_models.model(tensors, nodes)).graph
 
 
 @pytest.mark.parametrize(
@@ -57,10 +53,9 @@ def chain(op: str, value: Array | None) -> Walk:
     ],
 )
 def test_what_is_after_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
-    walk = chain(op, np.array([3, 2], np.int32) if constant else None)
-    tensors = walk.tensors
-    assert [tensors[t].shape for t in (2, 3)] == [(-1, -1) if unknown else (3, 2)] * 2
-    assert (tensors[0].shape, tensors[4].shape) == ((2, 3), (1,))
+    graph = chain(op, np.array([3, 2], np.int32) if constant else None)
+    assert [graph.shape(t) for t in (2, 3)] == [(-1,) if unknown else (3, 2)] * 2
+    assert graph.shape(0) == graph.shape(4) == (2, 3)
 
 
 # ---- shape arithmetic ----------------------------------------------------------------------------
@@ -71,9 +66,9 @@ def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
     graphs: list[Graph] = []
     original = engine.claim
 
-    def claim(graph: Graph, *rest: Any, **more: Any) -> engine.Claim:
-        graphs.append(graph)
-        return original(graph, *rest, **more)
+    def claim(found: Imported, *rest: Any, **more: Any) -> engine.Claim:
+        graphs.append(found.graph)
+        return original(found, *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "claim", claim)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import reader
+from tflgpu_plugin.providers.tflite import snapshot
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -154,12 +155,12 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken from it: it might read before it assigns."""
-    original = reader.read_node
+    original = snapshot.read_node
 
-    def unmarked(*given: Any) -> reader.HostNode:
+    def unmarked(*given: Any) -> RawNode:
         return replace(original(*given), has_side_effect=False)
 
-    monkeypatch.setattr(reader, "read_node", unmarked)
+    monkeypatch.setattr(snapshot, "read_node", unmarked)
     _, made = gpu(variable_models.again(), host)
     report = tflgpu_plugin.report(made)
     assert report.count("gpu") == 0

@@ -40,7 +40,7 @@ def permuted(shape: Shape, perm: Perm) -> Shape:
 def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     """How the tensors of `node` are held when `tensor`, one of them, is held by `perm`; None when
     the node cannot work on what is held."""
-    if node.epilogue or node.refusal:
+    if node.epilogue:
         return None
     row = ops.row(node.op)
     rule = _moved if row and row.views else _SPREAD.get(row.follows) if row else None

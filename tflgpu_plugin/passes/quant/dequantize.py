@@ -41,31 +41,36 @@ def folded(graph: Graph, node: Node) -> bool:
     )
 
 
-def widen(graph: Graph, quantized: bool = True) -> Graph:
-    """The same nodes over float32 constants. Also the results of dequantize nodes become constants,
-    still written by these nodes, so that each reader may have a copy of its own.
+def widen(graph: Graph) -> Graph:
+    """The same nodes over float32 constants: results that `known` makes, quantized ones, biases."""
+    graph = known(graph)
+    tensors = dict(graph.tensors)
+    _values(graph, tensors)
+    return _Biases(Rewriter(replace(graph, tensors=tensors))).applied()
 
-    With `quantized` false only results of dequantize nodes change.
-    """
+
+def known(graph: Graph) -> Graph:
+    """The same nodes; the results of dequantize nodes of constants are constants, still written by
+    these nodes, so that each reader may have a copy of its own."""
     tensors = dict(graph.tensors)
     for node in graph.nodes:
-        if node.op == "dequantize" and node.refusal is None:
+        if node.op == "dequantize":
             _fold(tensors, node)
-    if quantized:
-        _values(graph, tensors)
-        return _Biases(Rewriter(replace(graph, tensors=tensors))).applied()
     return replace(graph, tensors=tensors)
 
 
-def narrow(graph: Graph, given: Graph) -> Graph:
-    """A part of a graph that `widen` has made of `given`, over the constants of `given` again, so
-    that those which were made of them can be freed. `widen` makes the same of it as before.
-    """
-    tensors = {
-        index: given.tensors.get(index, tensor) if tensor.data is not None else tensor
-        for index, tensor in graph.tensors.items()
-    }
-    return replace(graph, tensors=tensors)
+def forgotten(graph: Graph) -> Graph:
+    """The graph as before `known`, so that the constants which that has made can be freed."""
+    made = {n.outputs[0] for n in graph.nodes if n.op == "dequantize" and _makes_constant(graph, n)}
+    return replace(
+        graph,
+        tensors={t: replace(x, data=None, quantization=None) if t in made else x
+                 for t, x in graph.tensors.items()},
+    )  # fmt: skip
+
+
+def _makes_constant(graph: Graph, node: Node) -> bool:
+    return all(graph.constant(t) is not None for t in node.reads)
 
 
 def _fold(tensors: dict[int, Tensor], node: Node) -> None:
@@ -96,7 +101,7 @@ def dequantized(source: Tensor) -> Array | None:
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """Quantized constants in place; they keep their quantization, which tells what they were."""
-    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", FOLDED)]
+    readers = [n for n in graph.nodes if n.op not in ("", "dequantize", FOLDED)]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
         if quantization.real(tensor) and tensor.data is not None:
@@ -119,7 +124,7 @@ class _Biases:
         return replace(self.e.graph, tensors=self.e.tensors, nodes=tuple(nodes))
 
     def _node(self, node: Node) -> Node:
-        if ops.bias(node) is None or node.refusal is not None:
+        if ops.bias(node) is None:
             return node
         x, weights, bias = node.inputs[:3]
         if x is None or weights is None or bias is None:

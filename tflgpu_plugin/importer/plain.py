@@ -1,0 +1,305 @@
+"""Nodes of a host that become one node of ours with the same attributes, and nodes without a row:
+what is known of their results before a run.
+
+A host states the shapes of results, but for those that values decide. Where such a value is shape
+arithmetic, it and the shapes after it are worked out; what stays open may even be empty, so that
+nodes that touch it stay with the host.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.importer import folding, support
+from tflgpu_plugin.importer.meanings import DENSE
+from tflgpu_plugin.importer.model import HostNode
+from tflgpu_plugin.importer.state import UNKNOWN, State
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp, Unfit
+from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.passes.quant.dequantize import dequantized
+
+LISTS = {"shape", "perm", "expand"}  # attributes that stand for a second input
+
+
+@dataclass
+class Plain:
+    """`known` are results that were worked out, `variable` those of them that follow from shapes,
+    and `chained` what follows from constants alone, whether it could be worked out or not.
+    `doubtful` are values whose shape is not what the inputs give. `later` are nodes that make
+    float32 of a constant, and `widened` what they make, once it was asked for."""
+
+    state: State
+    known: set[int] = field(default_factory=set)
+    variable: set[int] = field(default_factory=set)
+    chained: set[int] = field(default_factory=set)
+    doubtful: set[int] = field(default_factory=set)
+    later: dict[int, Node] = field(default_factory=dict)
+    widened: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def table(self) -> dict[int, Tensor]:
+        return self.state.tensors.table
+
+    def visit(self, host: HostNode) -> None:
+        """Add the node, or the constant-folded one in its place. Raises Unsupported where a node
+        does not take the shapes of a run that is being planned for."""
+        node, refusal = self._node(host)
+        try:
+            made = self._evaluated(host, node, refusal) or self._value(host, node)
+        except Unsupported as unreadable:
+            made, refusal = None, str(unreadable)
+        if made is None:
+            planned = self.state.planned
+            if planned is not None and host.id in planned:
+                raise Unsupported(
+                    f"{host.title} {node.name!r} has no value for these input shapes."
+                )
+            self._shape(host, node, refusal)
+        if made is None and refusal is not None:
+            self.state.refusals[host.id] = refusal
+            op = STORE if node.op == STORE else ""
+            made = replace(node, op=op, outputs=node.outputs[: len(host.writes)])
+        self.state.nodes.append(made or node)
+
+    # ---- the node -----------------------------------------------------------------------------
+
+    def _node(self, host: HostNode) -> tuple[Node, str | None]:
+        """A node in the terms of the op contract, and why it cannot run."""
+        state = self.state
+        row, inputs = state.table.row(host), state.operands(host)
+        outputs = tuple(state.tensor(key) for key in host.writes)
+        node = Node(
+            host.id, row.op if row else "", (*inputs, *map(state.tensor, host.implicit)), outputs,
+            name=host.name or host.op, host_op=host.title, version=host.version,
+            sources=(host.id,),
+        )  # fmt: skip
+        if row is None or host.refusal:
+            other = state.table.arithmetic.get(host.title)
+            op = STORE if other is not None and other.op == STORE else node.op
+            return replace(node, op=op), state.table.refusal(host)
+        reason = support.unmet(state.table.every, state.builder(host, row, inputs))
+        if reason is not None:
+            return node, reason
+        inputs = list(row.arranged(inputs))
+        node = replace(node, inputs=tuple(inputs), attributes=host.attributes, row=row)
+        refusal = support.by_row(Graph.over(self._stated()), node)
+        kept = inputs[:1] if LISTS & {*host.attributes} else inputs
+        for tensor, role in zip(outputs, row.outputs or (), strict=False):
+            if role == "index" and self.table[tensor].dtype == "f32":
+                self.table[tensor] = replace(self.table[tensor], wide=True)
+        hidden = () if refusal else self._hidden(row, inputs)
+        return replace(node, inputs=tuple(kept), outputs=(*outputs, *hidden)), refusal
+
+    def _stated(self) -> Mapping[int, Tensor]:
+        """The tensors, without values that are no constants of the host."""
+        hidden = {t: replace(self.table[t], data=None) for t in self.known}
+        return ChainMap(hidden, self.table)
+
+    def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
+        """Tensors for results that only state takes, which the host has none for."""
+        found = []
+        for before, after in ops.rows()[row.op].states:
+            state = inputs[before]
+            if after < 0 and state is not None:
+                made = replace(self.table[state], variable=False)
+                found.append(self.state.tensors.add(made))
+        return tuple(found)
+
+    # ---- values -------------------------------------------------------------------------------
+
+    def _evaluated(self, host: HostNode, node: Node, refusal: str | None) -> Node | None:
+        """The constant-folded node whose results follow from constants alone. Raises Unsupported
+        where these cannot be read."""
+        if self.state.planned is not None or not self._is_fixed(host, node):
+            return None
+        self.chained.update(node.outputs[: len(host.writes)])
+        if node.op == "dequantize" and refusal is None:  # done where the graph is judged
+            self.later[node.outputs[0]] = node
+            return None
+        return self._constant(host, node)
+
+    def _is_fixed(self, host: HostNode, node: Node) -> bool:
+        """The node reads what follows from constants alone, and nothing else decides its result."""
+        row, inputs = self.state.table.arithmetic.get(host.title), self.present(host)
+        if not inputs or (row and row.chance) or node.op == STORE:
+            return False
+        values = self.state.model.values
+        fixed = {t for key, t in inputs.items() if values[key].constant or values[key].dense}
+        fixed |= {t for t in inputs.values() if self.table[t].data is not None} - self.known
+        return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.chained
+
+    def present(self, host: HostNode) -> dict[str, int]:
+        """The tensors of inputs that are there, by key."""
+        return {key: self.state.ids[key] for key in host.inputs if key is not None}
+
+    def _constant(self, host: HostNode, node: Node) -> Node | None:
+        """The constant-folded node of a node that reads constants, None where its results are not
+        worked out. Raises Unsupported."""
+        keys = {t: key for key, t in self.present(host).items()}
+        inputs = [t for t in node.inputs if t is not None]
+        row = self.state.table.arithmetic.get(host.title)
+        sparse = {t: keys[t] for t in inputs} if row is not None and row.op == DENSE else {}
+        if sparse and not any(self.state.model.values[key].dense for key in sparse.values()):
+            raise Unsupported("Its input is not sparse.")
+        values = [self._value_of(t, sparse.get(t, "")) for t in inputs]
+        if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
+            return None
+        outputs = self._outputs(host, node)
+        step = self._step(host, node, values)
+        found = folding.constants(node, step, values, outputs)
+        return None if found is None else self._fold(host, node, found)
+
+    def _value_of(self, tensor: int, sparse: str) -> Tensor:
+        """A tensor that follows from constants, with its value where that is known; a sparse one
+        where its key is given. Raises Unsupported.
+        """
+        dense = self.state.model.values[sparse].dense if sparse else None
+        if dense is not None:
+            return replace(self.table[tensor], data=dense())
+        if tensor not in self.later or self.table[tensor].dtype != "f32":
+            return self.table[tensor]
+        if tensor not in self.widened:
+            (source,) = (t for t in self.later[tensor].inputs if t is not None)
+            value = dequantized(self.table[source])
+            self.widened[tensor] = replace(self.table[tensor], data=value)
+        return self.widened[tensor]
+
+    def _outputs(self, host: HostNode, node: Node) -> list[Tensor]:
+        return [self.table[t] for t in node.outputs[: len(host.writes)]]
+
+    def _step(self, host: HostNode, node: Node, inputs: Sequence[Tensor]) -> folding.Step | None:
+        """What a node does to inputs in the order of its op; None when that is not known, or not
+        for inputs of these types."""
+        found, outputs = None, self._outputs(host, node)
+        if node.row is not None:
+            found = folding.of_op(node.op, node.attributes, outputs)
+        elif row := self.state.table.arithmetic.get(host.title):
+            found = folding.of_op(row.op, {}, outputs)
+        if found is None or (found.inexact and any(t.dtype[0] == "f" for t in inputs)):
+            return None
+        return found
+
+    def _value(self, host: HostNode, node: Node) -> Node | None:
+        """The constant-folded node when its results are shape arithmetic, from shapes on."""
+        inputs, planned = [t for t in node.inputs if t is not None], self.state.planned
+        if self.doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
+            return None
+        if planned is not None and host.id not in planned:
+            return None
+        reached = planned is not None or not self.known.isdisjoint(inputs)
+        if node.row is not None and not reached:  # what reads shapes has no kernel
+            return None
+        tensors = [self.table[t] for t in inputs]
+        step = self._step(host, node, tensors)
+        if step is None or not (step.of_shapes or reached):
+            return None
+        found = folding.known(step, tensors, self._outputs(host, node))
+        made = None if found is None else self._fold(host, node, found)
+        if made is not None and (step.of_shapes or not self.variable.isdisjoint(inputs)):
+            self.variable.update(made.outputs)
+            self.state.arithmetic.add(host.id)
+        return made
+
+    def _fold(self, host: HostNode, node: Node, found: Sequence[Tensor]) -> Node | None:
+        """The constant-folded node of these results, None when the host states other shapes."""
+        outputs = node.outputs[: len(host.writes)]
+        for key, tensor in zip(host.writes, found, strict=True):
+            if not self._may_be(key, tensor.shape):
+                return None
+        for index, tensor in zip(outputs, found, strict=True):
+            self.table[index] = tensor
+        self.known.update(outputs)
+        return replace(node, op=FOLDED, outputs=outputs, attributes={}, row=None)
+
+    # ---- shapes -------------------------------------------------------------------------------
+
+    def _may_be(self, key: str, shape: Shape) -> bool:
+        """The host does not state another shape."""
+        stated = self.state.model.values[key].shape
+        return stated is None or self.state.stated_shape(self.state.model.values[key]) == shape
+
+    def _shape(self, host: HostNode, node: Node, refusal: str | None) -> None:
+        """The shapes of the node's outputs are as known from now on."""
+        derived = self._derived(host, node, refusal is None)
+        found = [None] * len(node.outputs) if derived is None else [tuple(s) for s in derived]
+        for key, index, shape in zip(host.writes, node.outputs, found, strict=False):
+            stated = self.state.model.values[key].shape
+            loose = stated is None or any(isinstance(extent, str) for extent in stated)
+            if stated is None and shape is None:
+                self._set(index, UNKNOWN)
+            elif loose and shape is not None:
+                self._set(index, shape)
+            if shape != self.table[index].shape:
+                self.doubtful.add(index)
+        for index, shape in list(zip(node.outputs, found, strict=False))[len(host.writes) :]:
+            if shape is not None:
+                self._set(index, shape)
+
+    def _set(self, index: int, shape: Shape) -> None:
+        self.table[index] = replace(self.table[index], shape=shape)
+
+    def _derived(self, host: HostNode, node: Node, runs: bool) -> Sequence[Shape] | None:
+        """The outputs' shapes by the inputs' shapes and known values alone; `runs`: nothing is
+        against the node so far."""
+        table, values = self.state.table, self.state.model.values
+        inputs = [*self.present(host).values()]
+        other, outputs = table.arithmetic.get(host.title), self._outputs(host, node)
+        if (
+            other is not None
+            and other.stated
+            and all(values[key].shape is not None for key in host.writes)
+        ):
+            return [tensor.shape for tensor in outputs]
+        if self.doubtful.intersection(inputs) or host.refusal:
+            return None
+        if any(self.table[t].data is None for t in self._deciding(host)):
+            return None
+        if other is not None and other.spreads:
+            with suppress(ValueError):
+                return [broadcast(*(self.table[t].shape for t in inputs))]
+        op = ops.rows().get(node.op)
+        if op is None or node.row is None:
+            return None
+        whole = runs and all(extent > 0 for t in inputs for extent in self.table[t].shape)
+        try:
+            found = op.shapes(Graph.over(self.table, node), node)
+        except Exception as error:  # whoever runs the node will say what is wrong with it
+            self._misfit(host, whole, f"{host.title} cannot take these input shapes: {error}")
+            return None
+        if any(extent < 0 for shape in found for extent in shape):
+            given = [list(self.table[t].shape) for t in inputs[:1]]
+            reason = f"{host.title} cannot take these input shapes: {given[0]} is too small for it."
+            self._misfit(host, whole, reason)
+        elif any(extent < 1 for shape in found for extent in shape) and whole:
+            self._misfit(host, whole)
+        return found
+
+    def _misfit(self, host: HostNode, whole: bool, reason: str = "") -> None:
+        """The node makes nothing of inputs that have something. Raises Unsupported where it was
+        claimed for other shapes."""
+        if self.state.planned is not None and reason:
+            raise Unsupported(Unfit(reason))
+        if whole:
+            self.state.unfit.add(host.id)
+
+    def _deciding(self, host: HostNode) -> list[int]:
+        """Inputs whose values decide the outputs' shapes."""
+        table = self.state.table
+        row = table.rows.get(host.title) or table.arithmetic.get(host.title)
+        keys = [host.inputs[k] for k in (row.deciding if row else ()) if k < len(host.inputs)]
+        return [self.state.ids[key] for key in keys if key is not None]
+
+
+def states(node: Node) -> tuple[tuple[int, int], ...]:
+    """Pairs (variable, the output whose value it takes after a run); none for a refused node."""
+    row = ops.rows().get(node.op)
+    if row is None:
+        return ()
+    pairs = [(node.inputs[before], node.outputs[after]) for before, after in row.states]
+    return tuple((before, after) for before, after in pairs if before is not None)

@@ -1,0 +1,111 @@
+"""What the importer knows while it goes through a host's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tflgpu_plugin.importer.builder import Builder, Tensors
+from tflgpu_plugin.importer.imported import Facts, Imported, Table
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.importer.symbols import value as expression
+from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp
+
+UNKNOWN = (-1,)
+
+
+@dataclass
+class State:
+    """`symbols` are numbers of open extents, which become more on the way, and `run_values` guesses
+    at inputs. `nodes` are ours so far, `refusals` say why some
+    of them cannot run, `arithmetic` host nodes whose results are known, `unfit` and
+    `impossible` as in `Imported`, `misled` values whose shape the host infers wrongly."""
+
+    model: HostModel
+    table: Table
+    facts: Facts
+    symbols: dict[str, int] | None
+    run_values: dict[str, Array]
+    tensors: Tensors = field(default_factory=Tensors)
+    ids: dict[str, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    refusals: dict[int, str] = field(default_factory=dict)
+    arithmetic: set[int] = field(default_factory=set)
+    contradictions: int = 0
+    misled: set[str] = field(default_factory=set)
+    unfit: set[int] = field(default_factory=set)
+    impossible: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for key in self.model.values if self.model.numbered else ():
+            self.ids[key] = self.tensors.add(self.outside(key), int(key))
+
+    @property
+    def planned(self) -> Collection[int] | None:
+        return self.facts.arithmetic
+
+    def tensor(self, key: str) -> int:
+        """The tensor of a value; one that nothing has made yet is an input or a constant."""
+        if key not in self.ids:
+            self.ids[key] = self.tensors.add(self.outside(key))
+        return self.ids[key]
+
+    def operands(self, host: HostNode) -> list[int | None]:
+        """The tensors of a node's inputs."""
+        return [None if key is None else self.tensor(key) for key in host.inputs]
+
+    def outside(self, key: str) -> Tensor:
+        """A value that no node of ours makes, as the host states it."""
+        stated = self.model.values[key]
+        tensor = Tensor(
+            stated.name, UNKNOWN, stated.dtype, quantization=stated.quantization,
+            variable=stated.variable,
+        )  # fmt: skip
+        if stated.data is not None:
+            found = replace(tensor, shape=stated.data.shape, data=stated.data)
+            return found if self.table.keeps_half else widened(found)
+        if key in self.run_values:
+            return self.of_a_run(key)
+        shape = self.facts.shapes.get(key, self.stated_shape(stated))
+        return tensor if shape is None else replace(tensor, shape=shape)
+
+    def of_a_run(self, key: str) -> Tensor:
+        """The tensor of an input of a run, with its value."""
+        data, stated = self.run_values[key], self.model.values[key]
+        return Tensor(stated.name, data.shape, stated.dtype, data)
+
+    def stated_shape(self, stated: Value) -> Shape | None:
+        """The shape as the host states it, open extents from `symbols`."""
+        if stated.shape is None:
+            return None
+        found = [e if isinstance(e, int) else self._number(e) for e in stated.shape]
+        return None if any(extent < 0 for extent in found) else tuple(found)
+
+    def _number(self, name: str) -> int:
+        """The guess at an open extent, -1 where nothing is to be guessed."""
+        if self.symbols is None:
+            return -1
+        return self.symbols.get(name) or expression(name, self.symbols) or 1
+
+    def builder(
+        self, host: HostNode, row: HostOp, inputs: list[int | None], known_limit: int = 0
+    ) -> Builder:
+        """A builder of the nodes that a node of the host becomes."""
+        rows, values = self.table.rows, self.model.values
+        return Builder(
+            host, row, self.tensors, inputs, rows, values, self.body, known_limit=known_limit
+        )
+
+    def body(self, model: HostModel) -> Imported:
+        """A graph that a node runs, without evaluating anything."""
+        raise NotImplementedError
+
+
+def widened(constant: Tensor) -> Tensor:
+    """float16 as float32, in which constants are computed with; others as they are."""
+    if constant.dtype != "f16" or constant.data is None:
+        return constant
+    return replace(constant, dtype="f32", data=constant.data.astype(np.float32))
