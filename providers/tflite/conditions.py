@@ -4,9 +4,11 @@ hosts' kernels do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Unfit, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.quantization import same_bits
 
@@ -29,10 +31,15 @@ def readable(e: Builder) -> str | None:
 
 def complete(e: Builder) -> str | None:
     """All its inputs but optional ones, and the outputs of the operator."""
-    wanted, found = e.row.outputs or (), len(e.host.outputs)
-    if "value*" not in wanted and found != len(wanted):
-        return f"{found} outputs instead of {len(wanted)} are not supported."
-    return e.row.lacking(e.inputs)
+    return lacking(e.row, e.inputs, len(e.host.outputs))
+
+
+def lacking(row: HostOp, inputs: Sequence[int | None], outputs: int) -> str | None:
+    """What is against a node with these inputs and so many outputs."""
+    wanted = row.outputs or ()
+    if "value*" not in wanted and outputs != len(wanted):
+        return f"{outputs} outputs instead of {len(wanted)} are not supported."
+    return row.lacking(inputs)
 
 
 EVERY: tuple[Condition, ...] = (readable, complete)

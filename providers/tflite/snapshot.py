@@ -14,7 +14,7 @@ from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.ir.graph import Shape
 
-from . import codes, loops, model_file, ops
+from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
 from .tensors import Tensors, listed, read_tensors
 
@@ -123,10 +123,10 @@ def _node(
 ) -> HostNode:
     """A node of the host as plain data; of a loop those results that something reads."""
     bodies = bodies or _Bodies()
-    row, attributes, refusal = ops.HOST_OPS.get(raw.host_op), {}, bodies.refusal
-    row = row and row.form(len(raw.inputs))
+    attributes: Mapping[str, Any] = {}
+    refusal = bodies.refusal
     try:
-        attributes = row.parameters(raw) if row and row.parameters else {}
+        attributes = _attributes(raw)
     except Unsupported as damaged:
         refusal = str(damaged)
     name = read.tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
@@ -137,6 +137,17 @@ def _node(
         tuple(str(t) if t in kept else None for t in raw.outputs),
         attributes=attributes, refusal=refusal, bodies=bodies.models,
     )  # fmt: skip
+
+
+def _attributes(raw: RawNode) -> Mapping[str, Any]:
+    """The node's parameters; none where it lacks tensors. Raises Unsupported."""
+    row = ops.HOST_OPS.get(raw.host_op)
+    form = row and row.form(len(raw.inputs))
+    if form is None or form.parameters is None:
+        return {}
+    if conditions.lacking(form, raw.inputs, len(raw.outputs)):
+        return {}
+    return form.parameters(raw)
 
 
 def _bodies(context: Any, raw: RawNode) -> _Bodies:

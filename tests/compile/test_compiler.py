@@ -9,8 +9,7 @@ import pytest
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.errors import BuildError, Unsupported
-from tflgpu_plugin.importer.subgraph import Subgraph
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
@@ -158,16 +157,6 @@ def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compiler.pipeline, "run", lambda graph: graph)
     with pytest.raises(Unsupported, match="failed inside this plugin"):
         compiler.compile(broken, TARGET)
-
-
-def test_other_shapes_are_worked_out_anew() -> None:
-    graph = Subgraph(residual()).reshaped([(3, 5, 7, 8)])
-    assert graph.shape(graph.outputs[0]) == (3, 5, 7, 8)
-    with pytest.raises(BuildError, match="cannot take these input shapes"):
-        b = Builder()
-        x = b.tensor((1, 4))
-        y = b.node("reshape", (x,), (2, 2), shape=(2, 2))
-        Subgraph(b.graph((x,), (y,))).reshaped([(1, 5)])
 
 
 # ---- what lies where -----------------------------------------------------------------------------

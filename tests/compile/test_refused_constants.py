@@ -11,8 +11,7 @@ import pytest
 
 from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of
-from tflgpu_plugin.engine import claim
-from tflgpu_plugin.options import Options
+from tests.support.judged import claimed
 
 pytestmark = pytest.mark.adapter
 
@@ -49,7 +48,7 @@ def test_other_nodes_stay(
     for op in ("logistic", "tanh"):
         value = b.node(op, (value,), b.tensors[value].shape)
     graph = b.graph((x,), (value,))
-    found = claim(graph, Options(force=True))
+    found = claimed(graph, {"force": True})
     ops = {node.id: node.op for node in graph.nodes}
     left = {ops[node] for node in found.refusals}
     assert left and not left & {"relu", "logistic", "tanh", "add"}, found.refusals
@@ -74,7 +73,7 @@ def test_a_value_over_the_limit_leaves_its_node(
         b.node("reduce_max", (wide, axes), (1, 128), keep_dims=True)]  # fmt: skip
     graph = b.graph(tuple(t for t, held in b.tensors.items() if held.data is None and t in (0, 1)),
                     (other, *ends))  # fmt: skip
-    found = claim(graph, Options(force=True))
+    found = claimed(graph, {"force": True})
     ops = {node.id: node.op for node in graph.nodes}
     left = {ops[node] for node in found.refusals}
     assert left and not left & {"relu", "logistic"}, found.refusals
