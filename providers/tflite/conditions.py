@@ -108,6 +108,9 @@ ALIKE = needs(
 WHOLE_OR_ONE = needs(
     "Values of one shape, and a condition of that shape or a scalar.", _alike, kind=Unfit
 )
+WHOLE_NUMBERS = needs(
+    "Integers: of floats hosts come to numbers of their own.", lambda e: e.dtype()[0] != "f"
+)
 UNFUSED = _set("No fused activation.", "activation")
 SINGLE = _set("One class for a box.", "several")
 SIDE_BY_SIDE = _set("Windows side by side.", "strides")

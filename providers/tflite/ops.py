@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tflgpu_plugin import ops as internal
+from tflgpu_plugin.importer import arithmetic
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.ir.graph import STORE
@@ -400,28 +401,29 @@ def _rows() -> tuple[HostOp, ...]:
 HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
 
 
-def _cpu(names: str, takes: str, means: str = "", **traits: Any) -> dict[str, HostOp]:
-    """Operators of the CPU that take such operands, and their meaning (`importer.meanings`)."""
+def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:
+    """Operators of the CPU that take such operands; `build` says how results are worked out."""
     return {
-        name: HostOp(name, means, (1, 1), operands=operands(takes), **traits)
-        for name in names.split()
+        name: HostOp(name, op, (1, 1), operands=operands(takes), **traits) for name in names.split()
     }
 
 
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
-    _cpu("BROADCAST_ARGS", "shape shape", means="broadcast_shapes")
+    _cpu("BROADCAST_ARGS", "shape shape", build=arithmetic.common_shape)
     | _cpu("SPARSE_TO_DENSE", "value shape")
-    | _cpu("FILL", "shape", means="fill")
+    | _cpu("FILL", "shape", build=arithmetic.fill)
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape", chance=True)
     | _cpu("MULTINOMIAL", "value count", chance=True)
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
-    | _cpu("RANGE", "starts ends steps", means="range")
+    | _cpu("RANGE", "starts ends steps", build=arithmetic.steps, conditions=(need.WHOLE_NUMBERS,))
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
-    | _cpu("DENSIFY", "value", means="dense")  # sparse constants are read as dense ones
-    | _cpu("RANK", "value", means="rank")
-    | _cpu("SHAPE", "value", means="shape")
-    | _cpu("WHERE", "value", means="coordinates")
+    | _cpu(
+        "DENSIFY", "value", build=arithmetic.dense, sparse=True
+    )  # sparse constants are read as dense ones
+    | _cpu("RANK", "value", build=arithmetic.rank, of_shapes=True)
+    | _cpu("SHAPE", "value", build=arithmetic.shape, of_shapes=True)
+    | _cpu("WHERE", "value", build=arithmetic.coordinates)
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
     | _cpu(" ".join(VARIABLES), "", STORE, stated=True)
     | _cpu(COMPOSITE, "value*", stated=True)
@@ -434,4 +436,6 @@ LEFT: Mapping[str, str] = {
     COMPOSITE: "It lets the host run a graph of the model, whose nodes are taken by themselves.",
     "DELEGATE": "This node already belongs to another delegate.",
 }
-TABLE = Table(HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, keeps_half=True, keeps_weights=True)
+TABLE = Table(
+    HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, keeps_half=True, keeps_folded=True, keeps_weights=True
+)

@@ -23,7 +23,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/importer/folding.py",
         "tflgpu_plugin/importer/loop_body.py",
         "tflgpu_plugin/importer/loop_layer.py",
-        "tflgpu_plugin/importer/meanings.py",
+        "tflgpu_plugin/importer/arithmetic.py",
         "tflgpu_plugin/importer/placeholders.py",
         "tflgpu_plugin/importer/imported.py",
         "tflgpu_plugin/importer/rules.py",

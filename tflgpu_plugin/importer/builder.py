@@ -326,12 +326,11 @@ class Builder:
         first = next(tensor for tensor in given if tensor is not None)
         kinds = dtype if dtype is not None and not isinstance(dtype, str) else ()
         one = dtype if isinstance(dtype, str) else first.dtype
-        step = folding.of_op(row.name, attributes, [Tensor("", (), one)])
-        values = [None if t is None else folding.operand(step, t) for t in given if step]
+        meaning = folding.of_op(row, attributes, one)
+        values = [None if t is None else folding.operand(meaning, t) for t in given if meaning]
         missing = any(t is not None and t.data is None for t in given)
-        found = (
-            None if step is None or missing else folding.evaluate(step, values, self.known_limit)
-        )
+        limit = self.known_limit
+        found = None if meaning is None or missing else meaning.compute(values, limit)
         if found is None or (kinds and len(kinds) != len(found)):
             raise Unsupported(f"What {row.name} gives is not known before a run.")
         pairs = zip(kinds or [one] * len(found), found, strict=True)

@@ -1,22 +1,20 @@
 """Constant folding: works out the results of nodes whose inputs are known before a run.
 
-Ops say what they mean in numpy (`ops.evaluation`); what hosts have besides, without an op, stands
-in `meanings`. Worked out are small values that follow from shapes
-(SHAPE -> STRIDED_SLICE -> MUL -> PACK), and whatever follows from constants alone, such as weights
-that a model keeps sparse, in 16 bits, transposed or in pieces.
+Ops say what they mean in numpy (`ops.evaluation`), and builders of arithmetic what operators do
+that become no op. Worked out are small values that follow from shapes (SHAPE -> STRIDED_SLICE ->
+MUL -> PACK), and whatever follows from constants alone, such as weights that a model keeps sparse,
+in 16 bits, transposed or in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.importer import meanings
-from tflgpu_plugin.importer.meanings import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization, Tensor
@@ -27,90 +25,65 @@ from tflgpu_plugin.passes.quant.dequantize import dequantized
 HELD = ("i32", "i64", "f32", "bool")  # dtypes of shape arithmetic
 INTEGERS = ("i8", "u8", "i16")
 WHOLE = {"i", "u"}  # numpy's kinds
+MAX_SHAPE_ELEMENTS = 4096  # of a tensor; what is larger is no shape arithmetic
 MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 
+Compute = Callable[[Sequence[Array | None], int], Sequence[Array] | None]
+
 
 @dataclass(frozen=True)
-class Step:
-    """What a node does to known values: the name of an op, or of an entry in `meanings`, the
-    arguments besides its operands, and how many results it has."""
+class Meaning:
+    """How results follow from inputs: `compute(values, limit)` returns them, None where they do not
+    follow or one has more than `limit` elements. `moves`: they are elements of the inputs, whatever
+    these stand for; `converts`: they are the input in another type; `brings` together inputs whose
+    stored numbers hosts may rescale, or `fills` with their zero points."""
 
-    meaning: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    results: int = 1
-
-    @property
-    def row(self) -> Op | None:
-        return ops.row(self.meaning)
-
-    @property
-    def of_shapes(self) -> bool:
-        """Its operands are shapes of tensors, not their values."""
-        return self.meaning in meanings.OF_SHAPES
-
-    @property
-    def moves(self) -> bool:
-        """Its results are elements of its operands, whatever they stand for."""
-        row = self.row
-        if row is None:
-            return self.meaning == meanings.DENSE
-        return row.views is not None or row.kind == "movement"
-
-    @property
-    def converts(self) -> bool:
-        """Its results are its operand in another type."""
-        return self.row is not None and self.row.converts
-
-    @property
-    def inexact(self) -> bool:
-        """Results of floats depend on the host."""
-        return self.meaning == "range" if self.row is None else self.row.inexact
+    compute: Compute
+    moves: bool = False
+    converts: bool = False
+    brings: bool = False
+    fills: bool = False
 
 
-def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
-    """What an op does, or an entry of `meanings`, of operands in its own order; None where it is
-    not worked out."""
-    row = ops.row(op)
-    if row is None:
-        return Step(op, attributes) if op in meanings.MEANINGS else None
-    more = {"dtype": outputs[0].dtype} if row.converts else {}
-    known = evaluation.known(row)
-    return Step(op, {**attributes, **more}, len(outputs)) if known else None
+def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -> Meaning | None:
+    """What an op does to operands in its order, for results of this type; None where it is not
+    worked out."""
+    if not evaluation.known(op):
+        return None
+    arguments = {**attributes, "dtype": dtype} if op.converts else attributes
+    return Meaning(
+        partial(_evaluated, op, arguments, results),
+        moves=op.views is not None or op.kind == "movement",
+        converts=op.converts,
+        brings=op.joins,
+        fills=op.fills,
+    )
 
 
-def evaluate(
-    step: Step, values: Sequence[Array | None], limit: int = MAX_SHAPE_ELEMENTS
+def _evaluated(
+    op: Op, arguments: Mapping[str, Any], results: int, values: Sequence[Array | None], limit: int
 ) -> list[Array] | None:
-    """The results, from operands that are known (None: absent). None where they do not follow, or
-    an operand or a result has more than `limit` elements."""
-    if step.row is not None:
-        return evaluation.evaluate(step.row, values, step.arguments, step.results, limit)
-    if any(value is None or value.size > limit for value in values):
-        return None
-    try:
-        found = meanings.MEANINGS[step.meaning](*values, limit=limit, **step.arguments)
-    except evaluation.FAILURES:
-        return None
-    return [np.asarray(found, order="C")]
+    return evaluation.evaluate(op, values, arguments, results, limit)
 
 
 def known(
-    step: Step, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
+    meaning: Meaning, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """Shape arithmetic: the outputs with values and shapes, from inputs whose values are known
-    (for what reads shapes only: shapes). None when they do not follow, or their values cannot be
-    held. Whole numbers are computed in 64 bits, so that nothing wraps around as in a host.
+    """Shape arithmetic: the outputs with values and shapes, from inputs whose values are known.
+    None when they do not follow, or their values cannot be held. Whole numbers are computed in 64
+    bits, so that nothing wraps around as in a host.
     """
-    if step.of_shapes:
-        values = [None if t is None else np.array(t.shape, np.int64) for t in inputs]
-    elif any(t is not None and t.data is None for t in inputs):
+    values = [operand(meaning, t) for t in inputs]
+    if any(value is None for value in values):
         return None
-    else:
-        values = [None if t is None else operand(step, t) for t in inputs]
-        values = [None if value is None else wide(value) for value in values]
-    arrays = evaluate(step, values)
+    wide = [None if value is None else widened(value) for value in values]
+    return held(meaning.compute(wide, MAX_SHAPE_ELEMENTS), outputs)
+
+
+def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """The outputs with these values as shape arithmetic, None where that does not hold them."""
     if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
     if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
@@ -120,7 +93,7 @@ def known(
 
 
 def constants(
-    node: Node, step: Step | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    node: Node, meaning: Meaning | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
     """The outputs with their values, from inputs that are all constants of any size; None when they
     do not follow here, or have other types than the model says.
@@ -134,39 +107,38 @@ def constants(
     elif node.op == "dequantize":
         made = dequantized(inputs[0])
     else:
-        return _held(_computed(step, inputs, outputs), outputs)
+        return _held(_computed(meaning, inputs, outputs), outputs)
     return None if made is None else _held([made], outputs)
 
 
 def _computed(
-    step: Step | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> list[Array] | None:
-    if step is None or step.of_shapes or not _stored_alike(step, [*inputs, *outputs]):
+    meaning: Meaning | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> Sequence[Array] | None:
+    if meaning is None or not _stored_alike(meaning, [*inputs, *outputs]):
         return None
-    values = [value for t in inputs if (value := operand(step, t)) is not None]
-    if not (step.moves or step.converts):
+    values = [value for t in inputs if (value := operand(meaning, t)) is not None]
+    if not (meaning.moves or meaning.converts):
         if any(t.dtype in INTEGERS for t in inputs) or not all(map(_agreed, values)):
             return None
-        values = [wide(value) for value in values]
+        values = [widened(value) for value in values]
     limit = max(MAX_FOLDED_ELEMENTS, TIMES * sum(v.size for v in values))
-    return evaluate(step, values, limit)
+    return meaning.compute(values, limit)
 
 
-def operand(step: Step, tensor: Tensor) -> Array | None:
-    """A known operand as the step takes it: of bfloat16 bits are moved, and numbers computed."""
+def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
+    """A known operand as it is computed with: of bfloat16 bits are moved, and numbers computed."""
     data = tensor.data
-    if data is None or step.moves or tensor.dtype != BFLOAT16:
+    if data is None or meaning.moves or tensor.dtype != BFLOAT16:
         return data
     return bfloat16.values(data)
 
 
-def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:
+def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
     """Stored numbers stand for the same, where hosts may rescale what they bring together."""
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
-    row = ops.row(step.meaning)
-    if held <= {None} or row is None or not (row.joins or row.fills):
+    if held <= {None} or not (meaning.brings or meaning.fills):
         return True
-    return len(held) < 2 and not row.fills  # hosts fill with their zero points
+    return len(held) < 2 and not meaning.fills  # hosts fill with their zero points
 
 
 def _agreed(value: Array) -> bool:
@@ -174,7 +146,7 @@ def _agreed(value: Array) -> bool:
     return value.dtype != np.uint64 and not (value.dtype.kind == "f" and np.isnan(value).any())
 
 
-def wide(value: Array) -> Array:
+def widened(value: Array) -> Array:
     return value.astype(np.int64) if value.dtype.kind in WHOLE else value
 
 

@@ -21,10 +21,11 @@ class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has. `guess` returns a likely value of
-    an input that decides shapes and that only a run tells, or None: see `Facts.run_values`.
-    `keeps_half`: float16 constants stay what they are. `keeps_weights`: the host may keep what
-    follows from constants as weights of its own, and never write them.
+    provider's name) why a node does that another provider has. `guess` returns a likely value of an
+    input that decides shapes and that only a run tells, or None: see `Facts.run_values`.
+    `keeps_half`: float16 constants stay what they are. `keeps_folded`: nodes whose results are
+    known stay in the graph, for the host's partitions list them. `keeps_weights`: the host may keep
+    what follows from constants as weights of its own, and never write them.
     """
 
     rows: Mapping[str, HostOp]
@@ -35,6 +36,7 @@ class Table:
     taken: str = "{} has taken it."
     guess: Callable[..., Array | None] | None = None
     keeps_half: bool = False
+    keeps_folded: bool = False
     keeps_weights: bool = False
 
     def row(self, host: HostNode) -> HostOp | None:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import meanings, rounding, support
+from tflgpu_plugin.importer import rounding, support
 from tflgpu_plugin.importer.builder import Builder, cast_array
+from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.plain import Plain, states
@@ -57,7 +58,7 @@ class _Importer(State):
         refused."""
         row, inputs = self.table.row(host), self.operands(host)
         try:
-            if self._evaluate(host, inputs):
+            if not self.table.keeps_folded and self._evaluate(host, inputs):
                 return
             if host.provider:
                 raise Unsupported(self.table.refusal(host))
@@ -100,7 +101,7 @@ class _Importer(State):
         adds is evaluated. Returns whether all results are constants."""
         if self.planned is not None and host.id not in self.planned:
             return False
-        largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
+        largest = MAX_SHAPE_ELEMENTS if self.planned is None else LARGEST_IN_A_RUN
         row = self.table.arithmetic.get(host.title) or self._computed(host, inputs, largest)
         if row is None or row.build is None:
             return False

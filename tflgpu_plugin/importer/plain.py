@@ -12,15 +12,17 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding, support
-from tflgpu_plugin.importer.meanings import DENSE
+from tflgpu_plugin.importer.builder import NUMPY_NAMES
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
-from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp, Unfit
+from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -144,15 +146,14 @@ class Plain:
         keys = {t: key for key, t in self.present(host).items()}
         inputs = [t for t in node.inputs if t is not None]
         row = self.state.table.arithmetic.get(host.title)
-        sparse = {t: keys[t] for t in inputs} if row is not None and row.op == DENSE else {}
+        sparse = {t: keys[t] for t in inputs} if row is not None and row.sparse else {}
         if sparse and not any(self.state.model.values[key].dense for key in sparse.values()):
             raise Unsupported("Its input is not sparse.")
         values = [self._value_of(t, sparse.get(t, "")) for t in inputs]
         if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None
         outputs = self._outputs(host, node)
-        step = self._step(host, node, values)
-        found = folding.constants(node, step, values, outputs)
+        found = folding.constants(node, self._meaning(host, node, values), values, outputs)
         return None if found is None else self._fold(host, node, found)
 
     def _value_of(self, tensor: int, sparse: str) -> Tensor:
@@ -173,17 +174,42 @@ class Plain:
     def _outputs(self, host: HostNode, node: Node) -> list[Tensor]:
         return [self.table[t] for t in node.outputs[: len(host.writes)]]
 
-    def _step(self, host: HostNode, node: Node, inputs: Sequence[Tensor]) -> folding.Step | None:
+    def _meaning(
+        self, host: HostNode, node: Node, inputs: Sequence[Tensor]
+    ) -> folding.Meaning | None:
         """What a node does to inputs in the order of its op; None when that is not known, or not
         for inputs of these types."""
-        found, outputs = None, self._outputs(host, node)
+        outputs = self._outputs(host, node)
         if node.row is not None:
-            found = folding.of_op(node.op, node.attributes, outputs)
-        elif row := self.state.table.arithmetic.get(host.title):
-            found = folding.of_op(row.op, {}, outputs)
-        if found is None or (found.inexact and any(t.dtype[0] == "f" for t in inputs)):
+            op = ops.rows()[node.op]
+            if op.inexact and any(t.dtype[0] == "f" for t in inputs):
+                return None
+            return folding.of_op(op, node.attributes, outputs[0].dtype, len(outputs))
+        row = self.state.table.arithmetic.get(host.title)
+        if row is None or row.build is None:
             return None
-        return found
+        return folding.Meaning(partial(self._arithmetic, host, row), moves=row.sparse)
+
+    def _arithmetic(
+        self, host: HostNode, row: HostOp, values: Sequence[Array | None], limit: int
+    ) -> list[Array] | None:
+        """What a row without an op makes of these values."""
+        if any(value is None or value.size > limit for value in values):
+            return None
+        given = [Tensor("", v.shape, NUMPY_NAMES[v.dtype.name], v) for v in values if v is not None]
+        return self._built(host, row, [self.state.tensors.add(t) for t in given], limit)
+
+    def _built(
+        self, host: HostNode, row: HostOp, inputs: list[int | None], limit: int
+    ) -> list[Array] | None:
+        builder = self.state.builder(host, row, inputs, known_limit=limit)
+        try:
+            if row.build is None or support.unmet(row.conditions, builder):
+                return None
+            made = self.table[row.build(builder)].data
+        except (Unsupported, *evaluation.FAILURES):
+            return None
+        return None if made is None else [made]
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """The constant-folded node when its results are shape arithmetic, from shapes on."""
@@ -192,16 +218,20 @@ class Plain:
             return None
         if planned is not None and host.id not in planned:
             return None
+        other = None if node.row else self.state.table.arithmetic.get(host.title)
+        first = other is not None and other.of_shapes
         reached = planned is not None or not self.known.isdisjoint(inputs)
-        if node.row is not None and not reached:  # what reads shapes has no kernel
+        if not (first or reached):
             return None
-        tensors = [self.table[t] for t in inputs]
-        step = self._step(host, node, tensors)
-        if step is None or not (step.of_shapes or reached):
-            return None
-        found = folding.known(step, tensors, self._outputs(host, node))
+        tensors, outputs = [self.table[t] for t in inputs], self._outputs(host, node)
+        if other is not None and other.of_shapes:
+            arrays = self._built(host, other, [*node.inputs], folding.MAX_SHAPE_ELEMENTS)
+            found = folding.held(arrays, outputs)
+        else:
+            meaning = self._meaning(host, node, tensors)
+            found = folding.known(meaning, tensors, outputs) if meaning else None
         made = None if found is None else self._fold(host, node, found)
-        if made is not None and (step.of_shapes or not self.variable.isdisjoint(inputs)):
+        if made is not None and (first or not self.variable.isdisjoint(inputs)):
             self.variable.update(made.outputs)
             self.state.arithmetic.add(host.id)
         return made

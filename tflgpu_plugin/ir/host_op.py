@@ -116,10 +116,11 @@ class HostOp:
     return a sentence where the node cannot run: of the builder, or without `build` of a graph and
     our node; their docstrings are on the page of operators. `spreads`: the result has the shape
     that all inputs broadcast to; `stated`: the one that the model states. `chance`: it makes random
-    numbers. `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as
-    one. `longer` is what holds for nodes with more inputs, of an operator that has two lists of
-    them. A node that is not to be `alone` can only run here beside certain others. `fragile`: the
-    host's own kernel ends the process for some tensors without elements.
+    numbers; `of_shapes`: its results follow from the shapes of its inputs; `sparse`: it reads
+    sparse constants. `bounds`: the operator "opens" or "closes" a quantized group, which the host
+    runs as one. `longer` is what holds for nodes with more inputs, of an operator that has two
+    lists of them. A node that is not to be `alone` can only run here beside certain others.
+    `fragile`: the host's own kernel ends the process for some tensors without elements.
     """
 
     name: str
@@ -136,6 +137,8 @@ class HostOp:
     spreads: bool = False
     stated: bool = False
     chance: bool = False
+    of_shapes: bool = False
+    sparse: bool = False
     bounds: str = ""
     bfloat16: bool = False
     rounds: bool = False

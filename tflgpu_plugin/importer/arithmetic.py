@@ -1,0 +1,85 @@
+"""Builders of host operators that become no op: their results are worked out before a run, from
+shapes or constants. Other rows may use them, too."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ops import evaluation
+
+
+def shape(e: Builder) -> int:
+    """Returns the extents of the axes from `start` to `end`, as int64."""
+    end = e.host.attributes.get("end")
+    listed = e.shape()[e.integer("start") : None if end is None else int(end)]
+    return e.const(np.array(listed, np.int64), np.int64)
+
+
+def size(e: Builder) -> int:
+    """Returns the number of elements, as int64."""
+    return e.const(np.array(prod(e.shape()), np.int64), np.int64)
+
+
+def rank(e: Builder) -> int:
+    """Returns the number of axes, as int64."""
+    return e.const(np.array(e.rank(), np.int64), np.int64)
+
+
+def fill(e: Builder) -> int:
+    """Returns a tensor of the given shape, filled with one value: input 1, or an attribute
+    (default:
+    float32 zero)."""
+    given = e.value(1) if e.has(1) else e.host.attributes.get("value", np.zeros(1, np.float32))
+    extents = _ints(e.value(0))
+    _check_size(e, prod(extents))
+    return e.const(np.full(extents, given.reshape(-1)[0]), given.dtype)
+
+
+def steps(e: Builder) -> int:
+    """Returns the numbers from start to end, by a step."""
+    given = [e.value(k) for k in range(3)]
+    try:
+        first, last, by = (value.reshape(())[()] for value in given)
+        _check_size(e, (float(last) - float(first)) / float(by))
+        return e.const(np.arange(first, last, by, dtype=given[0].dtype), given[0].dtype)
+    except evaluation.FAILURES as error:
+        raise _unknown(e) from error
+
+
+def common_shape(e: Builder) -> int:
+    """Returns the shape that two shapes broadcast to."""
+    a, b = (e.value(k) for k in range(2))
+    try:
+        return e.const(np.array(np.broadcast_shapes(_ints(a), _ints(b))), a.dtype)
+    except ValueError as error:
+        raise _unknown(e) from error
+
+
+def coordinates(e: Builder) -> int:
+    """Returns the indices of nonzero elements, [count, rank], as int64."""
+    found = np.argwhere(e.value(0)).astype(np.int64)
+    _check_size(e, found.size)
+    return e.const(found, np.int64)
+
+
+def dense(e: Builder) -> int:
+    """Returns the input, a sparse constant, as it was read."""
+    return e.x()
+
+
+def _check_size(e: Builder, elements: float) -> None:
+    if elements > e.known_limit:
+        raise _unknown(e)
+
+
+def _unknown(e: Builder) -> Unsupported:
+    return Unsupported(f"What {e.host.title} gives is not known before a run.")
+
+
+def _ints(values: Array) -> tuple[int, ...]:
+    return tuple(int(value) for value in np.asarray(values).reshape(-1))
