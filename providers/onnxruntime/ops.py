@@ -54,8 +54,6 @@ from .rows import (
     row,
 )
 
-SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
-
 SCALE_AND_BIAS = fitting.broadcasting("A scale and bias that spread over the input.", 1, 2)
 
 _ROWS: tuple[HostOp, ...] = (
@@ -110,7 +108,7 @@ _ROWS: tuple[HostOp, ...] = (
         bfloat16=True,
     ),
     row("Ceil", "ceil", (6, 13)),
-    row("Celu", "celu", (12, 28), alpha=1.0),
+    row("Celu", "celu", (12, 28)),
     row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
     row(
         "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *patches.COLUMNS,
@@ -159,7 +157,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Einsum", "matmul", (12, 28), MANY, einsum.EQUATION, by=einsum.einsum, types="f32 f16",
         fragile=True,
     ),
-    row("Elu", "elu", (6, 22), alpha=1.0),
+    row("Elu", "elu", (6, 22)),
     row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True),
     row("Erf", "erf", (9, 13)),
     row("EyeLike", "cast", (9, 22), "value", indexing.EYE, by=indexing.eye),
@@ -198,7 +196,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=matrices.group_norm,
     ),
     row("GridSample", "grid_sample", (16, 22), TWO, resizing.SAMPLED, by=resizing.grid_sample),
-    row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
+    row("HardSigmoid", "hard_sigmoid", (6, 22)),
     row("HardSwish", "hard_swish", (14, 22)),
     row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),
     row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True),
@@ -223,7 +221,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=matrices.layer_norm,
         rounds=True,
     ),
-    row("LeakyRelu", "leaky_relu", (6, 16), alpha=0.01),
+    row("LeakyRelu", "leaky_relu", (6, 16)),
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True),
     row("Log", "log", (6, 13)),
@@ -338,8 +336,8 @@ _ROWS: tuple[HostOp, ...] = (
         "ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none",
         wraps=True, raises=True, bfloat16=True,
     ),
-    row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
-    row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
+    row("Selu", "selu", (6, 22)),
+    row("Shrink", "shrink", (9, 9)),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
     row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
@@ -371,7 +369,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=spectral.stft, fragile=True),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
     row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),
-    row("Swish", "swish", (24, 24), alpha=1.0),
+    row("Swish", "swish", (24, 24)),
     row("Tan", "tan", (7, 22)),
     row("Tanh", "tanh", (6, 13)),
     row(
@@ -379,7 +377,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=indexing.tensor_scatter, types=f"f32 f16 bool {COUNTS}",
         bfloat16=True,
     ),
-    row("ThresholdedRelu", "thresholded_relu", (10, 22), alpha=1.0),
+    row("ThresholdedRelu", "thresholded_relu", (10, 22)),
     row("Tile", "tile", (6, 13), "value repeats"),
     row(
         "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=1,

@@ -6,6 +6,7 @@ from typing import Any
 
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir.host_op import Condition, HostOp, operands
+from tflgpu_plugin.ops.unary import PARAMETERS
 
 from . import narrow
 from .declared import Row, declared
@@ -36,12 +37,14 @@ def row(
     bounds: str = "", small: bool = False, bfloat16: bool = False,
     rounds: bool = False, fragile: bool = False, **more: Any,
 ) -> HostOp:  # fmt: skip
-    """A row of nodes that are made as `declared` of `more`, or `by` a function of their own;
-    `gives` names the outputs that are supported where not all are, and `listed` the editions of the
-    documentation that list what a converter to TFLite makes of the operator. `small`: also of whole
-    numbers of 8 and 16 bits. `bfloat16`: onnxruntime's CPU provider has kernels of that, too,
-    which compute in float32 and round where it `rounds`. `fragile`: see HostOp."""
-    documented, made = dict.fromkeys(listed, versions), by or declared(**more)
+    """A row of nodes that are made as `declared` of `more` (numbers of the op have its defaults),
+    or `by` a function of their own; `gives` names the outputs that are supported where not all are,
+    and `listed` the editions of the documentation that list what a converter to TFLite makes of the
+    operator. `small`: also of whole numbers of 8 and 16 bits. `bfloat16`: onnxruntime's CPU
+    provider has kernels of that, too, which compute in float32 and round where it `rounds`.
+    `fragile`: see HostOp."""
+    documented = dict.fromkeys(listed, versions)
+    made = by or declared(**dict(PARAMETERS.get(op, ())) | more)
     given = tuple(types.split())
     if small:
         own = internal.rows()[op].types

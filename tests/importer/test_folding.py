@@ -30,7 +30,9 @@ def worked_out(op: str, *values: Any, shape: tuple[int, ...] = ()) -> Any:
     """What an operator without a kernel gives for constants, None where it stays."""
     given = [Tensor("", a.shape, "i32", a) for a in map(np.int32, values)]
     node = host_models.node(0, op, range(len(given)), (len(given),))
-    found = host_models.imported(host_models.model([*given, Tensor("", shape, "i32")], [node])).graph
+    found = host_models.imported(
+        host_models.model([*given, Tensor("", shape, "i32")], [node])
+    ).graph
     data = found.constant(len(given))
     return None if data is None else data.tolist()
 

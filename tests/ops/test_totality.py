@@ -7,6 +7,7 @@ No device is needed; the host's CPU interpreter tells the shapes of the cases.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from conformance.tolerance import CLASSES
 from tests.ops.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES
+from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import KINDS
 
 ROOT = Path(kernels.__file__).parent.parent
@@ -31,6 +33,51 @@ KERNELS_OF: dict[str, set[str]] = {}
 # Kernel files that families do not launch by themselves: the I/O layout conversion, and templates
 # for import.
 SUPPORT_KERNELS = {"common", "math", "numbers", "pack", "unpack"}
+
+
+# Why rows have no meaning in numpy (`Op.meaning`, or views), by kind or name: constants over which
+# they stand are left to the host.
+NO_MEANING: Mapping[str, set[str]] = {
+    "Each host adds products and windows in an order of its own.": {"product", "window"},
+    "It is made of other ops.": {"composite"},
+    "Hosts choose between equal values, each in its own way.": {"choice"},
+    "Each host rounds this function of floats in its own way.": {
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "celu", "cos", "cosh", "elu"),
+        *("erf", "exp", "gelu", "gelu_tanh", "hard_sigmoid", "hard_swish", "hypot", "log"),
+        *("logistic", "mish", "rsqrt", "selu", "sin", "sinh", "softplus", "softsign", "swish"),
+        *("tan", "tanh"),
+    },
+    "Each host adds the values that it reduces in an order of its own.": {
+        *("cumprod", "mean_of_groups", "mean_square_of_groups", "reduce_l1", "reduce_l2"),
+        *("reduce_log_sum", "reduce_mean_square", "reduce_sum_square", "segments", "softmax"),
+        *("standardize", "standardize_groups", "scatter_elements"),
+    },
+    "It is worked out from scales, in a way of its own (`importer.folding`).": {
+        *("dequantize", "quantize"),
+    },
+    "Only passes make it, after constants have been folded.": {
+        *("checked", "even_sum", "from_bfloat16", "pick", "quantized_hard_swish"),
+        *("quantized_leaky_relu", "quantized_prelu", "quantized_squared_difference"),
+        *("quantized_sum", "times_factor", "to_bfloat16"),
+    },
+    "No exporter is known to write it over constants.": {
+        *("batch_to_space", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "dilate"),
+        *("gather_elements", "is_infinite", "is_nan", "leaky_relu", "left_shift", "max_unpool"),
+        *("prelu", "relu", "relu6", "relu_n1_to_1", "reverse_sequence", "right_shift", "shrink"),
+        *("space_to_batch", "squared_difference", "thresholded_relu", "update_slice"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_has_a_meaning_or_a_reason(name: str) -> None:
+    row = ROWS[name]
+    reasons = [why for why, names in NO_MEANING.items() if names & {name, row.kind}]
+    assert len(reasons) == (not evaluation.known(row)), f"{name}: {reasons or 'no meaning'}"
+
+
+def test_every_reason_is_that_of_a_row() -> None:
+    assert set().union(*NO_MEANING.values()) <= {*ROWS, *KINDS}
 
 
 @cache
