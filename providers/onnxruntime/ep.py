@@ -18,6 +18,7 @@ from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
+from tflgpu_plugin.importer import symbols
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.model import HostNode
@@ -25,10 +26,11 @@ from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 
-from . import context, extents, ops, records, snapshot
+from . import context, ops, records, snapshot
 from .grouping import Grouping
 from .host import Host
 from .model import hand_over
+from .reader import TABLE
 from .snapshot import Snapshot
 
 VERBOSE, INFO = 0, 1
@@ -109,7 +111,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
-    reading, dynamic = extents.read_open(taken)
+    reading, dynamic = symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, dynamic)
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
     reading = judged(reading, providers.judge(session.options))

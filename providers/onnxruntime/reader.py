@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.graph import Array, Shape
 
-from . import EP_NAME, conditions, ops, run_values
+from . import EP_NAME, conditions, ops
 from .arithmetic import CPU_OPS
 from .snapshot import Snapshot
 
@@ -32,12 +30,8 @@ REASONS = {
 LEFT = {name: reason for reason, names in REASONS.items() for name in names.split()}
 
 
-def _guess(e: Builder, position: int, value: Value, made: Value) -> Array | None:
-    return run_values.guess(e, position, value, run_values.known_shape(made))
-
-
 TABLE = Table(
-    ops.HOST_OPS, CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, guess=_guess
+    ops.HOST_OPS, CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, asks_runs=True
 )
 
 

@@ -246,7 +246,8 @@ TESTS: dict[str, Sequence[str]] = {
     "subgraph": _TFLITE,
     "loop_body": ("test_loop_layer", "test_recurrent_loops"),
     "loop_layer": ("test_recurrent_loops",),
-    "symbols": ("test_misfits", *_ONNX),
+    "symbols": ("test_misfits", "test_ort_extents", *_ONNX),
+    "likely": ("test_ort_run_values", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),

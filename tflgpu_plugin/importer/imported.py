@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,8 +21,8 @@ class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has. `guess` returns a likely value of an
-    input that decides shapes and that only a run tells, or None: see `Facts.run_values`.
+    provider's name) why a node does that another provider has. `asks_runs`: a run
+    may tell values of inputs that decide shapes; see `Facts.run_values`.
     `keeps_half`: float16 constants stay what they are. `keeps_folded`: nodes whose results are
     known stay in the graph, for the host's partitions list them. `keeps_weights`: the host may keep
     what follows from constants as weights of its own, and never write them.
@@ -34,7 +34,7 @@ class Table:
     kernels: tuple[Condition, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
     taken: str = "{} has taken it."
-    guess: Callable[..., Array | None] | None = None
+    asks_runs: bool = False
     keeps_half: bool = False
     keeps_folded: bool = False
     keeps_weights: bool = False

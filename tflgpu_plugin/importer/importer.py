@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import rounding, support
+from tflgpu_plugin.importer import likely, rounding, support
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -75,14 +75,13 @@ class _Importer(State):
 
     def _guess(self, builder: Builder) -> None:
         """Values from outside that this node's shapes depend on become known, by a guess."""
-        guess = self.table.guess if self.planned is None else None
-        for position in builder.row.deciding if guess else ():
+        asked = self.table.asks_runs and self.planned is None
+        for position in builder.row.deciding if asked else ():
             key = next(iter(builder.host.inputs[position : position + 1]), None)
             if key is None or builder.known(builder.x(position)) or not self._is_outside(key):
                 continue
             made = self.model.values[builder.host.writes[0]]
-            assert guess is not None
-            found = guess(builder, position, self.model.values[key], made)
+            found = likely.guess(builder, position, self.model.values[key], made)
             if found is not None:
                 self.run_values[key] = found
                 known = self.tensors.add(self.of_a_run(key))

@@ -8,22 +8,23 @@ an operator or a host.
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, islice, permutations
 from math import prod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.expressions import HUGE, value
+from tflgpu_plugin.importer.imported import Facts, Imported, Table
+from tflgpu_plugin.importer.importer import import_
+from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.target import Target
 
-HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
+COLOURS = 3
 # Sizes that models are made for, and one that has many divisors; the first that fits is used. With
 # the last ones much fits that would not with others.
 SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60)
@@ -34,39 +35,6 @@ READINGS = 24  # of one graph: whole ones, or more of its first nodes
 VISITS = 3000  # of nodes, which any graph may have
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 
-Likely = Callable[[str, int, int, int], int]  # a number by name, axis, rank and usual size
-
-
-class OpenNode(Protocol):
-    """A node of the host, its values by name."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def reads(self) -> Sequence[str]: ...
-    @property
-    def writes(self) -> Sequence[str]: ...
-
-
-class OpenValue(Protocol):
-    """A value; extents that are not known have names."""
-
-    @property
-    def shape(self) -> Sequence[int | str] | None: ...
-
-
-class OpenGraph(Protocol):
-    """A host's graph, its nodes in order of execution."""
-
-    @property
-    def nodes(self) -> Sequence[OpenNode]: ...
-    @property
-    def values(self) -> Mapping[str, OpenValue]: ...
-    @property
-    def inputs(self) -> Sequence[str]: ...
-
-
-Read = TypeVar("Read", bound=Imported)
 T = TypeVar("T")
 
 
@@ -83,12 +51,12 @@ class Misfit:
 
 
 @dataclass
-class Guess(Generic[Read]):
+class Guess:
     """Numbers for symbols, what the graph reads like with them, and what is wrong with that:
     `doubts` count nodes first."""
 
     symbols: Mapping[str, int]
-    reading: Read
+    reading: Imported
     misfits: list[Misfit]
     doubts: tuple[int, int, int]
 
@@ -99,11 +67,11 @@ class Guess(Generic[Read]):
 
 
 @dataclass
-class Solver(Generic[Read]):
-    """Readings of one graph: `read` gives one of its first nodes, or all, with these numbers."""
+class Solver:
+    """Imports of one model, or of its first nodes, with numbers for its open extents."""
 
-    graph: OpenGraph
-    read: Callable[[Mapping[str, int], int | None], Read]
+    graph: HostModel
+    table: Table
     visits: int = 0  # of nodes
     fitting: set[int] = field(default_factory=set)  # nodes that some numbers suited
 
@@ -112,7 +80,7 @@ class Solver(Generic[Read]):
         """Enough was tried."""
         return self.visits > max(READINGS * len(self.graph.nodes), VISITS)
 
-    def solved(self, best: Guess[Read]) -> Guess[Read]:
+    def solved(self, best: Guess) -> Guess:
         """The best guess near this one: one number changed after the other, while that helps."""
         hopeless: set[tuple[Any, ...]] = set()
         while misfit := next((m for m in best.misfits if m.kind not in hopeless), None):
@@ -124,14 +92,15 @@ class Solver(Generic[Read]):
             best = better or best
         return best
 
-    def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess[Read]:
+    def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess:
         """The graph with these numbers, or its first nodes; names that are expressions of others
         follow them."""
         followed = {name: value(name, symbols) for name in symbols if not name.isidentifier()}
         whole = {**symbols, **{name: n for name, n in followed.items() if n is not None}}
         visited = self.graph.nodes[:nodes]
         self.visits += len(visited)
-        reading = self.read(whole, nodes)
+        part = replace(self.graph, nodes=visited)
+        reading = import_(part, self.table, Facts(symbols=whole))
         misfits = list(_misfits(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         refused = len(reading.refusals.keys() - reading.unfit)
@@ -141,7 +110,7 @@ class Solver(Generic[Read]):
         self.fitting.update({node.id for node in visited} - found.wrong)
         return found
 
-    def _mended(self, guess: Guess[Read], misfit: Misfit) -> Guess[Read] | None:
+    def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
         """A better guess where this node is none. Changes are tried up to the node first."""
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
@@ -156,7 +125,7 @@ class Solver(Generic[Read]):
                     return other
         return None
 
-    def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess[Read] | None:
+    def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess | None:
         """Like `guess`; None where a defect of ours shows with numbers that no run may have."""
         try:
             return self.guess(symbols, nodes)
@@ -248,17 +217,42 @@ def _pairs(
 # ---- first guesses -------------------------------------------------------------------------------
 
 
-def solve(solver: Solver[Read], likely: Likely) -> Guess[Read]:
+def opened(model: HostModel, table: Table) -> tuple[Imported, bool]:
+    """The model with the best guess at its open extents; and whether a run may have other
+    shapes."""
+    if not _is_open(model):
+        found = import_(model, table, Facts())
+        counted = any(tensor.counted for tensor in found.graph.tensors.values())
+        return found, found.contradictions > 0 or bool(found.run_values) or counted
+    solver = Solver(model, table)
+    best = solve(solver)
+    return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
+
+
+def _is_open(model: HostModel) -> bool:
+    """A shape is not known, even if all inputs' are."""
+    shapes = (value.shape or () for value in model.values.values())
+    return any(isinstance(extent, str) for shape in shapes for extent in shape)
+
+
+def solve(solver: Solver) -> Guess:
     """The best guess at the open extents of the solver's graph. Raises what all guesses raise."""
     found = names(solver.graph)
-    best = _best(solver, _guesses(found, SIZES, likely))
+    best = _best(solver, _guesses(found, SIZES))
     if best is None or best.doubts[0]:
-        both = [best, _best(solver, _guesses(found, LAST, likely))]
+        both = [best, _best(solver, _guesses(found, LAST))]
         best = min(filter(None, both), key=_doubts, default=None)
-    return best or solver.guess(next(_guesses(found, LAST, likely)))
+    return best or solver.guess(next(_guesses(found, LAST)))
 
 
-def _best(solver: Solver[Read], guesses: Iterable[Mapping[str, int]]) -> Guess[Read] | None:
+def _likely(name: str, axis: int, rank: int, size: int) -> int:
+    """A number for an extent by its name and place, with a usual size."""
+    if "batch" in name.lower() or axis == 0:
+        return 1
+    return COLOURS if rank == 4 and axis == 1 else size
+
+
+def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess | None:
     """The first guess without doubts, as it is or solved; else that with the fewest; None where
     there is none."""
     plain = [*until_fit(filter(None, map(solver.attempt, guesses)), _wrong)]
@@ -276,15 +270,15 @@ def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
             return
 
 
-def _wrong(guess: Guess[Any]) -> int:
+def _wrong(guess: Guess) -> int:
     return guess.doubts[0]
 
 
-def _doubts(guess: Guess[Any]) -> tuple[int, int, int]:
+def _doubts(guess: Guess) -> tuple[int, int, int]:
     return guess.doubts
 
 
-def names(graph: OpenGraph) -> dict[str, tuple[int, int]]:
+def names(graph: HostModel) -> dict[str, tuple[int, int]]:
     """Open extents of the inputs, with the (axis, rank) of the first that has them."""
     found: dict[str, tuple[int, int]] = {}
     for name in graph.inputs:
@@ -296,40 +290,11 @@ def names(graph: OpenGraph) -> dict[str, tuple[int, int]]:
 
 
 def _guesses(
-    found: Mapping[str, tuple[int, int]], sizes: Sequence[int], likely: Likely
+    found: Mapping[str, tuple[int, int]], sizes: Sequence[int]
 ) -> Iterator[dict[str, int]]:
     made: list[dict[str, int]] = []
     for size in sizes:
-        guess = {name: likely(name, *place, size) for name, place in found.items()}
+        guess = {name: _likely(name, *place, size) for name, place in found.items()}
         if guess not in made:
             made.append(guess)
             yield guess
-
-
-# ---- names that are expressions of others, as exporters write them: "past + 1" -------------------
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv, ast.Div: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
-
-
-def value(name: str, symbols: Mapping[str, int]) -> int | None:
-    """The number of an extent whose name is an expression of `symbols` ("past + 1"): positive;
-    None where it is none."""
-    try:
-        found = _number(ast.parse(name.strip(), mode="eval").body, symbols)
-    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-    return found if 0 < found < HUGE else None
-
-
-def _number(tree: ast.expr, symbols: Mapping[str, int]) -> int:
-    if isinstance(tree, ast.Name):
-        return symbols[tree.id]
-    if isinstance(tree, ast.Constant) and type(tree.value) is int:
-        return tree.value
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _OPERATORS[type(tree.op)](_number(tree.left, symbols), _number(tree.right, symbols))
-    raise ValueError

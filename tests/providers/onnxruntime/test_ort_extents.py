@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import extents
+from tflgpu_plugin.providers.onnxruntime.reader import TABLE
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_reader import Given, snapshot
 from tests.support import cache_models
 from tests.support.onnx_models import compare, cpu, model, node, session
 from tflgpu_plugin.importer import symbols
+from tflgpu_plugin.importer.expressions import value
 
 pytest.importorskip("onnx")
 
@@ -32,10 +34,10 @@ SIZES = (2, 3, 4, 5, 6, 8, 12)
     ],
 )  # fmt: skip
 def test_names_that_are_expressions(name: str, number: int | None) -> None:
-    assert symbols.value(name, {"past": 7, "length": 5}) == number
+    assert value(name, {"past": 7, "length": 5}) == number
 
 
-def cache(total: str, grown: str = "grown") -> extents.Snapshot:
+def cache(total: str, grown: str = "grown") -> Snapshot:
     """Scores of what comes in against all of it, with a mask of all of it."""
     return snapshot(
         [
@@ -52,7 +54,7 @@ def cache(total: str, grown: str = "grown") -> extents.Snapshot:
 
 @pytest.mark.parametrize("total", ["t", "p + l", "mask\x001"])
 def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
-    reading, dynamic = extents.read_open(cache(total))
+    reading, dynamic = symbols.opened(cache(total), TABLE)
     assert dynamic and not reading.refusals
     past, new, mask, y = (
         reading.graph.tensors[reading.ids[name]].shape for name in ("past", "new", "mask", "y")
@@ -70,7 +72,7 @@ def test_names_inside_are_what_is_found_there() -> None:
         ],
         {"x": ("n", "m"), "a": ("n", "inner"), "b": ("n", "inner")},
     )
-    reading, _ = extents.read_open(taken)
+    reading, _ = symbols.opened(taken, TABLE)
     x, y = (reading.graph.tensors[reading.ids[name]].shape for name in "xy")
     assert y[1] == 2 * x[1]
     assert set(reading.refusals) == {1}
@@ -84,7 +86,7 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
         {"x": ("n", "l", 5, "m"), "w": (3, 7, 11)},
         outputs=operators,
     )
-    solver = extents.solver_of(taken)
+    solver = symbols.Solver(taken, TABLE)
     guess = solver.solved(solver.guess({"n": 1, "l": 32, "m": 32}))
     assert guess.doubts[0] >= len(operators) - 1
     most = max(symbols.READINGS * len(taken.nodes), symbols.VISITS)
@@ -93,21 +95,21 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
 
 def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all of them do, it is told."""
-    taken, read = cache("t"), extents.read
+    taken, read = cache("t"), symbols.import_
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
-    def narrow(part: Any, shapes: Any, symbols: Any) -> Any:
-        if symbols["l"] > 32:
+    def narrow(part: Any, table: Any, facts: Any) -> Any:
+        if facts.symbols["l"] > 32:
             raise IndexError("a defect")
-        return read(part, shapes, symbols)
+        return read(part, table, facts)
 
-    monkeypatch.setattr(extents, "read", narrow)
-    reading, _ = extents.read_open(taken)
+    monkeypatch.setattr(symbols, "import_", narrow)
+    reading, _ = symbols.opened(taken, TABLE)
     assert not reading.refusals
     assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
-    monkeypatch.setattr(extents, "read", lambda *_: 1 / 0)
+    monkeypatch.setattr(symbols, "import_", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        extents.read_open(taken)
+        symbols.opened(taken, TABLE)
 
 
 class _Chain:
@@ -164,7 +166,7 @@ def test_random_chains_of_open_extents_are_solved() -> None:
     """Nine in ten: each asks for up to a dozen extents that nothing tells but what fits."""
     chains = [_Chain(seed) for seed in range(40)]
     taken = [snapshot(one.nodes, one.shapes, outputs=(one.x,)) for one in chains]
-    refused = [bool(extents.read_open(one)[0].refusals) for one in taken]
+    refused = [bool(symbols.opened(one, TABLE)[0].refusals) for one in taken]
     assert sum(refused) <= 4, [seed for seed, failed in enumerate(refused) if failed]
 
 

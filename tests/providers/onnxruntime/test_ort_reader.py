@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import extents, ops
+from tflgpu_plugin.providers.onnxruntime import ops
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
-from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.reader import TABLE, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tests.support.onnx_arithmetic import worked_out
 from tflgpu_plugin import ops as internal
+from tflgpu_plugin.importer import symbols
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostNode, Value
@@ -263,13 +264,13 @@ def test_shape_arithmetic_is_worked_out() -> None:
 
 
 def test_open_extents_are_guessed() -> None:
-    reading, dynamic = extents.read_open(chain())
+    reading, dynamic = symbols.opened(chain(), TABLE)
     assert dynamic and reading.graph.shape(reading.ids["x"]) == (1, 3, 224)
 
 
 def test_shape_arithmetic_goes_with_its_partition() -> None:
     taken = chain()
-    reading, dynamic = extents.read_open(taken)
+    reading, dynamic = symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, dynamic)
     (group,) = grouping.group([node.id for node in reading.graph.nodes])
     assert grouping.members[frozenset(group)] == {0, 1, 2, 3, 4, 5, 6}
@@ -280,7 +281,7 @@ def test_shape_arithmetic_goes_with_its_partition() -> None:
 def test_shape_arithmetic_that_others_need_stays_out() -> None:
     """It and, since shapes are open, what needs its result."""
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
-    reading, dynamic = extents.read_open(taken)
+    reading, dynamic = symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     members = {m for group in grouping.group(kept) for m in grouping.members[frozenset(group)]}
@@ -289,7 +290,7 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
 
 def test_unknown_rank_is_refused() -> None:
     taken = snapshot([("Relu", ["x"], ["y"], {})], {"x": None})
-    reading, _ = extents.read_open(taken)
+    reading, _ = symbols.opened(taken, TABLE)
     assert "only known when the model runs" in reading.refusals[0]
 
 
@@ -381,7 +382,7 @@ def test_groups_are_convex(seed: int) -> None:
     for name in shapes_:
         assert isinstance(taken.values, dict)
         taken.values[name] = Value(name, "i64", (2,))
-    reading, dynamic = extents.read_open(taken)
+    reading, dynamic = symbols.opened(taken, TABLE)
     verify(reading.graph)
     grouping = Grouping(taken, reading, dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]

@@ -1,0 +1,34 @@
+"""Names of extents that are expressions of others, as exporters write them: "past + 1"."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+
+HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Div: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def value(name: str, symbols: Mapping[str, int]) -> int | None:
+    """The number of an extent whose name is an expression of `symbols` ("past + 1"): positive;
+    None where it is none."""
+    try:
+        found = _number(ast.parse(name.strip(), mode="eval").body, symbols)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+    return found if 0 < found < HUGE else None
+
+
+def _number(tree: ast.expr, symbols: Mapping[str, int]) -> int:
+    if isinstance(tree, ast.Name):
+        return symbols[tree.id]
+    if isinstance(tree, ast.Constant) and type(tree.value) is int:
+        return tree.value
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        return _OPERATORS[type(tree.op)](_number(tree.left, symbols), _number(tree.right, symbols))
+    raise ValueError

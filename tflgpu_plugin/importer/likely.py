@@ -1,0 +1,116 @@
+"""Likely values of inputs that decide shapes and that only a run tells: axes, shapes, sizes. The
+first plan is made for these, and a run with others is planned anew, as it is for shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.model import Value
+from tflgpu_plugin.ir.graph import Array, Shape
+
+MAX_NUMBERS = 64  # of one value
+TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
+INT32 = np.iinfo(np.int32)
+REGION = "roi_or_factors"  # of newer definitions a region, of which not every one can be planned
+Likely = Callable[[Builder, int, Shape | None], Any]  # so many numbers for a node and its result
+
+
+def guess(e: Builder, position: int, value: Value, made: Value) -> Array | None:
+    """A likely value of an input of this node, whose first result is `made`; None where a run is
+    not asked for it."""
+    result = known_shape(made)
+    role, extents = e.row.operands[position].role, known_shape(value)
+    likely = LIKELY.get(role)
+    if likely is None or value.dtype not in TYPES or extents is None or prod(extents) > MAX_NUMBERS:
+        return None
+    if (role == REGION and e.version > 10) or (role == "axes" and 0 in e.shape()):
+        return None  # a reduction of nothing has a value
+    return np.array(likely(e, prod(extents), result), TYPES[value.dtype]).reshape(extents)
+
+
+def known_shape(value: Value) -> Shape | None:
+    """The shape of a value, None where an extent is open."""
+    extents = tuple(n for n in value.shape or () if isinstance(n, int))
+    return extents if value.shape is not None and len(extents) == len(value.shape) else None
+
+
+def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
+    """Axes that give the result; without one those of one element first, which some operators ask
+    for."""
+    shape = e.shape()
+    rank = max(len(shape), len(result or ()), count)
+    ordered = sorted(range(rank), key=lambda axis: shape[axis : axis + 1] != (1,))
+    chosen = [sorted(axes) for axes in combinations(ordered, count)]
+    fitting = (axes for axes in chosen if result == _along(shape, axes, len(result or ())))
+    return next(fitting, chosen[0])
+
+
+def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
+    """The shape with these axes added, removed, or reduced to one element."""
+    if rank > len(shape):
+        rest = iter(shape)
+        return tuple(1 if axis in axes else next(rest, 0) for axis in range(rank))
+    if rank < len(shape):
+        return tuple(n for axis, n in enumerate(shape) if axis not in axes)
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+
+
+def _axis(e: Builder, count: int, result: Shape | None) -> list[int]:
+    """One of several elements, where there is one."""
+    return [next((k for k, extent in enumerate(e.shape()) if extent > 1), 0)] * count
+
+
+def _shape(e: Builder, count: int, result: Shape | None) -> Shape:
+    """That of the result, or of the input with further axes or with the last ones as one."""
+    if result is not None and len(result) == count:
+        return result
+    shape = e.shape()
+    if count >= len(shape):
+        return (*[1] * (count - len(shape)), *shape)
+    return (*shape[: count - 1], prod(shape[count - 1 :]))[:count]
+
+
+def _split(e: Builder, count: int, result: Shape | None) -> list[int]:
+    extent = e.shape()[e.integer("axis")]
+    return [extent // count] * (count - 1) + [extent - extent // count * (count - 1)]
+
+
+def _largest(e: Builder, count: int, result: Shape | None) -> list[int]:
+    return [result[e.integer("axis", -1)] if result else 1] * count
+
+
+def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
+    """What makes the result of the input's last axes."""
+    if result is None or count != e.rank() or 0 in e.shape():
+        return [1] * count
+    return [made / given for made, given in zip(result, e.shape(), strict=True)]
+
+
+def _same(number: float) -> Likely:
+    return lambda e, count, result: [number] * count
+
+
+LIKELY: Mapping[str, Likely] = {
+    "axes": _axes,
+    "axis": _axis,
+    "count": _largest,
+    "ends": _same(INT32.max),
+    "factors": _ratio,
+    "least": _same(0.25),
+    "overlap": _same(0.5),
+    "pads": _same(0),
+    "repeats": _ratio,
+    REGION: _ratio,
+    "shape": _shape,
+    "sizes": _shape,
+    "split": _split,
+    "starts": _same(0),
+    "steps": _same(1),
+}
