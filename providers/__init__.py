@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor
     from tflgpu_plugin.ir.host_op import HostOp
     from tflgpu_plugin.options import OptionError, Options
-    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
+    from tflgpu_plugin.runtime.adapter import adapters, select
+    from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 GROUP = "tflgpu_plugin.providers"
 
@@ -47,7 +48,8 @@ _HOMES = {
         "ir.graph": "Graph Node Quantization Shape Tensor",
         "ir.host_op": "HostOp",
         "options": "OptionError Options",
-        "runtime.adapter": "AdapterInfo NoAdapter adapters select",
+        "runtime.adapter": "adapters select",
+        "runtime.device": "AdapterInfo NoAdapter",
     }.items()
     for name in names.split()
 }

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.batch import placing
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:

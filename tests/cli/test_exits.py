@@ -20,6 +20,7 @@ from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import compare, hosts
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import NoAdapter
 
 TFLGPU = [sys.executable, "-m", "tflgpu_plugin.cli"]
 WITHOUT_DRIVERS = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
@@ -151,7 +152,7 @@ def test_an_adapter_is_chosen_by_device_id_too(
 
     def select(wanted: Any = None) -> None:
         asked.append(wanted)
-        raise adapter.NoAdapter("There is none.")
+        raise NoAdapter("There is none.")
 
     monkeypatch.setattr(adapter, "select", select)
     for option in ("device_id=7", "adapter=7"):

@@ -14,6 +14,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.runtime import adapter, selftest
+from tflgpu_plugin.runtime.device import create
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter
@@ -30,7 +31,7 @@ def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
         if MAPPABLE not in device.target.features:
             pytest.skip("this adapter does not share its memory")
         features |= {MAPPABLE}
-    handle = adapter._create(device.info, sorted(features))
+    handle = create(device.info, sorted(features))
     yield make(handle)
     gc.collect()
 

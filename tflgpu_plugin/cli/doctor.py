@@ -59,10 +59,11 @@ def examine() -> Info:
 
 def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
     from tflgpu_plugin.runtime import adapter
+    from tflgpu_plugin.runtime.device import NoAdapter
 
     try:
         found = adapter.adapters()
-    except adapter.NoAdapter as error:
+    except NoAdapter as error:
         return [], [str(error)]
     if not found:
         return [], [adapter.INSTALL_HINT]

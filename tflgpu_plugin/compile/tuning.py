@@ -26,7 +26,7 @@ from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, shared
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import Device
+    from tflgpu_plugin.runtime.device import Device
 
 VERSION = 5  # of what the settings mean; results of other versions are ignored
 RUNS = 5

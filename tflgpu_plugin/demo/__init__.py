@@ -20,7 +20,7 @@ from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.harness.tflite import TfliteModel
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import AdapterInfo
+    from tflgpu_plugin.runtime.device import AdapterInfo
 
 __all__ = ["BadInput", "NoHost", "Request", "Result", "adapter", "run"]
 

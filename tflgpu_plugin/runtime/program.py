@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 from tflgpu_plugin.ir.plan import Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
+from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.pipelines import Pipelines
-
-if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import Device
 
 # TG_BUFFER_* of native/tflgpu.h
 STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE, FILL_FIRST = 1, 2, 4, 8, 16, 32, 64
