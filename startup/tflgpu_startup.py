@@ -79,8 +79,11 @@ _finder: Any = _Finder()
 
 def _imported(name: str) -> None:
     try:
+        import tflgpu_plugin
         from tflgpu_plugin import preference
 
+        if HOSTS[name] in enabled and HOSTS[name] == "onnxruntime":
+            tflgpu_plugin.register()
         preference.imported(name)
     except ModuleNotFoundError as error:
         if error.name != "tflgpu_plugin":  # which has been uninstalled

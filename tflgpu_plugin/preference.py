@@ -86,12 +86,6 @@ class Preference:
                 self._ended[model.kind] = self._ended.get(model.kind, Counts()) + model.last
             self._models.append(_Model(kind, weakref.ref(target), report, counts))
 
-    def register(self) -> None:
-        """As `tflgpu_plugin.register()`."""
-        import tflgpu_plugin
-
-        tflgpu_plugin.register()
-
     def not_ours(self) -> None:
         with self._lock:
             self.left += 1
@@ -165,13 +159,7 @@ def preferred(**options: object) -> Iterator[Preference]:
 
 
 def imported(name: str) -> None:
-    """A host has been imported: make us known to it where that is enabled, and its models ask for
-    us. Raises what cannot be mended.
-    """
-    import tflgpu_plugin
-
-    if startup.HOSTS[name] in startup.enabled and startup.HOSTS[name] == "onnxruntime":
-        tflgpu_plugin.register()
+    """A host has been imported: its models ask for us, where something is preferred."""
     if _active or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 

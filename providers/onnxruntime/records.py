@@ -14,9 +14,10 @@ from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition,
 from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
 
-from . import EP_NAME, run_values
+from . import run_values
 from .context import Export, Interface
 from .external import Changed
+from .names import EP_NAME
 from .reader import read
 from .snapshot import Snapshot
 

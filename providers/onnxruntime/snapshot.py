@@ -13,9 +13,9 @@ from typing import Any
 
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 
-from . import EP_NAME
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
+from .names import EP_NAME
 
 LOOPS = frozenset({"Loop", "Scan"})
 CONTROL = frozenset({"If", *LOOPS})

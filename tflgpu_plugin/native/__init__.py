@@ -152,7 +152,7 @@ def _look() -> tuple[Any, int]:
     if sys.platform == "linux":
         from tflgpu_plugin.native import drivers
 
-        drivers.open_ahead()
+        drivers.open_ahead(load())
         quiet = drivers.quiet()
     open_wgpu()
     listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
