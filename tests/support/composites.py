@@ -7,7 +7,8 @@ from importlib import import_module
 
 import numpy as np
 
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 
 Adds = Callable[[Model, int], int]
 

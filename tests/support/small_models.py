@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import seeded
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 
 FEATURES = 4
 CPU_OP = "MUL"  # of `on_cpu`
