@@ -121,7 +121,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
-            if node.op == "DequantizeLinear":
+            if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":
                 reasons[node.id] = INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 

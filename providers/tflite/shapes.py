@@ -161,7 +161,7 @@ class Walk:
     def _constant(self, host: HostNode, node: Node) -> Node | None:
         """The constant-folded node when its results follow from constants. What only makes float32
         of them stays as it is: that is done where the graph is prepared. Raises Unsupported."""
-        if node.op == "dequantize" and node.refusal is None:
+        if ops.quantizes(node) == "from" and node.refusal is None:
             self._later[host.outputs[0]] = node
             return None
         inputs = _present(node.inputs)

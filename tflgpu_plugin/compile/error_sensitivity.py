@@ -123,8 +123,9 @@ class _Walk:
 
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
         """The sensitivity in front of a fused step. Its operand has that after it."""
-        gated = each.op == "clip" and each.parameters[:1] == (0.0,)
-        sensitivity = sensitivity * (GATE.passes if gated else _errors(each.op).passes)
+        errors = _errors(each.op)
+        gated = errors.floors and each.parameters[:1] == (0.0,)
+        sensitivity = sensitivity * (GATE.passes if gated else errors.passes)
         self.give(each.tensor, sensitivity)
         data = self.graph.constant(each.tensor)
         factors = np.ravel(np.asarray(each.parameters if data is None else data, np.float64))

@@ -37,7 +37,7 @@ def dequantize(graph: Graph) -> Graph:
 def folded(graph: Graph, node: Node) -> bool:
     """The node's result is a constant that the graph knows already."""
     return node.op == FOLDED or (
-        node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
+        ops.quantizes(node) == "from" and graph.constant(node.outputs[0]) is not None
     )
 
 
@@ -49,7 +49,7 @@ def widen(graph: Graph, quantized: bool = True) -> Graph:
     """
     tensors = dict(graph.tensors)
     for node in graph.nodes:
-        if node.op == "dequantize" and node.refusal is None:
+        if ops.quantizes(node) == "from" and node.refusal is None:
             _fold(tensors, node)
     if quantized:
         _values(graph, tensors)
@@ -96,7 +96,8 @@ def dequantized(source: Tensor) -> Array | None:
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """Quantized constants in place; they keep their quantization, which tells what they were."""
-    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", FOLDED)]
+    made = (n for n in graph.nodes if n.refusal is None and n.op != FOLDED)
+    readers = [n for n in made if ops.quantizes(n) != "from"]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
         if quantization.real(tensor) and tensor.data is not None:
