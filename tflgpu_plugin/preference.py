@@ -92,7 +92,7 @@ class Preference:
 
     def fail(self, kind: str, error: Exception) -> None:
         """The host makes the model without us. Each reason is one warning."""
-        reason = _reason(str(error)) or type(error).__name__
+        reason = own_sentence(str(error)) or type(error).__name__
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
             self.failed += 1
@@ -197,7 +197,7 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
     setattr(owner, method, wrapper)
 
 
-def _reason(text: str) -> str:
+def own_sentence(text: str) -> str:
     """Our sentence in a host's text, or all of that."""
     if text.startswith("Failed to load delegate"):  # a line of its own
         text = text.partition("\n")[2] or text

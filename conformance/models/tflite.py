@@ -182,10 +182,10 @@ class Model:
     def to_bytes(self) -> bytes:
         """The flatbuffer."""
         builder = import_module("flatbuffers").Builder(1 << 16)
-        builder.Finish(self._model().Pack(builder), b"TFL3")
+        builder.Finish(self.unpacked().Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
-    def _model(self) -> Any:
+    def unpacked(self) -> Any:
         s = schema()
         model, graph = s.ModelT(), s.SubGraphT()
         model.version, model.description = 3, b"built for tests"

@@ -278,13 +278,15 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
     """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
     with a sentence."""
     try:
-        _hand_over(number, compute, inputs, count, outputs, made)
+        hand_over_to_host(number, compute, inputs, count, outputs, made)
     except Exception as error:
         records.ended(number, sentence(error))
         raise
 
 
-def _hand_over(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
+def hand_over_to_host(
+    number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int
+) -> None:
     placed = records.kept.partitions.get(number)
     part = None if placed is None else placed.interface.part
     if part is None:

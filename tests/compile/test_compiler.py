@@ -115,8 +115,8 @@ def test_equal_plans_have_equal_fingerprints_and_constants_count() -> None:
 
 
 def test_dispatches_over_the_limit_are_folded() -> None:
-    assert compiler._fold((10, 3, 2), 65_535) == (0, (10, 3, 2))
-    width, groups = compiler._fold((100_000, 3, 1), 65_535)
+    assert compiler.folded_groups((10, 3, 2), 65_535) == (0, (10, 3, 2))
+    width, groups = compiler.folded_groups((100_000, 3, 1), 65_535)
     assert width == groups[0] <= 65_535 and groups[0] * groups[1] >= 300_000
 
 
@@ -125,7 +125,7 @@ def test_a_folded_dispatch_has_no_more_groups_than_it_must() -> None:
     for _ in range(500):
         limit = int(random.integers(200, 400))
         x, y, z = (int(random.integers(1, most)) for most in (9 * limit, 6, 3))
-        width, (across, down, deep) = compiler._fold((x, y, z), limit)
+        width, (across, down, deep) = compiler.folded_groups((x, y, z), limit)
         if max(x, y, z) <= limit:
             assert (width, across, down, deep) == (0, x, y, z)
             continue
@@ -250,7 +250,7 @@ def test_what_is_read_before_it_is_written_is_refused() -> None:
     low = compiler.lower(graph, TARGET)
     low.launches = [launch for launch in low.launches if y not in launch.writes]
     with pytest.raises(ValueError, match="of node 1 reads a tensor before it is written"):
-        compiler._Assembly(graph, graph, low).plan()
+        compiler.Assembly(graph, graph, low).plan()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_what_is_read_before_it_is_written_is_refused() -> None:
 def test_folded_dispatches(
     groups: tuple[int, int, int], limit: int, found: tuple[int, tuple[int, int, int]]
 ) -> None:
-    assert compiler._fold(groups, limit) == found
+    assert compiler.folded_groups(groups, limit) == found
 
 
 GPU = Target(vendor="amd")

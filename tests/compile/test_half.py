@@ -161,7 +161,7 @@ def test_the_worse_the_whole_the_less_may_be_left(
     }
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: squares)
     low = Lowering(layers(), FULL)
-    assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
+    assert precision.unbearable(low, lambda source: source, {t: t for t in squares}) == wide
 
 
 def test_what_a_logarithm_is_taken_of_stays_float32() -> None:

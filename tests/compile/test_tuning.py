@@ -25,8 +25,8 @@ def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[s
     monkeypatch.setattr(tuning, "compiler", SimpleNamespace(compile=planned))
     monkeypatch.setattr(tuning, "shared", lambda plan, device, own: plan)
     monkeypatch.setattr(tuning, "Instance", lambda plan: plan)
-    monkeypatch.setattr(tuning, "_time", lambda plan: 1.0 if faster in plan.tuning else 2.0)
-    return tuning._measure(None, None, target)  # type: ignore[arg-type]
+    monkeypatch.setattr(tuning, "fastest_run", lambda plan: 1.0 if faster in plan.tuning else 2.0)
+    return tuning.best_settings(None, None, target)  # type: ignore[arg-type]
 
 
 def test_the_fastest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,11 +87,11 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
 def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
     """In runs before one that is read, and each output alone."""
     given = picture(7)
-    inputs, states = instance._ports([given]), instance._ports([])
+    inputs, states = instance.native_ports([given]), instance.native_ports([])
     for kept in ((0, 1), (0,), (1,), (0, 1)):
         check(instance, 1)
         held = [np.empty(SHAPE, np.float32) for _ in range(2)]
-        ports = instance._ports(held)
+        ports = instance.native_ports(held)
         for k in kept:
             ports[k].host = native.ffi.NULL
         for _ in range(3):
@@ -120,12 +120,12 @@ def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> No
         arrays = [random.standard_normal((1, size)).astype(np.float32) for size in sizes]
         made = maker.run(arrays)
         arrays = [made[k] if k in staying else -each for k, each in enumerate(arrays)]
-        inputs, found = reader._ports(arrays), reader.new_outputs()
+        inputs, found = reader.native_ports(arrays), reader.new_outputs()
         for k in staying:
             inputs[k].host = native.ffi.NULL
             inputs[k].device = maker.buffers[maker.plan.outputs[k].buffer]
-        native.call(native.lib.tg_replay_run, reader.replay, inputs, reader._ports(found),
-                    reader._ports([]), native.ffi.NULL)  # fmt: skip
+        native.call(native.lib.tg_replay_run, reader.replay, inputs, reader.native_ports(found),
+                    reader.native_ports([]), native.ffi.NULL)  # fmt: skip
         for got, array in zip(found, arrays, strict=True):
             assert np.array_equal(got, np.maximum(array, 0)), staying
 
@@ -210,7 +210,7 @@ def test_a_mapped_buffer_is_refused_with_a_sentence(
     with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):
         native.call(
             native.lib.tg_replay_run, other.replay,
-            inputs, other._ports(outputs), other._ports([]), native.ffi.NULL,
+            inputs, other.native_ports(outputs), other.native_ports([]), native.ffi.NULL,
         )  # fmt: skip
     check(other, 2)
     check(instance, 3)

@@ -190,10 +190,10 @@ def test_a_machine_that_opens_no_null_device_is_told(
 
 
 def test_rows_of_tiles_are_compiled_at_every_size() -> None:
-    from benchmarks.compiled.kernels import _rows
+    from benchmarks.compiled.kernels import start_rows
     from tflgpu_plugin.ops.tiles import STARTS
 
-    made = {(row.sizes[0], row.lanes, row.weights) for row in _rows().values()}
+    made = {(row.sizes[0], row.lanes, row.weights) for row in start_rows().values()}
     for start in STARTS.values():
         assert {(size, start.lanes, start.weights) for size in start.sizes} <= made
 
