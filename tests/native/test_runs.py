@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
+from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
@@ -37,11 +37,11 @@ def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
 
 
 def make(handle: object) -> Instance:
-    b = Builder()
-    x = b.tensor(SHAPE)
-    y = b.node("relu", (x,), SHAPE)
-    z = b.node("softmax", (y,), SHAPE, beta=1.0)
-    return compiled(b.graph((x,), (y, z)), handle)
+    b = Net()
+    x = b.input(SHAPE)
+    y = b.op("relu", x)
+    z = b.op("softmax", y, beta=1.0)
+    return compiled(b.graph(y, z), handle)
 
 
 def compiled(graph: Graph, handle: object) -> Instance:
@@ -110,11 +110,11 @@ def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
 def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> None:
     """Any of them, in any run: those of the host lie one behind the other where they are staged."""
     sizes = (5, 3, 33)
-    b = Builder()
-    given = [b.tensor((1, size)) for size in sizes]
-    results = [b.node("relu", (x,), (1, size)) for x, size in zip(given, sizes, strict=True)]
-    reader = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
-    maker = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
+    b = Net()
+    given = [b.input((1, size)) for size in sizes]
+    results = [b.op("relu", x) for x in given]
+    reader = compiled(b.graph(*results), instance.program.device)
+    maker = compiled(b.graph(*results), instance.program.device)
     random = np.random.default_rng(5)
     for staying in ((), (), (), (1,), (), (0, 2), (1,), (), (0, 1, 2), (), ()):
         arrays = [random.standard_normal((1, size)).astype(np.float32) for size in sizes]
@@ -132,12 +132,12 @@ def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> No
 
 def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
     """As many as there are outputs, and of other sizes."""
-    b = Builder()
+    b = Net()
     first, second = (1, 4, 3, 2), (1, 1, 7, 5)
-    x, y, sums, products = b.tensor(first), b.tensor(second), b.tensor(first), b.tensor(second)
-    more = b.node("add", (sums, x), first, activation="none")
-    less = b.node("sub", (products, y), second, activation="none")
-    graph = Graph(b.tensors, tuple(b.nodes), (x, y), (more, less), ((sums, more), (products, less)))
+    x, y, sums, products = b.input(first), b.input(second), b.tensor(first), b.tensor(second)
+    more = b.op("add", sums, x, activation="none")
+    less = b.op("sub", products, y, activation="none")
+    graph = b.graph(more, less, states=((sums, more), (products, less)))
     running = compiled(graph, instance.program.device)
     one, two = np.zeros(first, np.float32), np.zeros(second, np.float32)
     for step in range(8):
