@@ -20,6 +20,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
+from tests.support.net import Net
 from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import digests
@@ -78,13 +79,9 @@ def test_another_adapter_has_another_key(part: str) -> None:
 def dense(scale: float = 1.0) -> Graph:
     """One matrix product with a bias."""
     weights = np.arange(48, dtype=np.float32).reshape(6, 8) * np.float32(scale)
-    tensors = {
-        0: Tensor("x", (2, 8)),
-        1: Tensor("weights", (6, 8), data=weights),
-        2: Tensor("bias", (6,), data=np.ones(6, np.float32)),
-        3: Tensor("y", (2, 6)),
-    }
-    return Graph(tensors, (Node(0, "fully_connected", (0, 1, 2), (3,)),), (0,), (3,))
+    n = Net()
+    x, w, bias = n.input((2, 8)), n.constant(weights), n.constant(np.ones(6, np.float32))
+    return n.graph(n.op("fully_connected", x, w, bias))
 
 
 def plan() -> Plan:

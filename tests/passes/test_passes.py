@@ -225,9 +225,7 @@ def test_a_state_is_written_by_its_own_node() -> None:
     before = b.tensor(MAP)
     made = b.conv(b.input())
     y = b.op("relu", made)
-    graph = replace(
-        Graph(b.tensors, tuple(b.nodes), tuple(b.inputs), (y,)), states=((before, made),)
-    )
+    graph = b.graph(y, states=((before, made),))
     assert after(fuse_epilogue, graph) == graph
 
 
