@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ir.graph import Quantization, Shape
     from tflgpu_plugin.ir.host_op import HostOp, operands
     from tflgpu_plugin.options import OptionError, Options
-    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
+    from tflgpu_plugin.runtime.adapter import adapters, select
+    from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 GROUP = "tflgpu_plugin.providers"
 
@@ -59,7 +60,8 @@ _HOMES = {
         "ir.graph": "Quantization Shape",
         "ir.host_op": "HostOp operands",
         "options": "OptionError Options",
-        "runtime.adapter": "AdapterInfo NoAdapter adapters select",
+        "runtime.adapter": "adapters select",
+        "runtime.device": "AdapterInfo NoAdapter",
     }.items()
     for name in names.split()
 }

@@ -34,7 +34,7 @@ from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
+from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 

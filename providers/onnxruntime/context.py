@@ -127,7 +127,7 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter)
         interface = _interface(found, taken)
-        _check(found, interface, node, taken)
+        check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
             (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
@@ -172,7 +172,9 @@ def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     return found
 
 
-def _check(found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot) -> None:
+def check_node(
+    found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot
+) -> None:
     """The node's values must be those of the plan: their data goes there and comes from there."""
     plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):

@@ -123,7 +123,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
-            if node.op == "DequantizeLinear":
+            if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":
                 reasons[node.id] = INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
@@ -280,13 +280,15 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
     """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
     with a sentence."""
     try:
-        _hand_over(number, compute, inputs, count, outputs, made)
+        hand_over_to_host(number, compute, inputs, count, outputs, made)
     except Exception as error:
         records.ended(number, sentence(error))
         raise
 
 
-def _hand_over(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
+def hand_over_to_host(
+    number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int
+) -> None:
     placed = records.kept.partitions.get(number)
     part = None if placed is None else placed.interface.part
     if part is None:

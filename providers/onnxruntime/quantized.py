@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
@@ -132,7 +133,7 @@ def numbers_too(row: Row) -> Row:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
         rest = list(e.inputs[1:])
-        if e.row.op == "pad":  # with a stored number
+        if ops.rows()[e.row.op].fills:  # with a stored number
             given = e.value(2) if e.has(2) else np.zeros(1)
             value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
             rest = [e.x(1), e.const(value), *e.inputs[3:]]

@@ -10,8 +10,9 @@ from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.graph import Array, Shape
 
-from . import EP_NAME, conditions, ops, run_values
+from . import conditions, ops, run_values
 from .arithmetic import CPU_OPS
+from .names import EP_NAME
 from .snapshot import Snapshot
 
 TAKEN = (

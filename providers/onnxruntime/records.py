@@ -16,9 +16,10 @@ from tflgpu_plugin.importer.imported import Facts
 from tflgpu_plugin.importer.subgraph import again
 from tflgpu_plugin.ir.graph import Graph, Shape
 
-from . import EP_NAME, run_values
+from . import run_values
 from .context import Export, Interface
 from .external import Changed
+from .names import EP_NAME
 from .reader import TABLE
 from .snapshot import Snapshot
 

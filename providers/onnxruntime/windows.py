@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit, needs
@@ -262,8 +263,9 @@ def _grouped(e: Builder) -> str | None:
     """Channels and weights that make the groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
-    transposed = e.row.op == "transpose_conv"
-    parted, taken = (channels, weights[0]) if transposed else (weights[0], weights[1] * groups)
+    layer = ops.rows()[e.row.op].weights
+    spreads = layer is not None and layer.spreads
+    parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:
         return None
     return f"{channels} channels and weights of {list(weights)} do not make {groups} groups."

@@ -94,7 +94,7 @@ def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPa
     have = {"tflite-runtime": "2.14.0", "onnxruntime": "1.31.1"}
     have = {name: version for name, version in have.items() if name not in names}
     monkeypatch.setattr(hosts, "installed", lambda: {})
-    monkeypatch.setattr(doctor, "_others", lambda: have)
+    monkeypatch.setattr(doctor, "other_hosts", lambda: have)
     assert f"Run: pip install 'tflgpu-plugin[{extra}]'\n" in invoke("info").stdout
     other = {"tflite": "onnxruntime", "onnxruntime": "tflite"}[extra]
     assert f"[{other}]" not in invoke("info").stdout
@@ -108,7 +108,7 @@ def test_info_says_that_a_host_is_too_old(
     version: str, old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ".".join(map(str, registration.OLDEST)) == doctor.OLDEST_ONNXRUNTIME
-    monkeypatch.setattr(doctor, "_others", lambda: {"onnxruntime": version})
+    monkeypatch.setattr(doctor, "other_hosts", lambda: {"onnxruntime": version})
     told = (
         f"onnxruntime {version} is older than 1.24.4, which the plugin needs. Run: pip install -U"
     )

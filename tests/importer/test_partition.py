@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.net import Net
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Tensor, verify
 
@@ -165,11 +166,9 @@ def test_a_partition_of_its_own_has_what_it_reads_and_what_others_read() -> None
 
 
 def test_work_is_that_of_the_rows_or_the_elements_of_the_results() -> None:
-    tensors = {0: Tensor("x", (3, 8)), 1: Tensor("w", (5, 8), data=np.ones((5, 8), np.float32)),
-               2: Tensor("y", (3, 5)), 3: Tensor("a", (3, 2)), 4: Tensor("b", (3, 3))}  # fmt: skip
-    how = {"keep_num_dims": False, "activation": "none"}
-    nodes = (
-        Node(0, "fully_connected", (0, 1, None), (2,), how),
-        Node(1, "split", (2,), (3, 4), {"axis": 1}),
-    )
-    assert partition.work(Graph(tensors, nodes, (0,), (3, 4))) == 3 * 5 * 8 + 3 * 2 + 3 * 3
+    n = Net()
+    x, w = n.input((3, 8)), n.constant(np.ones((5, 8), np.float32))
+    y = n.op("fully_connected", x, w, None, keep_num_dims=False, activation="none")
+    parts = n.tensor((3, 2)), n.tensor((3, 3))
+    n.node("split", (y,), parts, axis=1)
+    assert partition.work(n.graph(*parts)) == 3 * 5 * 8 + 3 * 2 + 3 * 3

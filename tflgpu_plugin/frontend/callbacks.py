@@ -20,7 +20,7 @@ from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, debugg
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
+from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 

@@ -27,7 +27,7 @@ from tflgpu_plugin.frontend.reports import (
 from tflgpu_plugin.ir.graph import Graph, Shape, counts
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Partition

@@ -36,7 +36,6 @@ from tflgpu_plugin.ops.table import Op
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
-BETWEEN = ("quantize", "dequantize")
 Default = bool | int | float | str  # of an attribute
 NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
 
@@ -380,7 +379,7 @@ class Builder:
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and _moves_integers(row):
             return
-        if row.name in BETWEEN and real(tensor):
+        if row.quantizes and real(tensor):
             return
         if tensor.data is None and not row.takes(tensor.dtype):
             own = of_host(row.types, self.row)

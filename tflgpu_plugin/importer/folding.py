@@ -129,9 +129,9 @@ def constants(
     computed is computed as hosts do, where the same numbers come out everywhere: whole numbers that
     fit, and steps of float32 that round once.
     """
-    if node.op == "quantize":
+    if ops.quantizes(node) == "to":
         made = quantized(inputs[0], outputs[0])
-    elif node.op == "dequantize":
+    elif ops.quantizes(node) == "from":
         made = dequantized(inputs[0])
     else:
         return _held(_computed(step, inputs, outputs), outputs)

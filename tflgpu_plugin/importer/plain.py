@@ -119,7 +119,7 @@ class Plain:
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.chained.update(node.outputs[: len(host.writes)])
-        if node.op == "dequantize" and refusal is None:  # done where the graph is judged
+        if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
             self.later[node.outputs[0]] = node
             return None
         return self._constant(host, node)

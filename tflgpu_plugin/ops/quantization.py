@@ -179,9 +179,10 @@ def converted(data: Array, dtype: str) -> Array:
 
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
-       types=(*TYPES, "f16"), kind="elementwise", follows="elementwise"),
+       types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
+       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue,
+       quantizes="to"),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
        kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
        meaning=converted),

@@ -152,7 +152,7 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
         "normalized": False,
         "threads": THREADS if low.target.software else GPU_THREADS,
-        "ahead": _ahead(low.target, depth),
+        "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
         "own": _own(node) if low.target.software else 1,
     }
@@ -182,7 +182,7 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-def _ahead(target: Target, depth: int) -> int:
+def loaded_ahead(target: Target, depth: int) -> int:
     """Of the weights of a row, those that are loaded together: what waits least often, the rest of
     a row being loaded one by one."""
     if target.software:

@@ -92,12 +92,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return (
             f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most."
         )
-    if given is not None and _in_order(node, form):
+    if given is not None and in_order(node, form):
         return None
     return _refuse_reads(prod(shape), form.updates * len(form.axes))
 
 
-def _in_order(node: Node, form: Form) -> bool:
+def in_order(node: Node, form: Form) -> bool:
     """Whether constant indices tell where each element comes from."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW
@@ -170,7 +170,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     """Many constant indices: each element is picked where it comes from. Indices of a corner of the
     other axes: only that is scattered to."""
     form, given = _form(steps.graph, node), steps.data(node.inputs[1])
-    if given is not None and _in_order(node, form):
+    if given is not None and in_order(node, form):
         _arrange(steps, node, form, given)
         return True
     if node.op != "scatter_elements":
@@ -258,7 +258,7 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     indices = node.operand(1 if segmented else 0)
     found = _refuse_type(graph, node.operand(0 if segmented else 1), node.attributes["reduction"])
     found = found or refuse_indices(graph, node, 1 if segmented else 0)
-    if found or _apart(graph, node):
+    if found or apart(graph, node):
         return found
     if not _inside_new(graph, node):
         return f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
@@ -282,7 +282,7 @@ def _inside_new(graph: Graph, node: Node) -> bool:
     return bool(np.all((listed >= low) & (listed < np.asarray(shape[:width]))))
 
 
-def _apart(graph: Graph, node: Node) -> bool:
+def apart(graph: Graph, node: Node) -> bool:
     """Many constant indices of which no two are alike, so that a sum is of one update."""
     given = graph.constant(node.operand()) if node.op == "scatter_new" else None
     if given is None or node.attributes["reduction"] != "add":
@@ -312,7 +312,7 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
         first = np.clip(first, -(2.0**31), 2.0**31 - 1).astype(np.int32)
     start = steps.editor.constant(first, steps.graph.tensors[updates].dtype)
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
-    reduction = "none" if _apart(steps.graph, node) else reduction
+    reduction = "none" if apart(steps.graph, node) else reduction
     raises = steps.data(indices) is None and node.attributes.get("raises", False)
     steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False, raises=raises)
     return True

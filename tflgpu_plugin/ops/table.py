@@ -52,7 +52,8 @@ class Errors(NamedTuple):
     proportion to the input is one in proportion to the result, as of powers. `relative`: errors
     count in proportion to each value, as under a logarithm. `normalizes`: results are of
     magnitude 1, whatever that of the inputs. `choice` is the position of an output that tells
-    which of the values was chosen, which the smallest error may change.
+    which of the values was chosen, which the smallest error may change. `floors`: the first number
+    of the fused step is a lower limit; where that is 0 the step is a `GATE`.
     """
 
     passes: float = 1.0
@@ -63,6 +64,7 @@ class Errors(NamedTuple):
     relative: bool = False
     normalizes: bool = False
     choice: int | None = None
+    floors: bool = False
 
 
 AS_THEY_ARE = Errors()
@@ -148,7 +150,8 @@ class Op:
     result is its input with the axes in another "order", or with the elements in the same order
     under another "shape". `joins`: its inputs stand beside each other in the result, so that empty
     ones add nothing. `fills`: where no value is given, it fills with zeros, which are the zero
-    point of a quantized input. `converts`: to another type, and nothing else. `numbers_places`: it
+    point of a quantized input. `converts`: to another type, and nothing else. `quantizes`: its
+    result is its input, put on levels ("to") or read from them ("from"). `numbers_places`: it
     "makes" or "takes" indices that hosts number each in its own way, as its second output or
     input."""
 
@@ -191,6 +194,7 @@ class Op:
     joins: bool = False
     fills: bool = False
     converts: bool = False
+    quantizes: str = ""
     numbers_places: str = ""
 
     @property

@@ -115,7 +115,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
+def padding_before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
     """Padding in front along one axis of the output.
 
     With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
@@ -157,8 +157,8 @@ def _lower(low: Lowering, node: Node) -> None:
             "stride_w": stride_w,
             "out_h": y[1],
             "out_w": y[2],
-            "before_h": _before(0, y[1], filters[1], stride_h, node),
-            "before_w": _before(1, y[2], filters[2], stride_w, node),
+            "before_h": padding_before(0, y[1], filters[1], stride_h, node),
+            "before_w": padding_before(1, y[2], filters[2], stride_w, node),
             "kernel_h": filters[1],
             "kernel_w": filters[2],
             "tap_vectors": blocks.tap_vectors,

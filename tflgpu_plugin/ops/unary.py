@@ -126,7 +126,7 @@ OPS = (
     limit("relu6", 0.0, 6.0, GATE),
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
-    row("clip", "exact", meaning=clipped),
+    row("clip", "exact", meaning=clipped, errors=Errors(floors=True)),
     row("ceil", "exact", meaning=np.ceil),
     row("floor", "exact", meaning=np.floor),
     row("round", "exact", meaning=np.rint),

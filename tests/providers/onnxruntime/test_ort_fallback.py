@@ -216,13 +216,13 @@ def test_constants_beside_the_model_are_memory_of_the_partition(
     packed = helper.make_tensor("w", TensorProto.INT4, LARGE.shape, numbers)
     proto.graph.initializer.append(packed)
     kept: list[tuple[str, bool]] = []
-    stays = made._stays
+    stays = made.stays_outside
 
     def noted(value: Any, data: Array) -> bool:
         kept.append((value.name, stays(value, data)))
         return kept[-1][1]
 
-    monkeypatch.setattr(made, "_stays", noted)
+    monkeypatch.setattr(made, "stays_outside", noted)
     data = proto.SerializeToString()
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
     for rows in (2, 1001, 1001):
@@ -321,7 +321,7 @@ def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     ours = onnxruntime.InferenceSession(data, quiet(), providers=[EP, "CPUExecutionProvider"])
     ours.run(None, {"x": floats(5)})
     tflgpu_plugin.assert_used(ours)
-    monkeypatch.setattr(ep, "_hand_over", refuse)
+    monkeypatch.setattr(ep, "hand_over_to_host", refuse)
     ours.run(None, {"x": floats(2000)})
     assert ours.get_providers() == ["CPUExecutionProvider"]
     with pytest.raises(AssertionError, match=r"has moved this session .* This is refused\."):

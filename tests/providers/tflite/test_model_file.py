@@ -42,7 +42,7 @@ class Memory:
 
 def wanted(content: bytes, number: int) -> tuple[list[int], list[int]]:
     """By the hosts' own reader of such files."""
-    from conformance.models.tflite import schema
+    from conformance.models.tflite_file import schema
 
     graph = schema().ModelT.InitFromPackedBuf(content, 0).subgraphs[number]
     return list(graph.inputs), list(graph.outputs)

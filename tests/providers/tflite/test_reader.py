@@ -383,7 +383,7 @@ def test_constants_are_what_no_run_writes(allocation: str, written: bool, consta
 
 
 def test_operator_codes_agree_with_the_schema() -> None:
-    from conformance.models.tflite import schema
+    from conformance.models.tflite_file import schema
 
     known = {v: k for k, v in vars(schema().BuiltinOperator).items() if isinstance(v, int)}
     assert list(codes._NAMES) == [known[k] for k in range(len(codes._NAMES))]
