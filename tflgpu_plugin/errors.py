@@ -7,19 +7,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from tflgpu_plugin.ir.refusal import Refusal
+
 
 def debugging() -> str:
     """TFLGPU_DEBUG, "" where defects are not to be raised."""
     return os.environ.get("TFLGPU_DEBUG", "")
 
 
-def defect(error: Exception, what: str) -> str:
-    """The sentence for an error of our own, which must not take the host down: `what` failed. With
+def defect(error: Exception, what: str) -> Refusal:
+    """The refusal for an error of our own, which must not take the host down: `what` failed. With
     TFLGPU_DEBUG the error is raised again.
     """
     if debugging():
         raise error
-    return f"{what} failed inside this plugin: {error!r}. Please report it."
+    return Refusal("defect", f"{what} failed inside this plugin: {error!r}. Please report it.")
 
 
 class BuildError(RuntimeError):

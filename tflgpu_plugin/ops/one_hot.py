@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import ANY
@@ -30,12 +31,12 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*shape[:axis], int(depth.reshape(-1)[0]), *shape[axis:])]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant depth; one value for on and one for off."""
     if found := unplanned(node.op, shapes, graph, node):
         return found
     if any(prod(graph.shape(node.operand(k))) != 1 for k in (2, 3)):
-        return "one_hot takes one value for on and one for off."
+        return Refusal("shape.mismatch", "one_hot takes one value for on and one for off.")
     return refuse_indices(graph, node, 0)
 
 

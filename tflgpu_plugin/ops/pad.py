@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
@@ -89,10 +90,10 @@ def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [tuple(len(places[k]) if k in places else n for k, n in enumerate(shape))]
 
 
-def refuse_dilation(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant dilations and a constant value; up to 5 axes."""
     if len(graph.shape(node.operand())) > MAX_AXES:
-        return f"dilate takes tensors of up to {MAX_AXES} axes."
+        return Refusal("rank.too_large", f"dilate takes tensors of up to {MAX_AXES} axes.")
     return unplanned("dilate", dilated_shapes, graph, node)
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -165,7 +166,7 @@ def _batches(graph: Graph, node: Node) -> _Batches:
 NEEDS = "A pattern that is known when the model is prepared."
 
 
-def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_gather(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Indices inside the tensor; of a run, any."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
@@ -199,7 +200,7 @@ def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
     pick.pick_by(steps, node, x, [np.repeat(np.arange(batches * between), each), index])
 
 
-def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_batches(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant blocks, paddings and crops."""
     return unplanned(node.op, batch_shapes, graph, node)
 
