@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tflgpu_plugin.errors import BuildError, ImpossibleShapes
     from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor
     from tflgpu_plugin.ir.host_op import HostOp
+    from tflgpu_plugin.ir.refusal import Refusal
     from tflgpu_plugin.options import OptionError, Options
     from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
 
@@ -46,6 +47,7 @@ _HOMES = {
         "errors": "BuildError ImpossibleShapes",
         "ir.graph": "Graph Node Quantization Shape Tensor",
         "ir.host_op": "HostOp",
+        "ir.refusal": "Refusal",
         "options": "OptionError Options",
         "runtime.adapter": "AdapterInfo NoAdapter adapters select",
     }.items()
@@ -55,9 +57,9 @@ _HOMES = {
 __all__ = [
     "GROUP", "AdapterInfo", "BuildError", "Claim", "Graph", "HostError", "HostOp",
     "ImpossibleShapes", "Instance", "Island", "NoAdapter", "Node", "OptionError", "Options",
-    "Partition", "Provider", "ProviderError", "Quantization", "Shape", "Tensor", "adapters",
-    "claim", "claimed_again", "discover", "find", "packed", "refusals", "revived", "select",
-    "unpacked",
+    "Partition", "Provider", "ProviderError", "Quantization", "Refusal", "Shape", "Tensor",
+    "adapters", "claim", "claimed_again", "discover", "find", "packed", "refusals", "revived",
+    "select", "unpacked",
 ]  # fmt: skip
 
 

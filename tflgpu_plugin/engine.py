@@ -27,6 +27,7 @@ from tflgpu_plugin.importer import partition, rules, subgraph, support
 from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import narrow, widen
@@ -44,8 +45,13 @@ __all__ = [
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
-PARTED = "Complex numbers stay on the GPU: what makes them and all that reads them must run there."
-ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
+PARTED = Refusal(
+    "partition.split",
+    "Complex numbers stay on the GPU: what makes them and all that reads them must run there.",
+)
+ELSEWHERE = Refusal(
+    "partition.split", "What reads this result of shape arithmetic is not in one partition with it."
+)
 
 _numbers = itertools.count(1)
 _watching: Registry[int, list[tuple[Partition, Instance]]] = Registry()
@@ -122,7 +128,8 @@ class Partition:
             raise
         except MemoryError as error:
             raise BuildError(
-                self.nodes, "There is not enough memory for this partition."
+                self.nodes,
+                Refusal("memory.exhausted", "There is not enough memory for this partition."),
             ) from error
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
@@ -175,10 +182,15 @@ class Partition:
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
-            raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
+            raise BuildError(
+                sorted(nodes) or self.nodes, Refusal("device.build_failed", str(error))
+            ) from error
         except native.NativeError as error:
             raise BuildError(
-                self.nodes, f"The device could not build this partition: {error}"
+                self.nodes,
+                Refusal(
+                    "device.build_failed", f"The device could not build this partition: {error}"
+                ),
             ) from error
 
 
@@ -254,7 +266,7 @@ class Claim:
     -> sentence)."""
 
     islands: list[Partition]
-    refusals: dict[int, str]
+    refusals: dict[int, Refusal]
     adapter: AdapterInfo
 
 
@@ -298,18 +310,20 @@ def claim(
         refused = rules.closed(graph, refused | found)
 
 
-def refusals(graph: Graph, options: Options) -> dict[int, str]:
+def refusals(graph: Graph, options: Options) -> dict[int, Refusal]:
     """Why nodes cannot run here, each looked at alone, by their ids. Raises NoAdapter."""
     device = adapter.open_device(adapter.select(options.adapter))
     return _refusals(widen(graph, options.quantized), options, device)
 
 
-def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
-    found: dict[int, str] = {}
+def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, Refusal]:
+    found: dict[int, Refusal] = {}
     excluded = set(options.exclude)
     for node in graph.nodes:
         if excluded & {node.name, node.host_op, str(node.id)}:
-            found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
+            name = node.host_op or node.op
+            left_out = f"{name} is left out by the option exclude."
+            found[node.id] = Refusal("option.excluded", left_out)
         elif reason := support.support(
             graph, node, device.target, options.capabilities, options.quantized
         ):
@@ -317,7 +331,7 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
     return found
 
 
-def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
+def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, Refusal]:
     """Constant-folded nodes with no reader in their group, or one in another: alone they are no
     work, and their results have no place on the device that another partition could take them from.
     Complex numbers have none, either.
@@ -336,7 +350,7 @@ def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
     return found
 
 
-def _parted(graph: Graph, place: Mapping[int, int]) -> dict[int, str]:
+def _parted(graph: Graph, place: Mapping[int, int]) -> dict[int, Refusal]:
     """Nodes that read or write complex numbers of nodes that are not in one group with them: these
     are pairs on the device, which nothing outside it could take."""
     held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
@@ -355,17 +369,18 @@ def _parted(graph: Graph, place: Mapping[int, int]) -> dict[int, str]:
 
 def _dropped(
     graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options, repeated: bool
-) -> dict[int, str]:
+) -> dict[int, Refusal]:
     """Nodes of parts that do not pay, or that are over the wanted number of partitions."""
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     for group, part in parts.items():
         if not options.force and (reason := partition.loss(graph, part, repeated)):
             found |= dict.fromkeys(group, reason)
     limit = options.max_delegated_partitions
     if not found and limit is not None and len(parts) > limit:
-        reason = (
+        reason = Refusal(
+            "option.partitions",
             f"Only the largest {limit} of {len(parts)} partitions are taken "
-            "(option max_delegated_partitions)."
+            "(option max_delegated_partitions).",
         )
         for group in sorted(parts, key=len, reverse=True)[limit:]:
             found |= dict.fromkeys(group, reason)
@@ -378,7 +393,7 @@ def _build_all(
     built: dict[tuple[int, ...], Partition],
     options: Options,
     cache: Cache | None,
-) -> dict[int, str]:
+) -> dict[int, Refusal]:
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:

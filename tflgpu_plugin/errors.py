@@ -27,7 +27,7 @@ def defect(error: Exception, what: str) -> Refusal:
 class BuildError(RuntimeError):
     """A partition cannot be built; `nodes` are to blame."""
 
-    def __init__(self, nodes: Sequence[int], sentence: str) -> None:
+    def __init__(self, nodes: Sequence[int], sentence: Refusal) -> None:
         super().__init__(sentence)
         self.nodes, self.sentence = tuple(nodes), sentence
 
@@ -47,6 +47,6 @@ class Unsupported(Exception):
     the user. `nodes` are to blame where that is told.
     """
 
-    def __init__(self, sentence: str, *nodes: int) -> None:
+    def __init__(self, sentence: Refusal, *nodes: int) -> None:
         super().__init__(sentence)
         self.nodes, self.sentence = nodes, sentence

@@ -20,6 +20,7 @@ from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import parse
 
 from . import context, extents, ops, records, snapshot
@@ -30,15 +31,23 @@ from .reader import Reading
 from .snapshot import HostNode, Snapshot
 
 VERBOSE, INFO = 0, 1
-UNKEPT = "Its weights are no longer kept on the host; make a new session."
-INLINED = (
-    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
-    "run on the GPU."
+UNKEPT = Refusal(
+    "host.withdrawn", "Its weights are no longer kept on the host; make a new session."
 )
-ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
+INLINED = Refusal(
+    "operator.host_only",
+    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
+    "run on the GPU.",
+)
+ARITHMETIC = Refusal(
+    "partition.arithmetic", "Shape arithmetic stays on the CPU where its result is needed there."
+)
+UNPLANNED = Refusal("shape.unsupported", "The model gives shapes for which nothing was planned.")
 GUESSED = "With the sizes guessed for its open extents: "
 ALWAYS_KEPT = 1 << 24  # bytes of constants that every partition keeps for the host's kernels
-SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
+SPLIT = Refusal(
+    "dynamic.shape", "A shape that it needs is worked out on the CPU while the model runs."
+)
 
 
 def connect() -> None:
@@ -75,7 +84,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     with a warning."""
     session = records.kept.clients.get(number)
     if session is None:
-        raise BuildError((), "This session is closed.")
+        raise BuildError((), Refusal("host.withdrawn", "This session is closed."))
     level = records.Level()
     try:
         host = Host(_address(api))
@@ -142,14 +151,15 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
     return broken
 
 
-def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
+def _reasons(reading: Reading, refusals: Mapping[int, Refusal]) -> dict[int, Refusal]:
     """By the host's node ids."""
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
             host = node.sources[0]
             guessed = GUESSED if host in reading.guessed else ""
-            found.setdefault(host, guessed + refusals[node.id])
+            reason = refusals[node.id]
+            found.setdefault(host, reason.reworded(guessed + reason))
     return found
 
 
@@ -266,7 +276,7 @@ def _log(ep: Any, level: records.Level) -> None:
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
     """Give a partition a plan for these input shapes (each a rank and its extents) and values (each
     a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes."""
-    placed = records.kept.claimed(number, "The model gives shapes for which nothing was planned.")
+    placed = records.kept.claimed(number, UNPLANNED)
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
 
 

@@ -18,7 +18,8 @@ from tflgpu_plugin.importer import meanings, reading, support
 from tflgpu_plugin.importer.symbols import value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
+from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
 
@@ -46,7 +47,11 @@ REASONS = {
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
     "It reads a compressed picture.": "ImageDecoder",
 }
-LEFT = {name: reason for reason, names in REASONS.items() for name in names.split()}
+LEFT = {
+    name: Refusal("operator.host_only", reason)
+    for reason, names in REASONS.items()
+    for name in names.split()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +124,7 @@ class _Reader:
                 self.unfit.add(host.id)
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
-            self._refuse(host, inputs, str(reason))
+            self._refuse(host, inputs, reason.sentence)
 
     def tensor(self, name: str) -> int:
         """The tensor of a value; one that nothing has made yet is an input or a constant."""
@@ -211,10 +216,11 @@ class _Reader:
 
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
         if host.provider not in ("", EP_NAME):
-            raise Unsupported(TAKEN.format(host.provider))
+            raise Unsupported(Refusal("host.other_delegate", TAKEN.format(host.provider)))
         row = ops.HOST_OPS.get(host.title)
         if row is None:
-            absent = f"{host.title} is not in the table of this plugin."
+            said = f"{host.title} is not in the table of this plugin."
+            absent = Refusal("operator.unknown", said)
             raise Unsupported(LEFT.get(host.title, absent))
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         self._guess(expansion)
@@ -227,12 +233,21 @@ class _Reader:
             self.arithmetic.add(host.id)
             return
         if self.planned is not None and host.id in self.planned:
-            raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
+            raise Unsupported(
+                Refusal(
+                    "dynamic.value", f"The result of {host.title} cannot be worked out beforehand."
+                )
+            )
         outputs = _fresh(expansion, made)
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(name, t) for name, t in pairs if name and t is not None]
         if len(named) < len(host.writes):
-            raise Unsupported(f"{len(host.writes)} outputs of {host.title} are not supported.")
+            raise Unsupported(
+                Refusal(
+                    "output.unsupported",
+                    f"{len(host.writes)} outputs of {host.title} are not supported.",
+                )
+            )
         self._check(expansion, named)
         for name, tensor in named:
             dtype = self.snapshot.values[name].dtype
@@ -274,8 +289,11 @@ class _Reader:
                     self.misled.add(name)
                     continue
                 raise Unsupported(
-                    f"Tensor {name!r} has shape {_written(told)} in the model, but the inputs give "
-                    f"{list(found)}."
+                    Refusal(
+                        "shape.contradiction",
+                        f"Tensor {name!r} has shape {_written(told)} in the model, but the "
+                        f"inputs give {list(found)}.",
+                    )
                 )
 
     def _agree(self, told: Extent, found: int) -> bool:
@@ -302,7 +320,7 @@ class _Reader:
             layout = arranging[k] and not all(arranging)
             self.nodes.append(replace(node, id=number, layout=layout, **common))
 
-    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:
+    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: Refusal) -> None:
         outputs = []
         for name in host.writes:
             value = self.snapshot.values[name]

@@ -13,6 +13,7 @@ from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import EP_NAME, run_values
 from .context import Export, Interface
@@ -67,7 +68,11 @@ class Placed(PlacedPartition):
         missing = [name for name in interface.outputs if ids[name] not in tensors]
         if missing:
             raise BuildError(
-                (), f"The result {missing[0]!r} does not depend on its inputs' values."
+                (),
+                Refusal(
+                    "dynamic.value",
+                    f"The result {missing[0]!r} does not depend on its inputs' values.",
+                ),
             )
         for name in interface.ports:
             port = Tensor(name, shapes[name], part.values[name].dtype)
@@ -87,7 +92,7 @@ def check_files(part: Snapshot) -> None:
         if part.files:
             part.files.check()
     except Changed as changed:
-        raise BuildError((), str(changed)) from changed
+        raise BuildError((), Refusal("model.damaged", str(changed))) from changed
 
 
 Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
@@ -99,7 +104,7 @@ class Session(Client[Level]):
     written. onnxruntime hands over bodies before the graph around them, so the last level is the
     model itself: it is graph 0 of reports."""
 
-    gone = "The session has been closed."
+    gone = Refusal("host.withdrawn", "The session has been closed.")
     last_is_first = True
 
     export: Export | None = None

@@ -18,11 +18,15 @@ from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.importer import placeholders
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, reader, records, refusals
 
-GONE = "This part of the model was taken out of the delegate; make a new interpreter."
+GONE = Refusal(
+    "host.withdrawn",
+    "This part of the model was taken out of the delegate; make a new interpreter.",
+)
 
 
 def connect() -> None:
@@ -99,7 +103,7 @@ def _place_new(
     repeated = loops.is_repeated(native.ffi, context)
     read = partial(reader.read, native.ffi, context)
 
-    def judge(host: reader.HostGraph) -> dict[int, str]:
+    def judge(host: reader.HostGraph) -> dict[int, Refusal]:
         return providers.refusals(host.graph, delegate.options)
 
     stated = host

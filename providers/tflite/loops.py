@@ -17,6 +17,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import loop_layer
 from tflgpu_plugin.importer.loop_body import Body
 from tflgpu_plugin.ir.graph import Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 from .. import HostError
 from . import codes, model_file
@@ -96,22 +97,31 @@ class Bodies:
         try:
             return self._layer(host)
         except Unsupported as reason:
-            return replace(host, refusal=str(reason))
+            return replace(host, refusal=reason.sentence)
 
     def _layer(self, host: HostNode) -> HostNode:
         if self.context.acquire_subgraph == host.ffi.NULL:
-            raise Unsupported("This host does not show what a loop runs.")
+            raise Unsupported(
+                Refusal("host.interface", "This host does not show what a loop runs.")
+            )
         inputs = [t for t in host.inputs if t is not None]
         given = [self.walk.view[t] for t in inputs]
         if len(inputs) != len(host.outputs) or any(e < 1 for t in given for e in t.shape):
-            raise Unsupported("The loop carries values whose shapes only a run tells.")
+            raise Unsupported(
+                Refusal("dynamic.shape", "The loop carries values whose shapes only a run tells.")
+            )
         named = host.params("int32_t")
         bodies = [self._body(host, int(named[k])) for k in (0, 1)]
         found = loop_layer.layer(given, *(body for body, _ in bodies))
         wanted = self.wanted()
         for position, tensor in enumerate(host.outputs):
             if tensor in wanted and position not in found.results:
-                raise Unsupported(f"Something reads value {position} of the loop, which counts.")
+                raise Unsupported(
+                    Refusal(
+                        "loop.unsupported",
+                        f"Something reads value {position} of the loop, which counts.",
+                    )
+                )
         arrays = (found.weights, found.recurrent, found.bias, found.content_bias)
         weights, recurrent, bias, content = (
             self._constant(host, k, array) for k, array in enumerate(arrays)

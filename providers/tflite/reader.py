@@ -19,16 +19,20 @@ from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.reading import Reading, assembled
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import conditions, loops, ops, shapes
 from .host_node import HIDDEN, HostNode, execution_plan, hidden, raw_node, read_node
 from .tensors import listed, read_tensors
 
 VARIABLES = {
-    "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
-    "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
-    "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
-    "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+    name: Refusal("operator.host_only", reason)
+    for name, reason in {
+        "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
+        "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
+        "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
+        "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+    }.items()
 }
 
 
@@ -170,7 +174,7 @@ def _node(host: HostNode, tensors: dict[int, Tensor]) -> Node:
     try:
         attributes = row.attributes(host) if row.attributes else {}
     except Unsupported as damaged:
-        return replace(node, refusal=str(damaged))
+        return replace(node, refusal=damaged.sentence)
     inputs = row.arranged(host.inputs)
     node = replace(node, inputs=inputs, attributes=attributes, row=row)
     refusal = support.by_row(Graph.over(tensors, node), node)

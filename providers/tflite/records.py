@@ -16,6 +16,7 @@ from tflgpu_plugin.frontend.reports import Report, remember
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 RECENT = 8  # plans that native code keeps for a kernel
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
@@ -46,7 +47,12 @@ class Placed(PlacedPartition):
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         if self.partition is None:
-            raise BuildError((), "This part of the model is closed; make a new interpreter.")
+            raise BuildError(
+                (),
+                Refusal(
+                    "host.withdrawn", "This part of the model is closed; make a new interpreter."
+                ),
+            )
         if given == self.kept.shapes:
             return self.partition.instance
         found = self.recent.pop(given, None) or self.partition.build(graph)
@@ -90,7 +96,10 @@ class Prepared(GraphRecord[Placed]):
 class Delegate(Client[Prepared]):
     """One `load_delegate`; it may serve several interpreters and subgraphs."""
 
-    gone = "The host has taken this node out of the delegate again, or has been closed."
+    gone = Refusal(
+        "host.withdrawn",
+        "The host has taken this node out of the delegate again, or has been closed.",
+    )
 
     pointer: Any = None  # the host's, known from the first prepare on
 
@@ -122,7 +131,7 @@ def delegate(number: int) -> Delegate:
     """The delegate of this number; marks it as this thread's newest."""
     found = kept.clients.get(number)
     if found is None:
-        raise BuildError((), "This delegate is closed.")
+        raise BuildError((), Refusal("host.withdrawn", "This delegate is closed."))
     remember(found.report)
     return found
 

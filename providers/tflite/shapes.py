@@ -17,6 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -72,7 +73,7 @@ class Walk:
                 if (worked_out := self._constant(host, node)) is not None:
                     return worked_out
             except Unsupported as unreadable:
-                node = replace(node, refusal=str(unreadable))
+                node = replace(node, refusal=unreadable.sentence)
         if (worked_out := self._value(host, node)) is not None:
             return worked_out
         found = self._derived(host, node)
@@ -86,7 +87,7 @@ class Walk:
             self._learn(index, shape)
         return node
 
-    def _contradiction(self, host: HostNode, derived: Sequence[Shape]) -> str | None:
+    def _contradiction(self, host: HostNode, derived: Sequence[Shape]) -> Refusal | None:
         """Hosts cannot tell the shape of a custom operator's result, but the model file does; they
         do not agree on what follows when that is another than the operator makes."""
         if not host.host_op.startswith("CUSTOM "):
@@ -94,9 +95,10 @@ class Walk:
         for index, shape in zip(host.outputs, derived, strict=True):
             stated = self.tensors[index].shape
             if stated not in ((), shape) and not self.assumed:
-                return (
+                return Refusal(
+                    "shape.contradiction",
                     f"The model says that its result has the shape {list(stated)}, but by its "
-                    f"input and parameters it has {list(shape)}."
+                    f"input and parameters it has {list(shape)}.",
                 )
         return None
 
@@ -166,7 +168,7 @@ class Walk:
             return None
         inputs = _present(node.inputs)
         if host.host_op == SPARSE and not self.sparse.keys() & set(inputs):
-            raise Unsupported("Its input is not sparse.")
+            raise Unsupported(Refusal("input.unsupported", "Its input is not sparse."))
         values = [self._value_of(t, host.host_op) for t in inputs]
         if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None

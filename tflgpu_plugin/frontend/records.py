@@ -25,6 +25,7 @@ from tflgpu_plugin.frontend.reports import (
     Report,
 )
 from tflgpu_plugin.ir.graph import Graph, Shape, counts
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.adapter import AdapterInfo
@@ -187,7 +188,7 @@ class Client(Generic[Record]):
     lines that are already printed. `gone` is what nodes say whose partition the host has freed.
     """
 
-    gone: ClassVar[str]
+    gone: ClassVar[Refusal]
     last_is_first: ClassVar[bool] = False  # graph 0 of reports was handed over last
 
     options: Options
@@ -226,7 +227,7 @@ class Records(Generic[Owner, Placed]):
         for one in placed:
             self.partitions.put(one.number, one)
 
-    def claimed(self, number: int, gone: str) -> Placed:
+    def claimed(self, number: int, gone: Refusal) -> Placed:
         """The partition of this number. Raises BuildError with `gone` where nothing is built for
         other shapes (any more)."""
         placed = self.partitions.get(number)

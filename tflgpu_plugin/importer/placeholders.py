@@ -18,6 +18,7 @@ from typing import TypeVar
 from tflgpu_plugin.importer.reading import Reading
 from tflgpu_plugin.importer.symbols import until_fit
 from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
@@ -26,7 +27,7 @@ MAX_INPUT_ELEMENTS = 1 << 24  # of inputs, up to which there may be any
 
 Host = TypeVar("Host", bound=Reading)
 Shapes = Mapping[int, Shape]  # of inputs
-Judge = Callable[[Host], Mapping[int, str]]  # why nodes cannot run here, by their ids
+Judge = Callable[[Host], Mapping[int, Refusal]]  # why nodes cannot run here, by their ids
 
 
 def grown(host: Host, read: Callable[[Shapes], Host], judge: Judge[Host]) -> Host:
@@ -48,8 +49,8 @@ def grown(host: Host, read: Callable[[Shapes], Host], judge: Judge[Host]) -> Hos
 
 
 def explained(
-    host: Host, reasons: Mapping[int, str], read: Callable[[Shapes], Host], judge: Judge[Host]
-) -> dict[int, str]:
+    host: Host, reasons: Mapping[int, Refusal], read: Callable[[Shapes], Host], judge: Judge[Host]
+) -> dict[int, Refusal]:
     """These reasons for leaving nodes to the CPU, saying so where the present shape of an input is
     why.
     """
@@ -66,13 +67,13 @@ def explained(
     }
 
 
-def said(host: Reading, reason: str) -> str:
+def said(host: Reading, reason: Refusal) -> Refusal:
     """A reason that holds for the present shapes only."""
     named = " and ".join(
         f"{list(host.graph.tensors[t].shape)} of {host.graph.tensors[t].name!r}"
         for t in host.open or host.graph.inputs
     )
-    return f"With the present shape {named}: {reason}"
+    return reason.reworded(f"With the present shape {named}: {reason}")
 
 
 def _larger(host: Host, present: Host, read: Callable[[Shapes], Host]) -> Host | None:
@@ -124,5 +125,5 @@ def _elements(shapes: Shapes) -> int:
     return sum(map(prod, shapes.values()))
 
 
-def _refused(node: Node, reason: str | None) -> Node:
+def _refused(node: Node, reason: Refusal | None) -> Node:
     return node if reason is None or node.refusal else replace(node, refusal=reason)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir.refusal import Refusal
 
 SMALL = ("i8", "u8", "i16", "u16")
 
@@ -26,7 +27,7 @@ class Reading:
     contradictions: int = 0
 
     @property
-    def refused(self) -> dict[int, str]:
+    def refused(self) -> dict[int, Refusal]:
         """Nodes of the host that could not be read, with the sentence."""
         return {node.id: node.refusal for node in self.graph.nodes if node.refusal is not None}
 

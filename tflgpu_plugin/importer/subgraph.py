@@ -11,6 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,25 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
         found = folding.known(step, [tensors[t] for t in node.inputs if t is not None], before)
         if found is None:
             raise BuildError(
-                (node.id,), f"{name} {node.name!r} has no value for these input shapes."
+                (node.id,),
+                Refusal(
+                    "dynamic.value", f"{name} {node.name!r} has no value for these input shapes."
+                ),
             )
         return found
     try:
         shapes = ops.rows()[node.op].shapes(Graph.over(tensors, node), node)
     except Exception as error:
-        sentence = f"{name} cannot take these input shapes: {error}"
-        raise BuildError((node.id,), sentence) from error
+        refusal = Refusal("shape.unsupported", f"{name} cannot take these input shapes: {error}")
+        raise BuildError((node.id,), refusal) from error
     if any(extent < 0 for shape in shapes for extent in shape):
         given = [list(tensors[t].shape) for t in node.reads[:1]]
         raise BuildError(
-            (node.id,), f"{name} cannot take these input shapes: {given[0]} is too small for it."
+            (node.id,),
+            Refusal(
+                "shape.unsupported",
+                f"{name} cannot take these input shapes: {given[0]} is too small for it.",
+            ),
         )
     pairs = zip(before, shapes, strict=False)
     return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]

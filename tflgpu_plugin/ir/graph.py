@@ -18,6 +18,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Refusal
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -115,7 +116,7 @@ class Node:
     host_op: str = ""
     version: int = 1
     row: HostOp | None = None
-    refusal: str | None = None
+    refusal: Refusal | None = None
     epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[
         int, ...

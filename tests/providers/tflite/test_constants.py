@@ -22,6 +22,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")
@@ -119,7 +120,7 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
     """The host's own delegate never writes them."""
 
     def refuse(*_: Any) -> Array:
-        raise Unsupported("is sparse, which is not supported")
+        raise Unsupported(Refusal("constant.unreadable", "is sparse, which is not supported"))
 
     monkeypatch.setattr(sparsity, "dense", refuse)
     model = four_nodes(TREES["listed channels"])
