@@ -16,7 +16,7 @@ from tflgpu_plugin.providers import BuildError, Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
@@ -96,7 +96,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
-        level.fail(sentence(error))
+        level.fail(refusal(error))
     session.graphs.append(level)
     records.kept.keep(level.placed)
     _log(ep, level)

@@ -15,7 +15,7 @@ from tflgpu_plugin.providers import Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.importer import placeholders
 from tflgpu_plugin.ir.refusal import Refusal
@@ -73,7 +73,7 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
         else:
             _place_new(prepared, host, delegate, pointer, context)
     except Exception as error:
-        prepared.fail(sentence(error))
+        prepared.fail(refusal(error))
     if prepared.placed:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))

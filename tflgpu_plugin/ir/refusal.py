@@ -64,6 +64,7 @@ CODES: Mapping[str, str] = {
     "partition.split": "Nodes that must be in one partition are not.",
     "partition.arithmetic": "The result is known before the model runs; no kernel is needed.",
     # The device, and the rest.
+    "device.missing": "No adapter can be used.",
     "device.limit": "A limit of the adapter or of its driver.",
     "device.build_failed": "The driver could not build a kernel or the partition.",
     "device.wrong_result": "The operator is known to go wrong on this driver.",
