@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
@@ -96,7 +96,7 @@ def _wanted(graph: Graph, node: Node) -> Shape | None:
 def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
     wanted = _wanted(graph, node)
     if wanted is None:
-        raise ValueError("the shape must be a constant")
+        raise NotConstant("the shape must be a constant")
     return [wanted]
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering, Source
@@ -31,7 +31,7 @@ def _constant(graph: Graph, node: Node, position: int) -> float:
     """Raises ValueError where it is no constant number."""
     value = graph.constant(node.inputs[position])
     if value is None or value.size != 1:
-        raise ValueError("its count and thresholds must be constant numbers")
+        raise NotConstant("its count and thresholds must be constant numbers")
     return float(value.reshape(-1)[0])
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -26,7 +26,7 @@ def _axis(graph: Graph, node: Node) -> int:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     shape, depth = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if depth is None or depth.size != 1 or int(depth.reshape(-1)[0]) < 0:
-        raise ValueError("the depth must be one constant number, not negative")
+        raise NotConstant("the depth must be one constant number, not negative")
     axis = _axis(graph, node)
     return [(*shape[:axis], int(depth.reshape(-1)[0]), *shape[axis:])]
 

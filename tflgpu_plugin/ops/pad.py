@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -44,13 +44,13 @@ def views(graph: Graph, node: Node) -> list[View]:
     shape, added, value = graph.shape(node.operand()), paddings(graph, node), pad_value(graph, node)
     mode = node.attributes.get("mode", "constant")
     if added is None:
-        raise ValueError("the paddings are computed at run time; make them a constant")
+        raise NotConstant("the paddings are computed at run time; make them a constant")
     if len(added) != len(shape):
         raise ValueError(f"paddings for {len(added)} axes do not fit a tensor of rank {len(shape)}")
     if added.size and added.min() < 0:
         raise ValueError("paddings must not be negative; cut the tensor with a slice instead")
     if value is None:
-        raise ValueError("the pad value must be a constant with one element")
+        raise NotConstant("the pad value must be a constant with one element")
     if mode not in MODES:
         raise ValueError(f"mode {mode} is not supported; use one of {', '.join(MODES)}")
     if mode != "constant" and not _reaches(shape, added, mode):
@@ -72,11 +72,11 @@ def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
     where there is none. Raises ValueError with the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
-        raise ValueError("the dilations are computed at run time; make them a constant")
+        raise NotConstant("the dilations are computed at run time; make them a constant")
     if steps.size != len(shape) or (steps.size and steps.min() < 1) or 0 in shape:
         raise ValueError(f"dilations {steps.reshape(-1).tolist()} do not fit {list(shape)}")
     if pad_value(graph, node) is None:
-        raise ValueError("the value in between must be a constant with one element")
+        raise NotConstant("the value in between must be a constant with one element")
     places = {}
     for k, (extent, step) in enumerate(zip(shape, steps.reshape(-1), strict=True)):
         if step > 1:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -228,7 +228,7 @@ def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None
 def new_shapes(graph: Graph, node: Node) -> list[Shape]:
     shape = graph.constant(node.inputs[2])
     if shape is None:
-        raise ValueError("the shape must be constant")
+        raise NotConstant("the shape must be constant")
     made = tuple(int(n) for n in shape.reshape(-1))
     indices, updates = (graph.shape(node.operand(k)) for k in range(2))
     width = indices[-1] if indices else 0
@@ -252,7 +252,7 @@ def _segments(graph: Graph, node: Node) -> int:
     """How many there are: as told, or up to the last of constant ids."""
     told = graph.constant(node.inputs[2] if len(node.inputs) > 2 else node.inputs[1])
     if told is None or (len(node.inputs) > 2 and told.size != 1):
-        raise ValueError("the number of segments must be known")
+        raise NotConstant("the number of segments must be known")
     return int(told.max()) + (len(node.inputs) < 3) if told.size else 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
@@ -95,7 +95,8 @@ def unplanned(
     try:
         shapes(graph, node)
     except ValueError as error:
-        return Refusal("shape.mismatch", f"{what} cannot be planned: {error}.")
+        code = "constant.required" if isinstance(error, NotConstant) else "shape.mismatch"
+        return Refusal(code, f"{what} cannot be planned: {error}.")
     return None
 
 
