@@ -25,6 +25,7 @@ from tests.support.loop_bodies import (
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import loop_body
 from tflgpu_plugin.ir.graph import Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 same = np.testing.assert_array_equal
 USUAL = {"steps": STEPS, "batch": BATCH, "every": True}
@@ -347,7 +348,9 @@ WRONG: dict[str, Callable[[], Loop]] = {
     "reads the next row": lambda: fed_first(),
     "the row of another axis": lambda: changed(rnn(), "gather", attributes={"axis": 1}),
     "rows of batches": lambda: changed(rnn(), "gather", attributes={"axis": 0, "batch_dims": 1}),
-    "a node that is refused": lambda: changed(rnn(), "tanh", refusal="No."),
+    "a node that is refused": lambda: changed(
+        rnn(), "tanh", refusal=Refusal("operator.unknown", "No.")
+    ),
     "an unknown operator": lambda: changed(rnn(), "tanh", op="exp"),
     "an activation that no step has": lambda: changed(
         rnn(), "add", 1, attributes={"activation": "relu6"}
@@ -366,7 +369,7 @@ WRONG: dict[str, Callable[[], Loop]] = {
     "a gru with another reset": lambda: changed(gru(), "logistic", 1, op="tanh"),
     "a gru before with another reset": lambda: changed(gru(linear=False), "logistic", 1, op="tanh"),
     "an unknown function": lambda: changed(
-        rnn(), "tanh", op="logistic", host_op="GELU", refusal="No."
+        rnn(), "tanh", op="logistic", host_op="GELU", refusal=Refusal("operator.unknown", "No.")
     ),
 }
 

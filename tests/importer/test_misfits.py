@@ -8,6 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.importer.symbols import Misfit, _changes, _misfits, _unlike
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 
 def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
@@ -23,14 +24,28 @@ def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
 
 
 def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
-    refused = Node(4, "relu", (0,), (1,), refusal="It is not supported.", sources=(4,))
+    refused = Node(
+        4,
+        "relu",
+        (0,),
+        (1,),
+        refusal=Refusal("operator.unknown", "It is not supported."),
+        sources=(4,),
+    )
     assert found(set(), refused) == []
     assert [misfit.host for misfit in found({4}, refused)] == [4]
 
 
 def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
     """Extents, numbers of constants and their sum, the largest first."""
-    refused = Node(4, "expand", (0, 2), (1,), refusal="It does not fit.", sources=(4,))
+    refused = Node(
+        4,
+        "expand",
+        (0, 2),
+        (1,),
+        refusal=Refusal("shape.mismatch", "It does not fit."),
+        sources=(4,),
+    )
     (misfit,) = found({4}, refused)
     assert misfit.numbers == (13, 7, 5, 3, 2, 1)
 

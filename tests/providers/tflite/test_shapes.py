@@ -18,6 +18,7 @@ from tests.support import shape_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter
@@ -157,8 +158,8 @@ def test_what_the_cpu_reads_stays_there(host: str) -> None:
     assert places(made) == {"features": "gpu", "shape": "cpu", "large": "gpu"} | dict.fromkeys(
         ("hw", "twice", "size"), "cpu"
     )
-    reasons = {node.name: node.reason for node in tflgpu_plugin.report(made).nodes}
-    assert "have a copy of their own" in str(reasons["size"])
+    codes = {node.name: node.refusal_code for node in tflgpu_plugin.report(made).nodes}
+    assert codes["size"] == "constant.on_cpu"
     same(interpreter, model, host)
 
 
@@ -186,7 +187,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     shape = [2, 8, 6, 3]
 
     def build(self: engine.Partition, graph: Graph) -> engine.Instance:
-        raise engine.BuildError(self.nodes, "It is too large.")
+        raise engine.BuildError(self.nodes, Refusal("device.limit", "It is too large."))
 
     with monkeypatch.context() as patch:
         patch.setattr(engine.Partition, "build", build)
