@@ -17,6 +17,7 @@ from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import run_values
 from .snapshot import Snapshot
@@ -25,7 +26,10 @@ DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"
 PREFIX = "ep.context_"  # of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
-BODY = "onnxruntime writes no bodies of control flow into compiled models; this stays as it is."
+BODY = Refusal(
+    "operator.host_only",
+    "onnxruntime writes no bodies of control flow into compiled models; this stays as it is.",
+)
 AGAIN = "Compile the original model again on this machine."
 
 
@@ -111,7 +115,10 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
     except OSError as error:
         raise BuildError(
             partition.nodes,
-            f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
+            Refusal(
+                "device.build_failed",
+                f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
+            ),
         ) from error
     return Context(file.name.encode(), False)
 
@@ -130,7 +137,11 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
         check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
-            (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
+            (node.id,),
+            Refusal(
+                "model.damaged",
+                f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}",
+            ),
         ) from error
     return providers.revived((node.id,), found, adapter, found.extra["half"] is True), interface
 

@@ -17,8 +17,9 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
+from tflgpu_plugin.ir.refusal import Unfit
 
 from . import attention, narrow
 from .host import DTYPES
@@ -78,7 +79,12 @@ def single(*several: int) -> Condition:
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
 
-    return needs("One scale and one zero point for each tensor but weights.", holds, kind=Unfit)
+    return needs(
+        "quantization.unsupported",
+        "One scale and one zero point for each tensor but weights.",
+        holds,
+        kind=Unfit,
+    )
 
 
 def _by_column(e: Builder, position: int) -> bool:
@@ -87,6 +93,7 @@ def _by_column(e: Builder, position: int) -> bool:
 
 
 BY_COLUMN = needs(
+    "quantization.unsupported",
     "One scale and one zero point for the second matrix, or for each of its columns.",
     lambda e: all(_by_column(e, k) for k in (4, 5) if e.has(k)),
     kind=Unfit,

@@ -9,6 +9,7 @@ from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import conditions, ops, run_values
 from .arithmetic import CPU_OPS
@@ -30,7 +31,11 @@ REASONS = {
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
     "It reads a compressed picture.": "ImageDecoder",
 }
-LEFT = {name: reason for reason, names in REASONS.items() for name in names.split()}
+LEFT = {
+    name: Refusal("operator.host_only", reason)
+    for reason, names in REASONS.items()
+    for name in names.split()
+}
 
 
 def _guess(e: Builder, position: int, value: Value, made: Value) -> Array | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from struct import error, unpack_from
 
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.refusal import Refusal
 
 Number = int | float
 INT, UINT, FLOAT, BOOL = 1, 2, 3, 26
@@ -22,7 +23,9 @@ def numbers(data: bytes) -> dict[str, Number]:
     try:
         return _map(data)
     except (error, IndexError, ValueError) as damaged:
-        raise Unsupported("The model gives this node options that cannot be read.") from damaged
+        raise Unsupported(
+            Refusal("attribute.invalid", "The model gives this node options that cannot be read.")
+        ) from damaged
 
 
 def _map(data: bytes) -> dict[str, Number]:

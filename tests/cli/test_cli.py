@@ -183,7 +183,9 @@ def test_check_counts_nodes(model: str, name: str) -> None:
     found = answer("check", model, "--host", name, "-o", "exclude=SOFTMAX")
     assert found["report"]["totals"] == {"gpu": 30, "cpu": 1, "reverted": 0}
     (reason,) = found["reasons"]
-    assert reason["operator"] == "SOFTMAX"
+    assert (reason["operator"], reason["refusal_code"]) == ("SOFTMAX", "option.excluded")
+    codes = {node["refusal_code"] for node in found["report"]["nodes"]}
+    assert codes == {None, "option.excluded"}
     assert found["report"]["weight_bytes"] > 16e6
     text = invoke("check", model, "-o", "exclude=SOFTMAX").output
     assert "30 of 31 nodes run on the GPU, in 1 partition" in text

@@ -16,6 +16,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.editor import Editor
 from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape, paired
 from tflgpu_plugin.ir.quantization import quantized
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.lowering import Lowering
 
 
@@ -120,5 +121,6 @@ class Decomposition:
 def lower_decomposed(low: Lowering, node: Node) -> None:
     """In place of a lowering: such a node never gets there."""
     raise Unsupported(
-        f"{node.op} was not expanded before it was lowered; please report it.", node.id
+        Refusal("defect", f"{node.op} was not expanded before it was lowered; please report it."),
+        node.id,
     )

@@ -25,6 +25,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
@@ -145,7 +146,11 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     if dtype not in DTYPES or (dtype in WORDS and quantization.real(low.graph.tensors[tensor])):
         accepted = ", ".join(DTYPES)
         raise Unsupported(
-            f"A {dtype} tensor cannot be an input or output; use one of {accepted}.", node.id
+            Refusal(
+                "dtype.unsupported",
+                f"A {dtype} tensor cannot be an input or output; use one of {accepted}.",
+            ),
+            node.id,
         )
     return dtype
 

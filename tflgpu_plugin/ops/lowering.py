@@ -20,6 +20,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.unknown import unflagged
 
@@ -200,8 +201,11 @@ class Lowering:
         limit = self.target.storage_bytes
         if vectors * 16 > limit:
             raise Unsupported(
-                f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
-                f"of {limit:,}.",
+                Refusal(
+                    "device.limit",
+                    f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
+                    f"of {limit:,}.",
+                ),
             )
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
@@ -227,8 +231,11 @@ class Lowering:
         fitting = self.target.storage_bytes // row // step * step
         if fitting == 0:
             raise Unsupported(
-                f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
-                f"{self.target.storage_bytes:,}.",
+                Refusal(
+                    "device.limit",
+                    f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
+                    f"{self.target.storage_bytes:,}.",
+                ),
             )
         for first in range(0, rows, fitting):
             last = min(first + fitting, rows)
@@ -260,8 +267,11 @@ class Lowering:
         that ends it, too, and says nothing."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
             raise Unsupported(
-                f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
-                f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
+                Refusal(
+                    "device.limit",
+                    f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
+                    f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
+                ),
                 node.id,
             )
 
@@ -310,8 +320,11 @@ class Lowering:
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
             raise Unsupported(
-                f"{len(operands)} buffers in one kernel are more than this adapter's "
-                f"{self.target.max_storage_buffers}.",
+                Refusal(
+                    "device.limit",
+                    f"{len(operands)} buffers in one kernel are more than this adapter's "
+                    f"{self.target.max_storage_buffers}.",
+                ),
                 node.id,
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))

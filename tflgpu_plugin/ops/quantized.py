@@ -19,6 +19,7 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
 from tflgpu_plugin.ops.lowering import Lowering, spread
@@ -231,7 +232,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """What its op refuses."""
     return None
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -71,7 +72,7 @@ def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
     return f"indices {list(indices)} and updates {list(updates)} do not fit {list(x)}"
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Updates that fit; of booleans no reduction, of int64 no sum and product; up to 2^28 indices
     that all elements of the result together look at, unless the indices are constant and nothing
     is reduced."""
@@ -82,15 +83,19 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return found
     given = graph.constant(node.inputs[1])
     if given is not None and not _inside(node, form, given):
-        return f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
+        return Refusal(
+            "constant.invalid",
+            f"{node.op} cannot be planned: an index is outside {list(form.axes)}.",
+        )
     shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
     if (
         len(shape) > MAX_AXES
         and node.op == "scatter_elements"
         and form.outer * form.updates * form.inner != prod(indices)
     ):
-        return (
-            f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most."
+        return Refusal(
+            "rank.too_large",
+            f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most.",
         )
     if given is not None and in_order(node, form):
         return None
@@ -104,24 +109,28 @@ def in_order(node: Node, form: Form) -> bool:
     return many and places <= MOST_PLACES
 
 
-def _refuse_type(graph: Graph, tensor: int, reduction: str) -> str | None:
+def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
     dtype = graph.tensors[tensor].dtype
     if reduction not in COMBINED:
-        return f"The reduction {reduction!r} is not known."
+        return Refusal("attribute.invalid", f"The reduction {reduction!r} is not known.")
     sums = ("add", "mul")
     if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
         dtype == "i64" and reduction in sums
     ):
-        return f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+        return Refusal(
+            "dtype.unsupported",
+            f"Updates of {dtype} with the reduction {reduction!r} are not supported.",
+        )
     return None
 
 
-def _refuse_reads(elements: int, indices: int) -> str | None:
+def _refuse_reads(elements: int, indices: int) -> Refusal | None:
     if elements * indices <= MAX_READS:
         return None
-    return (
+    return Refusal(
+        "shape.too_large",
         f"{elements:,} elements that each look through {indices:,} indices are over the limit of "
-        f"{MAX_READS:,} in all."
+        f"{MAX_READS:,} in all.",
     )
 
 
@@ -219,7 +228,7 @@ def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None
 def new_shapes(graph: Graph, node: Node) -> list[Shape]:
     shape = graph.constant(node.inputs[2])
     if shape is None:
-        raise ValueError("the shape must be constant")
+        raise NotConstant("the shape must be constant")
     made = tuple(int(n) for n in shape.reshape(-1))
     indices, updates = (graph.shape(node.operand(k)) for k in range(2))
     width = indices[-1] if indices else 0
@@ -243,11 +252,11 @@ def _segments(graph: Graph, node: Node) -> int:
     """How many there are: as told, or up to the last of constant ids."""
     told = graph.constant(node.inputs[2] if len(node.inputs) > 2 else node.inputs[1])
     if told is None or (len(node.inputs) > 2 and told.size != 1):
-        raise ValueError("the number of segments must be known")
+        raise NotConstant("the number of segments must be known")
     return int(told.max()) + (len(node.inputs) < 3) if told.size else 0
 
 
-def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
     indices that all elements of the result together look at, unless they are constant, no two
     alike, and the result has up to 2^24 places."""
@@ -261,7 +270,10 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     if found or apart(graph, node):
         return found
     if not _inside_new(graph, node):
-        return f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
+        return Refusal(
+            "constant.invalid",
+            f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}.",
+        )
     return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
 
 

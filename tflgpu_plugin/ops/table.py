@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.quantization import Levels
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ops.lowering import Lowering
     from tflgpu_plugin.ops.views import View
 
-Refusal = str | None
 BIAS, GATES = 2, 3  # their positions among the inputs of an op with weights
 
 # What an op is; `tests/ops/test_totality.py` says which traits a row of each kind must state.
@@ -92,12 +92,13 @@ class Rounding(NamedTuple):
 
 def unplanned(
     what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
-) -> Refusal:
+) -> Refusal | None:
     """The sentence for a node whose shapes cannot be told."""
     try:
         shapes(graph, node)
     except ValueError as error:
-        return f"{what} cannot be planned: {error}."
+        code = "constant.required" if isinstance(error, NotConstant) else "shape.mismatch"
+        return Refusal(code, f"{what} cannot be planned: {error}.")
     return None
 
 
@@ -156,7 +157,7 @@ class Op:
     input."""
 
     name: str
-    refuse: Callable[[Graph, Node, Target], Refusal]
+    refuse: Callable[[Graph, Node, Target], Refusal | None]
     shapes: Callable[[Graph, Node], list[Shape]]
     lower: Callable[[Lowering, Node], None]
     accuracy: str

@@ -17,6 +17,7 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -119,7 +120,7 @@ def test_what_cannot_run_here_runs_on_the_kernels_of_onnxruntime(
 
 
 def refuse(*_: Any) -> Any:
-    raise BuildError((), "This is refused.")
+    raise BuildError((), Refusal("device.limit", "This is refused."))
 
 
 def no_memory(*_: Any) -> Any:

@@ -61,7 +61,11 @@ def known(graph: Graph) -> Graph:
 
 def forgotten(graph: Graph) -> Graph:
     """The graph as before `known`, so that the constants which that has made can be freed."""
-    made = {n.outputs[0] for n in graph.nodes if ops.quantizes(n) == "from" and _makes_constant(graph, n)}
+    made = {
+        n.outputs[0]
+        for n in graph.nodes
+        if ops.quantizes(n) == "from" and _makes_constant(graph, n)
+    }
     return replace(
         graph,
         tensors={t: replace(x, data=None, quantization=None) if t in made else x
