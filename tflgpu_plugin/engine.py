@@ -111,9 +111,8 @@ class Partition:
         except BuildError:
             raise
         except MemoryError as error:
-            raise BuildError(
-                self.nodes,
-                Refusal("memory.exhausted", "There is not enough memory for this partition."),
+            raise BuildError.of(
+                self.nodes, "memory.exhausted", "There is not enough memory for this partition."
             ) from error
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
@@ -166,16 +165,12 @@ class Partition:
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
-            raise BuildError(
-                sorted(nodes) or self.nodes, Refusal("device.build_failed", str(error))
+            raise BuildError.of(
+                sorted(nodes) or self.nodes, "device.build_failed", str(error)
             ) from error
         except native.NativeError as error:
-            raise BuildError(
-                self.nodes,
-                Refusal(
-                    "device.build_failed", f"The device could not build this partition: {error}"
-                ),
-            ) from error
+            said = f"The device could not build this partition: {error}"
+            raise BuildError.of(self.nodes, "device.build_failed", said) from error
 
 
 Island = Partition  # its name in the interface of providers

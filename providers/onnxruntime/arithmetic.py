@@ -13,7 +13,6 @@ from tflgpu_plugin.importer import meanings
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import HostOp, table
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops import evaluation
 
 from .rows import row
@@ -45,8 +44,8 @@ def _made(e: Builder, meaning: Callable[..., Array], *values: Array | None) -> i
     try:
         made = meaning(*values, limit=e.known_limit)
     except evaluation.FAILURES as error:
-        raise Unsupported(
-            Refusal("dynamic.value", f"What {e.host.title} gives is not known before a run.")
+        raise Unsupported.of(
+            "dynamic.value", f"What {e.host.title} gives is not known before a run."
         ) from error
     return e.const(made, made.dtype)
 

@@ -170,10 +170,8 @@ def along(e: Builder) -> Refusal | None:
     if not block and count == 1:
         return None
     if block < 0 or not shape:
-        return Refusal(
-            "shape.mismatch",
-            f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}.",
-        )
+        said = f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
+        return Refusal("shape.mismatch", said)
     axis = e.axis(e.integer("axis", 1), len(shape))
     if not block:
         fits = count == shape[axis]

@@ -30,20 +30,16 @@ def defined(e: Builder) -> Refusal | None:
     first, last = e.row.versions
     if first <= e.version <= last:
         return None
-    return Refusal(
-        "version.unsupported",
-        f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported.",
-    )
+    said = f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported."
+    return Refusal("version.unsupported", said)
 
 
 def listed(e: Builder) -> Refusal | None:
     """No outputs beyond those that may be used."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
-    return Refusal(
-        "output.unsupported",
-        f"{e.host.title} is supported with {len(e.row.outputs)} output at most.",
-    )
+    said = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
+    return Refusal("output.unsupported", said)
 
 
 def present(e: Builder) -> Refusal | None:
@@ -56,10 +52,8 @@ def constant(e: Builder) -> Refusal | None:
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
             told = "" if position in e.row.constants else ", or come from outside the partition"
-            return Refusal(
-                "constant.required",
-                f"The {what} of {e.host.title} must be a constant of the model{told}.",
-            )
+            said = f"The {what} of {e.host.title} must be a constant of the model{told}."
+            return Refusal("constant.required", said)
     return None
 
 
@@ -67,10 +61,8 @@ def shaped(e: Builder) -> Refusal | None:
     """Inputs whose shapes are known before a run, or follow from what it tells."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
         if any(extent < 0 for extent in tensor.shape):
-            return Refusal(
-                "dynamic.shape",
-                f"Tensor {tensor.name!r} has a shape that is only known when the model runs.",
-            )
+            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", said)
     return None
 
 

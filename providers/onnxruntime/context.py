@@ -113,13 +113,8 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
         with file.open("xb") as stream:  # a new file, which no link leads to
             stream.write(data)
     except OSError as error:
-        raise BuildError(
-            partition.nodes,
-            Refusal(
-                "device.build_failed",
-                f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
-            ),
-        ) from error
+        said = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
+        raise BuildError.of(partition.nodes, "device.build_failed", said) from error
     return Context(file.name.encode(), False)
 
 
@@ -136,13 +131,8 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
         interface = _interface(found, taken)
         check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BuildError(
-            (node.id,),
-            Refusal(
-                "model.damaged",
-                f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}",
-            ),
-        ) from error
+        said = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
+        raise BuildError.of((node.id,), "model.damaged", said) from error
     return providers.revived((node.id,), found, adapter, found.extra["half"] is True), interface
 
 

@@ -86,7 +86,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     with a warning."""
     session = records.kept.clients.get(number)
     if session is None:
-        raise BuildError((), Refusal("host.withdrawn", "This session is closed."))
+        raise BuildError.of((), "host.withdrawn", "This session is closed.")
     level = records.Level()
     try:
         host = Host(_address(api))

@@ -14,7 +14,6 @@ from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.ir import wire
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.ir.refusal import Refusal
 
 from .host import DTYPES, NIBBLES
 from .snapshot import Snapshot
@@ -150,8 +149,6 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
 def _port(value: Value) -> bytes:
     """ValueInfoProto of a tensor of any shape."""
     if not value.element:
-        raise BuildError(
-            (), Refusal("dtype.unsupported", f"The value {value.name!r} is no tensor.")
-        )
+        raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is no tensor.")
     kind = wire.message(1, wire.integer(1, value.element))
     return wire.text(1, value.name) + wire.message(2, kind)

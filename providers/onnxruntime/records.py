@@ -75,7 +75,7 @@ def check_files(part: Snapshot) -> None:
         if part.files:
             part.files.check()
     except Changed as changed:
-        raise BuildError((), Refusal("model.damaged", str(changed))) from changed
+        raise BuildError.of((), "model.damaged", str(changed)) from changed
 
 
 Level = GraphRecord[Placed]  # the model, or the body of a control-flow node

@@ -221,10 +221,8 @@ def _activated(*default: str, others: bool = False) -> Condition:
         fit = set(names) <= NAMES.keys()
         if fit and (others or names == [*default] * (len(names) // len(default))):
             return None
-        return Refusal(
-            "activation.unsupported",
-            f"{e.host.title} with the activations {', '.join(names)} is not supported.",
-        )
+        said = f"{e.host.title} with the activations {', '.join(names)} is not supported."
+        return Refusal("activation.unsupported", said)
 
     known = "tanh, sigmoid or relu" if others else ", ".join(default)
     condition.__doc__ = f"The activations {known}."

@@ -272,10 +272,8 @@ def _grouped(e: Builder) -> Refusal | None:
     parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:
         return None
-    return Refusal(
-        "shape.mismatch",
-        f"{channels} channels and weights of {list(weights)} do not make {groups} groups.",
-    )
+    said = f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
+    return Refusal("shape.mismatch", said)
 
 
 def _certain(e: Builder) -> bool:

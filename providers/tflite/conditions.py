@@ -100,10 +100,8 @@ def one_axis(graph: Graph, node: Node) -> Refusal | None:
     axes = graph.constant(node.operand(1))
     if axes is None or axes.size == 1:
         return None
-    return Refusal(
-        "host.ambiguous",
-        f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it.",
-    )
+    said = f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it."
+    return Refusal("host.ambiguous", said)
 
 
 def _alike(graph: Graph, node: Node) -> bool:
@@ -157,10 +155,8 @@ def _symmetric(graph: Graph, node: Node, index: int | None) -> Refusal | None:
         return None
     if not any(held.quantization.zero_point):
         return None
-    return Refusal(
-        "quantization.unsupported",
-        f"The int8 weights {held.name!r} have another zero point than 0, which is not supported.",
-    )
+    said = f"The int8 weights {held.name!r} have another zero point than 0, which is not supported."
+    return Refusal("quantization.unsupported", said)
 
 
 def symmetric_hybrid(graph: Graph, node: Node) -> Refusal | None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from struct import error, unpack_from
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.refusal import Refusal
 
 Number = int | float
 INT, UINT, FLOAT, BOOL = 1, 2, 3, 26
@@ -23,8 +22,8 @@ def numbers(data: bytes) -> dict[str, Number]:
     try:
         return _map(data)
     except (error, IndexError, ValueError) as damaged:
-        raise Unsupported(
-            Refusal("attribute.invalid", "The model gives this node options that cannot be read.")
+        raise Unsupported.of(
+            "attribute.invalid", "The model gives this node options that cannot be read."
         ) from damaged
 
 

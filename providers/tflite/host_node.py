@@ -12,7 +12,6 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
 
 from . import codes
 from .tensors import Tensors, listed
@@ -52,9 +51,7 @@ class RawNode:
         none.
         """
         if self.raw_params == self.ffi.NULL:
-            raise Unsupported(
-                Refusal("attribute.invalid", "The model gives this node no parameters.")
-            )
+            raise Unsupported.of("attribute.invalid", "The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def listed(self, struct: str, name: str) -> tuple[int, ...]:
@@ -64,10 +61,8 @@ class RawNode:
         params = self.params(struct)
         held, count = getattr(params, name), int(params.count)
         if not 0 <= count <= len(held):
-            raise Unsupported(
-                Refusal(
-                    "attribute.invalid", f"{name} with {count} numbers cannot be in the parameters."
-                )
+            raise Unsupported.of(
+                "attribute.invalid", f"{name} with {count} numbers cannot be in the parameters."
             )
         return tuple(held[0:count])
 
@@ -84,12 +79,10 @@ class RawNode:
         """
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
-            raise Unsupported(
-                Refusal(
-                    "attribute.invalid",
-                    f"The model gives this node {len(self.custom)} bytes of parameters, not "
-                    f"{known} or {sizes[-1]}.",
-                )
+            raise Unsupported.of(
+                "attribute.invalid",
+                f"The model gives this node {len(self.custom)} bytes of parameters, not "
+                f"{known} or {sizes[-1]}.",
             )
         made = self.ffi.new(f"{struct} *")
         size = min(len(self.custom), self.ffi.sizeof(struct))

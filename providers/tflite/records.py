@@ -124,7 +124,7 @@ def delegate(number: int) -> Delegate:
     """The delegate of this number; marks it as this thread's newest."""
     found = kept.clients.get(number)
     if found is None:
-        raise BuildError((), Refusal("host.withdrawn", "This delegate is closed."))
+        raise BuildError.of((), "host.withdrawn", "This delegate is closed.")
     remember(found.report)
     return found
 

@@ -15,7 +15,6 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
 
 from . import codes, sparsity
 
@@ -82,11 +81,8 @@ def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Array:
     """The values of a sparse constant. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
-            raise Unsupported(
-                Refusal(
-                    "constant.unreadable",
-                    f"is sparse and holds {tensor.dtype} values, which is not supported",
-                )
+            raise sparsity.unreadable(
+                f"is sparse and holds {tensor.dtype} values, which is not supported"
             )
         return sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
     except Unsupported as reason:

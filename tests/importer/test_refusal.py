@@ -16,6 +16,9 @@ from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, c
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [*(ROOT / "tflgpu_plugin").rglob("*.py"), *(ROOT / "providers").rglob("*.py")]
 RAISED = {"Unsupported": 0, "BuildError": 1, "ImpossibleShapes": 1}  # where the sentence stands
+CODED = {  # where the code stands
+    "Refusal": 0, "Unfit": 0, "Impossible": 0, "needs": 0, "Unsupported.of": 0, "BuildError.of": 1,
+}  # fmt: skip
 CONDITIONS = {"Refusal", "Condition", "Unfit", "Impossible"}
 
 
@@ -42,6 +45,25 @@ def test_every_code_is_used() -> None:
             nodes = ast.walk(ast.parse(path.read_text()))
             words |= {str(n.value) for n in nodes if isinstance(n, ast.Constant)}
     assert CODES.keys() - words == set()
+
+
+def codes(source: str) -> Iterator[str]:
+    """Codes that are written out where a refusal is made."""
+    for node in ast.walk(ast.parse(source)):
+        at = CODED.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
+        for given in () if at is None else node.args[at : at + 1]:
+            if isinstance(given, ast.Constant):
+                yield given.value
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_codes_in_the_source_are_listed(path: Path) -> None:
+    assert {*codes(path.read_text())} <= CODES.keys()
+
+
+def test_codes_are_found() -> None:
+    source = "Refusal('a', x); raise Unsupported.of('b', x); raise BuildError.of((), 'c', x)"
+    assert [*codes(source)] == ["a", "b", "c"]
 
 
 def bare(source: str) -> Iterator[int]:

@@ -16,7 +16,6 @@ from tflgpu_plugin.errors import Unsupported, defect
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
@@ -143,12 +142,10 @@ class Assembly:
 
     def _refuse_size(self, size: int, node: Node) -> NoReturn:
         """Raise Unsupported for a tensor of so many bytes, which this node makes or reads."""
-        raise Unsupported(
-            Refusal(
-                "device.limit",
-                f"A tensor of {size:,} bytes is over this adapter's binding limit of "
-                f"{self.low.target.storage_bytes:,}.",
-            ),
+        raise Unsupported.of(
+            "device.limit",
+            f"A tensor of {size:,} bytes is over this adapter's binding limit of "
+            f"{self.low.target.storage_bytes:,}.",
             node.id,
             *node.sources,
         )

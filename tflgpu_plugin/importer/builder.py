@@ -335,8 +335,8 @@ class Builder:
             None if step is None or missing else folding.evaluate(step, values, self.known_limit)
         )
         if found is None or (kinds and len(kinds) != len(found)):
-            raise Unsupported(
-                Refusal("dynamic.value", f"What {row.name} gives is not known before a run.")
+            raise Unsupported.of(
+                "dynamic.value", f"What {row.name} gives is not known before a run."
             )
         pairs = zip(kinds or [one] * len(found), found, strict=True)
         return [
@@ -392,7 +392,7 @@ class Builder:
             held = TYPE_NAMES.get(tensor.dtype, tensor.dtype)
             said = f"{self.host.title} is supported for {' or '.join(known)}."
             sentence = f"Tensor {tensor.name!r} holds {held} values; {said}"
-            raise Unsupported(Refusal("dtype.unsupported", sentence))
+            raise Unsupported.of("dtype.unsupported", sentence)
 
     def _shapes(self, row: Op, node: Node) -> list[Shape]:
         try:

@@ -18,7 +18,6 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 from tflgpu_plugin.ops.views import Axis, View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -105,7 +104,7 @@ class Body:
 
 def otherwise(why: str) -> Unsupported:
     """The refusal of a loop."""
-    return Unsupported(Refusal("loop.unsupported", OTHERWISE.format(why)))
+    return Unsupported.of("loop.unsupported", OTHERWISE.format(why))
 
 
 @dataclass

@@ -283,10 +283,8 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> Refusal | None:
         return None
     first, last = allowed
     span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
-    return Refusal(
-        "version.unsupported",
-        f"This is version {node.version} of {row.name}. {span} supported{where}.",
-    )
+    said = f"This is version {node.version} of {row.name}. {span} supported{where}."
+    return Refusal("version.unsupported", said)
 
 
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
@@ -294,10 +292,8 @@ def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
     for tensor in _values(graph, node) if edition != "all" else ():
         if whole(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
-            return Refusal(
-                "option.capabilities",
-                f"{held}, which {_name(node)} is not listed for{_listed(edition)}.",
-            )
+            said = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+            return Refusal("option.capabilities", said)
     return None
 
 
@@ -371,10 +367,8 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
         return None
     if INT32.min <= data.min() and data.max() <= INT32.max:
         return None
-    return Refusal(
-        "constant.out_of_range",
-        f"The constant {tensor.name!r} holds int64 numbers that int32 does not.",
-    )
+    said = f"The constant {tensor.name!r} holds int64 numbers that int32 does not."
+    return Refusal("constant.out_of_range", said)
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
@@ -396,15 +390,11 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
     if tensor.quantization is None:
         return Refusal("quantization.missing", " that are not quantized: it has no scale.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
-        return Refusal(
-            "quantization.unsupported",
-            " computed at run time with a scale per channel; only constants may have that.",
-        )
+        said = " computed at run time with a scale per channel; only constants may have that."
+        return Refusal("quantization.unsupported", said)
     if not all(0.0 < scale < math.inf for scale in tensor.quantization.scale):
-        return Refusal(
-            "quantization.unsupported",
-            f" with the scale {tensor.quantization.scale[0]}, which must be positive.",
-        )
+        said = f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+        return Refusal("quantization.unsupported", said)
     return None
 
 
@@ -430,20 +420,16 @@ def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
     bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
         return None
-    return Refusal(
-        "dynamic.value",
-        f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells.",
-    )
+    said = f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
+    return Refusal("dynamic.value", said)
 
 
 def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     for tensor in _values(graph, node):
         known = f"Tensor {tensor.name!r} has"
         if len(tensor.shape) > MAX_RANK:
-            return Refusal(
-                "rank.too_large",
-                f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported.",
-            )
+            said = f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+            return Refusal("rank.too_large", said)
         if any(extent < 0 for extent in tensor.shape):
             return Refusal(
                 "dynamic.shape", f"{known} a shape that is only known when the model runs."

@@ -104,10 +104,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if 0 in (*q, *k, *v):
         return Refusal("shape.empty", "Attention over empty tensors is not supported.")
     if target.software and not lasts(k[2], k[3]):
-        return Refusal(
-            "device.limit",
-            f"Attention over {k[2]:,} keys takes more rounds than this driver goes through.",
-        )
+        said = f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
+        return Refusal("device.limit", said)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:
         if quantization.whole(graph.tensors[mask]):
@@ -117,10 +115,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         given, whole = graph.shape(mask), (*q[:3], k[2])
         fits = zip(given[::-1], whole[::-1], strict=False)
         if not 0 < len(given) <= 4 or any(g not in (1, w) for g, w in fits):
-            return Refusal(
-                "shape.mismatch",
-                f"A mask of shape {list(given)} does not fit scores of {list(whole)}.",
-            )
+            said = f"A mask of shape {list(given)} does not fit scores of {list(whole)}."
+            return Refusal("shape.mismatch", said)
     return None
 
 

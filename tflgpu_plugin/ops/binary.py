@@ -42,10 +42,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     activation = node.attributes.get("activation", "none")
     if activation not in ("none", *LIMITS):  # hosts' kernels accept tanh and leave it out
         known = ", ".join(LIMITS)
-        return Refusal(
-            "activation.unsupported",
-            f"The fused activation {activation} is not supported; use one of {known}.",
-        )
+        said = f"The fused activation {activation} is not supported; use one of {known}."
+        return Refusal("activation.unsupported", said)
     return broadcast_refusal(graph, node)
 
 
@@ -83,10 +81,8 @@ def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> Refus
     value = graph.constant(node.operand(1))
     if node.attributes.get("raises") and value is not None and value.dtype.kind in "iu":
         if bool(ORDERS[wrong](value, 0).any()):
-            return Refusal(
-                "constant.invalid",
-                f"The second operand of {node.op} has elements {wrong} 0, which is an error.",
-            )
+            said = f"The second operand of {node.op} has elements {wrong} 0, which is an error."
+            return Refusal("constant.invalid", said)
     return refuse(graph, node, target)
 
 
@@ -135,10 +131,8 @@ def refuse_sum(graph: Graph, node: Node, target: Target) -> Refusal | None:
     found = [graph.shape(node.operand(k)) for k in range(len(node.inputs))]
     if len(set(found)) == 1:
         return None
-    return Refusal(
-        "shape.mismatch",
-        f"{node.op} needs values of one shape, not of {', '.join(map(str, map(list, found)))}.",
-    )
+    said = f"{node.op} needs values of one shape, not of {', '.join(map(str, map(list, found)))}."
+    return Refusal("shape.mismatch", said)
 
 
 def decompose_sum(steps: Decomposition, node: Node) -> bool:

@@ -85,10 +85,8 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> Refusal | None:
                 "shape.mismatch", f"The bias has shape {list(shape)} for {outputs} output channels."
             )
     if node.attributes.get("activation") == "tanh":
-        return Refusal(
-            "activation.unsupported",
-            f"A tanh fused into {node.op} is not supported; make it an op of its own.",
-        )
+        said = f"A tanh fused into {node.op} is not supported; make it an op of its own."
+        return Refusal("activation.unsupported", said)
     return None
 
 
@@ -173,12 +171,10 @@ def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[in
     weights, block_bytes = node.operand(1), blocks.block_vectors * VECTOR_BYTES
     fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
-        raise Unsupported(
-            Refusal(
-                "device.limit",
-                f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, "
-                f"over this adapter's binding limit of {low.target.storage_bytes:,}.",
-            ),
+        raise Unsupported.of(
+            "device.limit",
+            f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, "
+            f"over this adapter's binding limit of {low.target.storage_bytes:,}.",
             node.id,
         )
     for first in range(0, blocks.count, fitting):
@@ -281,12 +277,8 @@ def convolve(
     tile = waiting(low.target, tile, threads * blocks.count * planes, steps)
     tile, across = along_row(tile, width, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
-        raise Unsupported(
-            Refusal(
-                "shape.too_large", f"{blocks.depth} channels or {blocks.taps} taps are too many."
-            ),
-            node.id,
-        )
+        said = f"{blocks.depth} channels or {blocks.taps} taps are too many."
+        raise Unsupported.of("shape.too_large", said, node.id)
     length = PART if blocks.depth < LONG else LONG_PART
     parts = in_parts and steps * tile.step > length
     in_stages = tile.weights == "memory" or parts

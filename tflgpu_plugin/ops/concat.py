@@ -54,10 +54,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
     if node.attributes.get("activation", "none") != "none" or node.epilogue:
-        return Refusal(
-            "activation.unsupported",
-            "Concatenation has a fused activation; apply the activation to its result instead.",
-        )
+        said = "Concatenation has a fused activation; apply the activation to its result instead."
+        return Refusal("activation.unsupported", said)
     return unplanned("Concatenation", shapes, graph, node)
 
 

@@ -37,10 +37,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if min(prod(x), prod(weights)) < 1:
         return Refusal("shape.empty", "A convolution of empty tensors is not supported.")
     if node.attributes.get("filters_last") and x[-1] != weights[-1]:
-        return Refusal(
-            "shape.mismatch",
-            f"Weights for {weights[-1]} channels do not fit an input of {list(x)}.",
-        )
+        said = f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."
+        return Refusal("shape.mismatch", said)
     if refusal := refuse_groups(x, weights) or refuse_epilogue(graph, node, weights[0]):
         return refusal
     return window.refuse_window(x, weights[1:-1], node.attributes)

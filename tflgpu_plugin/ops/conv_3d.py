@@ -49,15 +49,11 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """5 dimensions, constant weights and shape, and a part of the full result."""
     x, weights, wanted = graph.shape(node.operand()), _filters(graph, node), _wanted(graph, node)
     if len(x) != 5 or len(weights) != 5 or wanted is None or len(wanted) != 5:
-        return Refusal(
-            "rank.unsupported",
-            "A transposed convolution of volumes needs 5 dimensions, and a constant shape.",
-        )
+        said = "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
+        return Refusal("rank.unsupported", said)
     if graph.constant(node.inputs[1]) is None:
-        return Refusal(
-            "constant.required",
-            "The weights of a transposed convolution of volumes must be constant.",
-        )
+        said = "The weights of a transposed convolution of volumes must be constant."
+        return Refusal("constant.required", said)
     if min(*node.attributes["strides"], *wanted) < 1 or 0 in (*x, *weights):
         return Refusal(
             "shape.empty", f"Nothing is made of {list(x)} with weights of {list(weights)}."
@@ -65,10 +61,8 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if refusal := refuse_groups(x, weights):
         return refusal
     if wanted[0] != x[0] or wanted[4] != weights[0]:
-        return Refusal(
-            "shape.mismatch",
-            f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree.",
-        )
+        said = f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
+        return Refusal("shape.mismatch", said)
     if isinstance(node.attributes["padding"], str) and x[1:4] != windows_of(
         node, wanted[1:4], _filters(graph, node)[1:4]
     ):

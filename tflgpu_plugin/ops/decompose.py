@@ -16,7 +16,6 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.editor import Editor
 from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape, paired
 from tflgpu_plugin.ir.quantization import quantized
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.lowering import Lowering
 
 
@@ -120,7 +119,6 @@ class Decomposition:
 
 def lower_decomposed(low: Lowering, node: Node) -> None:
     """In place of a lowering: such a node never gets there."""
-    raise Unsupported(
-        Refusal("defect", f"{node.op} was not expanded before it was lowered; please report it."),
-        node.id,
+    raise Unsupported.of(
+        "defect", f"{node.op} was not expanded before it was lowered; please report it.", node.id
     )

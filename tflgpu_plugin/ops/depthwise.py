@@ -24,21 +24,15 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; a whole number of filters per channel; a window that fits; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
-        return Refusal(
-            "rank.unsupported",
-            "A depthwise convolution needs an input and weights of 4 dimensions.",
-        )
+        said = "A depthwise convolution needs an input and weights of 4 dimensions."
+        return Refusal("rank.unsupported", said)
     if min(prod(x), prod(weights)) < 1 or weights[0] != 1:
-        return Refusal(
-            "shape.unsupported",
-            f"Weights of shape {list(weights)} for an input of {list(x)} are not supported.",
-        )
+        said = f"Weights of shape {list(weights)} for an input of {list(x)} are not supported."
+        return Refusal("shape.unsupported", said)
     multiplier = node.attributes.get("multiplier") or weights[3] // x[3]
     if weights[3] != x[3] * multiplier:
-        return Refusal(
-            "shape.mismatch",
-            f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels.",
-        )
+        said = f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
+        return Refusal("shape.mismatch", said)
     if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal
     return window.refuse_window(x, weights[1:3], node.attributes)

@@ -36,10 +36,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         )
     if node.attributes.get("keep_num_dims"):
         if not x or x[-1] != inputs:
-            return Refusal(
-                "shape.mismatch",
-                f"An input of shape {list(x)} does not end with the {inputs} inputs of a row.",
-            )
+            said = f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
+            return Refusal("shape.mismatch", said)
     return refuse_epilogue(graph, node, outputs)
 
 

@@ -39,10 +39,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return reason
     given = graph.shape(node.operand())
     if len(given) > MAX_RANK:
-        return Refusal(
-            "rank.too_large",
-            f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}.",
-        )
+        said = f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
+        return Refusal("rank.too_large", said)
     if 0 in (*graph.shape(node.operand(1)), *given):
         return Refusal("shape.empty", "Rows of an empty table, or none of them, are not supported.")
     return refuse_indices(graph, node, 0)
@@ -55,9 +53,8 @@ def lower(low: Lowering, node: Node) -> None:
     most = low.target.storage_bytes // row_bytes(low, node)
     raises = bool(node.attributes.get("raises"))
     if most == 0:
-        raise Unsupported(
-            Refusal("device.limit", "A row of the table is over this adapter's binding limit."),
-            node.id,
+        raise Unsupported.of(
+            "device.limit", "A row of the table is over this adapter's binding limit.", node.id
         )
     for first in range(0, rows, most):
         here = slice(first, min(first + most, rows))

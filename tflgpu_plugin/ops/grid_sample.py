@@ -28,10 +28,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     methods (of volumes not cubic) and one of the three for what is outside."""
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(x) not in (4, 5) or 0 in (*x, *grid):
-        return Refusal(
-            "rank.unsupported",
-            f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}.",
-        )
+        said = f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."
+        return Refusal("rank.unsupported", said)
     if len(grid) != len(x) or grid[0] != x[0] or grid[-1] != len(x) - 2:
         return Refusal(
             "shape.mismatch", f"A grid of shape {list(grid)} does not fit an image of {list(x)}."

@@ -25,7 +25,6 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
@@ -145,13 +144,8 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype = low.graph.tensors[tensor].dtype
     if dtype not in DTYPES or (dtype in WORDS and quantization.real(low.graph.tensors[tensor])):
         accepted = ", ".join(DTYPES)
-        raise Unsupported(
-            Refusal(
-                "dtype.unsupported",
-                f"A {dtype} tensor cannot be an input or output; use one of {accepted}.",
-            ),
-            node.id,
-        )
+        said = f"A {dtype} tensor cannot be an input or output; use one of {accepted}."
+        raise Unsupported.of("dtype.unsupported", said, node.id)
     return dtype
 
 

@@ -20,7 +20,6 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.unknown import unflagged
 
@@ -200,12 +199,10 @@ class Lowering:
         assert data is not None
         limit = self.target.storage_bytes
         if vectors * 16 > limit:
-            raise Unsupported(
-                Refusal(
-                    "device.limit",
-                    f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
-                    f"of {limit:,}.",
-                ),
+            raise Unsupported.of(
+                "device.limit",
+                f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
+                f"of {limit:,}.",
             )
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
@@ -230,12 +227,10 @@ class Lowering:
         row = geometry((1, *shape[1:])).vectors * 16
         fitting = self.target.storage_bytes // row // step * step
         if fitting == 0:
-            raise Unsupported(
-                Refusal(
-                    "device.limit",
-                    f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
-                    f"{self.target.storage_bytes:,}.",
-                ),
+            raise Unsupported.of(
+                "device.limit",
+                f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
+                f"{self.target.storage_bytes:,}.",
             )
         for first in range(0, rows, fitting):
             last = min(first + fitting, rows)
@@ -266,12 +261,10 @@ class Lowering:
         driver would end them: Mesa's counts the rounds of a whole function, for each loop the one
         that ends it, too, and says nothing."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
-            raise Unsupported(
-                Refusal(
-                    "device.limit",
-                    f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
-                    f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
-                ),
+            raise Unsupported.of(
+                "device.limit",
+                f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
+                f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
                 node.id,
             )
 
@@ -319,12 +312,10 @@ class Lowering:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
-            raise Unsupported(
-                Refusal(
-                    "device.limit",
-                    f"{len(operands)} buffers in one kernel are more than this adapter's "
-                    f"{self.target.max_storage_buffers}.",
-                ),
+            raise Unsupported.of(
+                "device.limit",
+                f"{len(operands)} buffers in one kernel are more than this adapter's "
+                f"{self.target.max_storage_buffers}.",
                 node.id,
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))

@@ -18,19 +18,15 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """2 to 5 dimensions, a positive size, a bias that keeps the base of the power positive."""
     shape, size = graph.shape(node.operand()), int(node.attributes["size"])
     if not 2 <= len(shape) <= 5:
-        return Refusal(
-            "rank.unsupported",
-            f"Local response normalization needs rank 2 to 5, this input has {len(shape)}.",
-        )
+        said = f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if not 1 <= size <= MAX_LOOP_ROUNDS:
         return Refusal(
             "attribute.unsupported", f"A size of {size} is not from 1 to {MAX_LOOP_ROUNDS:,}."
         )
     if float(node.attributes.get("alpha", 1e-4)) < 0 or float(node.attributes.get("bias", 1)) <= 0:
-        return Refusal(
-            "attribute.unsupported",
-            "Local response normalization needs alpha of at least 0 and a positive bias.",
-        )
+        said = "Local response normalization needs alpha of at least 0 and a positive bias."
+        return Refusal("attribute.unsupported", said)
     return None
 
 

@@ -46,10 +46,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if node.attributes.get("activation", "tanh") != "tanh":
         return Refusal("activation.unsupported", "A basic LSTM needs the tanh activation.")
     if node.attributes.get("cell_clip") or node.attributes.get("proj_clip"):
-        return Refusal(
-            "attribute.unsupported",
-            "Clipping of an LSTM cell (cell_clip, proj_clip) is not supported.",
-        )
+        said = "Clipping of an LSTM cell (cell_clip, proj_clip) is not supported."
+        return Refusal("attribute.unsupported", said)
     if len(node.inputs) != 5 or any(t is None for t in node.inputs):
         return Refusal("input.missing", "A basic LSTM needs five inputs.")
     if graph.constant(node.inputs[2]) is None or graph.constant(node.inputs[3]) is None:
@@ -60,10 +58,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     x, h, weights, bias, c = (graph.shape(node.operand(k)) for k in range(5))
     if len(x) != 2 or len(h) != 2 or 0 in x or 0 in h:
-        return Refusal(
-            "shape.unsupported",
-            "A basic LSTM needs an input [B, I] and a previous activation [B, D], not empty.",
-        )
+        said = "A basic LSTM needs an input [B, I] and a previous activation [B, D], not empty."
+        return Refusal("shape.unsupported", said)
     depth = h[1]
     wanted = [(x[0], depth), (GATES * depth, x[1] + depth), (GATES * depth,), (x[0], depth)]
     if [h, weights, bias, c] != wanted:
@@ -77,10 +73,8 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
 def _refuse_scratch(graph: Graph, node: Node) -> Refusal | None:
     consumers, needed = graph.consumers(), graph.needed()
     if any(t in needed or t in consumers for t in node.outputs[2:]):
-        return Refusal(
-            "output.unsupported",
-            "The scratch outputs of a basic LSTM are not computed, but something reads them.",
-        )
+        said = "The scratch outputs of a basic LSTM are not computed, but something reads them."
+        return Refusal("output.unsupported", said)
     return None
 
 
@@ -204,15 +198,11 @@ def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
             "attribute.unsupported", "Coupled gates of an LSTM in 8 bits are not supported."
         )
     if not quantization.quantized(output) or state.dtype != "i16":
-        return Refusal(
-            "dtype.unsupported",
-            "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16.",
-        )
+        said = "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16."
+        return Refusal("dtype.unsupported", said)
     if not quantization.alike(output, graph.tensors[node.outputs[0]]):
-        return Refusal(
-            "quantization.mismatch",
-            "An LSTM in 8 bits needs one quantization of its output and its output state.",
-        )
+        said = "An LSTM in 8 bits needs one quantization of its output and its output state."
+        return Refusal("quantization.mismatch", said)
     return None
 
 
@@ -227,10 +217,8 @@ def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
               (outputs[1], units), (outputs[1],), (batch, outputs[1]), (batch, units),
               *[(units,)] * 4]  # fmt: skip
     if any(have is not None and have != want for have, want in zip(given[1:], wanted, strict=True)):
-        return Refusal(
-            "shape.mismatch",
-            "The weights and states of an LSTM have shapes that do not fit its input.",
-        )
+        said = "The weights and states of an LSTM have shapes that do not fit its input."
+        return Refusal("shape.mismatch", said)
     return None
 
 

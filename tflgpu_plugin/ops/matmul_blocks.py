@@ -129,9 +129,8 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
     low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
     most = low.target.storage_bytes // row_bytes(low, node) // 4 * 4
     if most == 0:
-        raise Unsupported(
-            Refusal("device.limit", "4 rows of weights are over this adapter's binding limit."),
-            node.id,
+        raise Unsupported.of(
+            "device.limit", "4 rows of weights are over this adapter's binding limit.", node.id
         )
     for first in range(0, outputs, most):
         here = slice(first, min(first + most, outputs))

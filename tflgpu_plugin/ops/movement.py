@@ -59,10 +59,8 @@ def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
     most = max(len(view.simple().axes) for view in views)
     if most <= MAX_WALKED:
         return None
-    return Refusal(
-        "rank.too_large",
-        f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most.",
-    )
+    said = f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
+    return Refusal("rank.too_large", said)
 
 
 def moves(node: Node) -> bool:

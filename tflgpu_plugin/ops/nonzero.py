@@ -23,10 +23,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One list of true and false, with something in it."""
     shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
     if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
-        return Refusal(
-            "shape.unsupported",
-            f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}.",
-        )
+        said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
+        return Refusal("shape.unsupported", said)
     return None
 
 

@@ -55,10 +55,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if not axes or not all(0 <= axis < len(shape) for axis in axes):
-        return Refusal(
-            "shape.unsupported",
-            f"{node.op} has no axes to work on in an input of shape {list(shape)}.",
-        )
+        said = f"{node.op} has no axes to work on in an input of shape {list(shape)}."
+        return Refusal("shape.unsupported", said)
     for tensor in node.inputs[1:]:
         if tensor is None:
             continue
@@ -68,10 +66,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         except ValueError:
             fits = False
         if not fits:
-            return Refusal(
-                "shape.mismatch",
-                f"A scale or bias of shape {list(given)} does not fit {list(shape)}.",
-            )
+            said = f"A scale or bias of shape {list(given)} does not fit {list(shape)}."
+            return Refusal("shape.mismatch", said)
     return None
 
 
@@ -246,10 +242,8 @@ def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
 def refuse_lp(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An axis of the input, p 1 or 2."""
     if node.attributes.get("p", 2) not in (1, 2):
-        return Refusal(
-            "attribute.unsupported",
-            f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are.",
-        )
+        said = f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are."
+        return Refusal("attribute.unsupported", said)
     return refuse(graph, node, target)
 
 

@@ -96,10 +96,8 @@ def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | Non
     indices = graph.tensors[node.operand(position)]
     if quantization.whole(indices):
         return None
-    return Refusal(
-        "dtype.unsupported",
-        f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64.",
-    )
+    said = f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
+    return Refusal("dtype.unsupported", said)
 
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:

@@ -36,17 +36,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """3 to 5 dimensions; every window meets at least one element of the image."""
     shape, kernel = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) not in (3, 4, 5) or len(kernel) != len(shape) - 2:
-        return Refusal(
-            "rank.unsupported",
-            f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}.",
-        )
+        said = f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if node.attributes.get("activation", "none") not in ("none", *LIMITS):  # hosts ignore others
-        return Refusal(
-            "activation.unsupported",
-            f"Pooling takes no {node.attributes['activation']} activation.",
-        )
+        said = f"Pooling takes no {node.attributes['activation']} activation."
+        return Refusal("activation.unsupported", said)
     if node.attributes.get("counted") and node.attributes["padding"] == "same":
         return Refusal("attribute.unsupported", "Padding that counts must be given in numbers.")
     if refusal := window.refuse_window(shape, kernel, node.attributes):
@@ -55,10 +51,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if not all(map(_meets, found)):
         return Refusal("shape.unsupported", "Some window lies in the padding altogether.")
     if not _whole(node, found) and max(map(_longest, found)) > MAX_LOOP_ROUNDS:
-        return Refusal(
-            "shape.too_large",
-            f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image.",
-        )
+        said = f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -59,10 +59,8 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | Non
     if result.dtype != "f32":
         return Refusal("dtype.unsupported", f"Dequantizing gives float32, not {result.dtype}.")
     if result.data is None and source.data is None and not quantization.real(source):
-        return Refusal(
-            "dynamic.value",
-            f"Tensor {source.name!r} holds {source.dtype} values that only a run tells.",
-        )
+        said = f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
+        return Refusal("dynamic.value", said)
     return None
 
 
@@ -70,15 +68,11 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """To int8 or uint8, quantized as a whole."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if not quantization.real(result):
-        return Refusal(
-            "dtype.unsupported",
-            f"Quantizing to {result.dtype} is not supported; use int8 or uint8.",
-        )
+        said = f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
+        return Refusal("dtype.unsupported", said)
     if source.dtype != "f32" and not quantization.quantized(source):
-        return Refusal(
-            "dtype.unsupported",
-            f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8.",
-        )
+        said = f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
+        return Refusal("dtype.unsupported", said)
     return None
 
 

@@ -91,30 +91,22 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         if tensor is not None and graph.constant(tensor) is None:
             return Refusal("constant.required", f"The weights of {name} must be constant.")
     if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
-        return Refusal(
-            "activation.unsupported",
-            f"{name} with the activation {node.attributes['activation']} is not supported.",
-        )
+        said = f"{name} with the activation {node.attributes['activation']} is not supported."
+        return Refusal("activation.unsupported", said)
     z = graph.shape(node.operand(0))
     if len(z) != 3 or 0 in z:
         return Refusal("rank.unsupported", f"{name} needs a sequence of rank 3 that is not empty.")
     steps, batch, units, outputs = _extents(graph, node)
     if max(units, outputs) > MAX_UNITS:
-        return Refusal(
-            "shape.too_large",
-            f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are.",
-        )
+        said = f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
+        return Refusal("shape.too_large", said)
     if steps > MAX_STEPS:
-        return Refusal(
-            "shape.too_large",
-            f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are.",
-        )
+        said = f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
+        return Refusal("shape.too_large", said)
     directions = _directions(node)
     if directions > 1 and _extra(node):
-        return Refusal(
-            "attribute.unsupported",
-            f"{name} of both directions takes no peepholes, projection or normalization.",
-        )
+        said = f"{name} of both directions takes no peepholes, projection or normalization."
+        return Refusal("attribute.unsupported", said)
     wanted = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if node.op == "lstm":
@@ -122,10 +114,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         given.append(graph.shape(node.operand(C0)))
     projected = node.op == "lstm" and _given(node, PROJECTION) is not None
     if given != wanted or (outputs != units and not projected):
-        return Refusal(
-            "shape.mismatch",
-            f"The weights and states of {name} have shapes that do not fit its input.",
-        )
+        said = f"The weights and states of {name} have shapes that do not fit its input."
+        return Refusal("shape.mismatch", said)
     return None
 
 

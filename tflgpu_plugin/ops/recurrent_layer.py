@@ -32,10 +32,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     steps, batch = node.attributes["steps"], node.attributes["batch"]
     units = state[-1] if state else 0
     if len(x) != 3 or 0 in x or x[0] < steps or x[1] != batch:
-        return Refusal(
-            "shape.mismatch",
-            f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}.",
-        )
+        said = f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}."
+        return Refusal("shape.mismatch", said)
     if units > MAX_UNITS or steps > MAX_STEPS:
         return Refusal(
             "shape.too_large",
@@ -48,10 +46,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     for position, wanted in lists.items():
         tensor = node.inputs[position]
         if tensor is not None and graph.shape(tensor) != wanted:
-            return Refusal(
-                "shape.mismatch",
-                "The weights and states of a recurrent layer have shapes that do not fit.",
-            )
+            said = "The weights and states of a recurrent layer have shapes that do not fit."
+            return Refusal("shape.mismatch", said)
         constant = position not in (HIDDEN, CELL)
         if tensor is not None and constant and graph.constant(tensor) is None:
             return Refusal(

@@ -111,10 +111,8 @@ def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
     except ValueError as error:
         return Refusal("constant.invalid", str(error))
     if not shape or prod(shape) == 0 or shape[axis] > most:
-        return Refusal(
-            "shape.unsupported",
-            f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}.",
-        )
+        said = f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}."
+        return Refusal("shape.unsupported", said)
     return None
 
 
@@ -363,10 +361,8 @@ def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
     refusal = refuse(graph, node, target)
     if refusal or not whole(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
         return refusal
-    return Refusal(
-        "shape.too_large",
-        f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported.",
-    )
+    said = f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported."
+    return Refusal("shape.too_large", said)
 
 
 def decompose_mean(steps: Decomposition, node: Node) -> bool:

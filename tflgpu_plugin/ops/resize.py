@@ -46,10 +46,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     align_corners and half_pixel_centers at once. Of integers the nearest ones."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
-        return Refusal(
-            "rank.unsupported",
-            f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}.",
-        )
+        said = f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if size is None:
@@ -69,16 +67,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     ):
         given = node.attributes.get(what, default)
         if given not in known:
-            return Refusal(
-                "attribute.unsupported",
-                f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}.",
-            )
+            said = f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
+            return Refusal("attribute.unsupported", said)
     whole = quantization.whole(graph.tensors[node.operand()])
     if whole and not _copies(node):
-        return Refusal(
-            "attribute.unsupported",
-            "Of integers the nearest ones are taken: use the mode nearest and another region.",
-        )
+        said = "Of integers the nearest ones are taken: use the mode nearest and another region."
+        return Refusal("attribute.unsupported", said)
     if max(shape) > MAX_EXTENT:
         return Refusal("shape.too_large", f"Resizing takes extents up to {MAX_EXTENT:,}.")
     return None

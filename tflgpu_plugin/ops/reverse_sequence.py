@@ -23,10 +23,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     shape, lengths = graph.shape(node.operand()), graph.shape(node.operand(1))
     batch, time = node.attributes["batch_axis"], node.attributes["time_axis"]
     if not all(-len(shape) <= axis < len(shape) for axis in (batch, time)):
-        return Refusal(
-            "attribute.invalid",
-            f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}.",
-        )
+        said = f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}."
+        return Refusal("attribute.invalid", said)
     batch, time = batch % len(shape), time % len(shape)
     if batch == time:
         return Refusal(
@@ -38,10 +36,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         )
     told = graph.constant(node.inputs[1])
     if told is not None and not all(0 <= length <= shape[time] for length in told.reshape(-1)):
-        return Refusal(
-            "constant.invalid",
-            f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}.",
-        )
+        said = f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
+        return Refusal("constant.invalid", said)
     return refuse_indices(graph, node)
 
 

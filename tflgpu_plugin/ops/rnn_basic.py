@@ -24,29 +24,21 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights of shapes that fit, and an activation that `rnn` has."""
     activation = node.attributes.get("activation", "none")
     if activation not in ACTIVATIONS:
-        return Refusal(
-            "activation.unsupported",
-            f"A recurrent layer with the activation {activation} is not supported.",
-        )
+        said = f"A recurrent layer with the activation {activation} is not supported."
+        return Refusal("activation.unsupported", said)
     if any(graph.constant(node.operand(k)) is None for k in (WEIGHTS, RECURRENT, BIAS)):
         return Refusal("constant.required", "The weights of a recurrent layer must be constant.")
     x, weights, *others = (graph.shape(node.operand(k)) for k in range(5))
     if len(x) not in (2, 3) or len(weights) != 2 or 0 in (*x, *weights):
-        return Refusal(
-            "rank.unsupported",
-            "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty.",
-        )
+        said = "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty."
+        return Refusal("rank.unsupported", said)
     units, batch = weights[0], x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
     if units > MAX_UNITS:
-        return Refusal(
-            "shape.too_large",
-            f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are.",
-        )
+        said = f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are."
+        return Refusal("shape.too_large", said)
     if weights[1] != x[-1] or others != [(units, units), (units,), (batch, units)]:
-        return Refusal(
-            "shape.mismatch",
-            "The weights and the state of a recurrent layer have shapes that do not fit.",
-        )
+        said = "The weights and the state of a recurrent layer have shapes that do not fit."
+        return Refusal("shape.mismatch", said)
     return None
 
 

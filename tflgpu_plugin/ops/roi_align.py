@@ -35,20 +35,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     x, rois, batches = (graph.shape(node.operand(k)) for k in range(3))
     samples, mode = node.attributes.get("samples", 0), node.attributes["mode"]
     if len(x) != 4 or 0 in x or min(node.attributes["size"]) < 1:
-        return Refusal(
-            "shape.unsupported",
-            f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported.",
-        )
+        said = f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported."
+        return Refusal("shape.unsupported", said)
     if len(rois) != 2 or rois[1] != 4 or batches != rois[:1] or not rois[0]:
-        return Refusal(
-            "shape.mismatch",
-            f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}.",
-        )
+        said = f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
+        return Refusal("shape.mismatch", said)
     if mode not in MODES or not 0 <= samples <= MOST:
-        return Refusal(
-            "attribute.unsupported",
-            f"Regions with {samples} samples in the mode {mode} are not supported.",
-        )
+        said = f"Regions with {samples} samples in the mode {mode} are not supported."
+        return Refusal("attribute.unsupported", said)
     return None
 
 

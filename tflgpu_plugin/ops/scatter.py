@@ -83,10 +83,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return found
     given = graph.constant(node.inputs[1])
     if given is not None and not _inside(node, form, given):
-        return Refusal(
-            "constant.invalid",
-            f"{node.op} cannot be planned: an index is outside {list(form.axes)}.",
-        )
+        said = f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
+        return Refusal("constant.invalid", said)
     shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
     if (
         len(shape) > MAX_AXES
@@ -117,10 +115,8 @@ def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
     if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
         dtype == "i64" and reduction in sums
     ):
-        return Refusal(
-            "dtype.unsupported",
-            f"Updates of {dtype} with the reduction {reduction!r} are not supported.",
-        )
+        said = f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+        return Refusal("dtype.unsupported", said)
     return None
 
 
@@ -270,10 +266,8 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if found or apart(graph, node):
         return found
     if not _inside_new(graph, node):
-        return Refusal(
-            "constant.invalid",
-            f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}.",
-        )
+        said = f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
+        return Refusal("constant.invalid", said)
     return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
 
 

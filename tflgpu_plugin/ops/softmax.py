@@ -32,10 +32,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "attribute.invalid", f"Axis {axis} is out of range for an input of rank {len(shape)}."
         )
     if shape[axis] > MAX_CHANNELS:
-        return Refusal(
-            "shape.too_large",
-            f"Softmax over {shape[axis]:,} channels is over the limit of {MAX_CHANNELS:,}.",
-        )
+        said = f"Softmax over {shape[axis]:,} channels is over the limit of {MAX_CHANNELS:,}."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -66,10 +66,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Real numbers of rank 2 and more; lengths up to 2,048, of rows 2 at least."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
-        return Refusal(
-            "dtype.unsupported",
-            f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}.",
-        )
+        said = f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
+        return Refusal("dtype.unsupported", said)
     if lengths is None or lengths.size != 2:
         return Refusal("constant.required", "A transform needs two constant lengths.")
     height, width = _lengths(graph, node)

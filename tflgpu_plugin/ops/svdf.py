@@ -34,10 +34,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("shape.unsupported", "An SVDF layer needs matrices that are not empty.")
     wanted = [(times[0], x[1]), (x[0], prod(times))]
     if [features, memory] != wanted or rank < 1 or times[0] % rank:
-        return Refusal(
-            "shape.mismatch",
-            "The weights and the memory of an SVDF layer have shapes that do not fit.",
-        )
+        said = "The weights and the memory of an SVDF layer have shapes that do not fit."
+        return Refusal("shape.mismatch", said)
     bias = node.inputs[BIAS]
     if bias is not None and graph.shape(bias) != (times[0] // rank,):
         return Refusal("shape.mismatch", "The bias of an SVDF layer is one value for each unit.")
@@ -56,10 +54,8 @@ def _refuse_stored(graph: Graph, node: Node) -> Refusal | None:
             "a memory of 16, and a bias of int32.",
         )
     if stored and any(_scales(given[k]) != 1 for k in (FEATURES, TIMES, MEMORY)):
-        return Refusal(
-            "quantization.unsupported",
-            "An SVDF layer in 8 bits needs one scale for each of its weights and its memory.",
-        )
+        said = "An SVDF layer in 8 bits needs one scale for each of its weights and its memory."
+        return Refusal("quantization.unsupported", said)
     return None
 
 

@@ -35,15 +35,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "constant.required", "How many elements are wanted must be one constant number."
         )
     if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MAX_LOOP_ROUNDS):
-        return Refusal(
-            "constant.invalid",
-            f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}.",
-        )
+        said = f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
+        return Refusal("constant.invalid", said)
     if shape[axis] > MAX_ROW:
-        return Refusal(
-            "shape.too_large",
-            f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}.",
-        )
+        said = f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -29,10 +29,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; a constant output shape, if one is given; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
-        return Refusal(
-            "rank.unsupported",
-            "A transposed convolution needs an input and weights of 4 dimensions.",
-        )
+        said = "A transposed convolution needs an input and weights of 4 dimensions."
+        return Refusal("rank.unsupported", said)
     if min(node.attributes["strides"]) < 1:
         return Refusal("attribute.invalid", "Strides must be at least 1.")
     output = _output(graph, node)
@@ -47,17 +45,13 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if refusal := refuse_groups(x, weights):
         return refusal
     if output[0] != x[0] or output[3] != weights[0]:
-        return Refusal(
-            "shape.mismatch",
-            f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree.",
-        )
+        said = f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+        return Refusal("shape.mismatch", said)
     if len(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
         windows = windows_of(node, output[1:3], weights[1:3])
         if x[1:3] != windows:
-            return Refusal(
-                "shape.mismatch",
-                f"An output of {list(output)} does not have {list(x[1:3])} windows.",
-            )
+            said = f"An output of {list(output)} does not have {list(x[1:3])} windows."
+            return Refusal("shape.mismatch", said)
     return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
 
 
@@ -84,10 +78,8 @@ def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal | Non
         )
     taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
     if taps > MAX_LOOP_ROUNDS or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
-        return Refusal(
-            "shape.too_large",
-            f"Weights of {list(weights)} dilated by {list(dilations)} are too large.",
-        )
+        said = f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
+        return Refusal("shape.too_large", said)
     return None
 
 

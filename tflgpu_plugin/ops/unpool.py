@@ -25,26 +25,18 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """
     shape, window = _first(graph, node), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
-        return Refusal(
-            "rank.unsupported",
-            f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}.",
-        )
+        said = f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
+        return Refusal("rank.unsupported", said)
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
-        return Refusal(
-            "shape.too_large",
-            f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements.",
-        )
+        said = f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        return Refusal("shape.too_large", said)
     found = _spans(shape, node)
     if min(s.positions for s in found) < 1:
-        return Refusal(
-            "shape.window_too_large",
-            f"A window of {window[0]} x {window[1]} does not fit {list(shape)}.",
-        )
+        said = f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
+        return Refusal("shape.window_too_large", said)
     if max(s.before for s in found):
-        return Refusal(
-            "host.ambiguous",
-            "Windows that begin in the padding are not supported: hosts differ in their indices.",
-        )
+        said = "Windows that begin in the padding are not supported: hosts differ in their indices."
+        return Refusal("host.ambiguous", said)
     return None
 
 
@@ -59,15 +51,11 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "rank.unsupported", f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
         )
     if indices != shape:
-        return Refusal(
-            "shape.mismatch",
-            f"Values of shape {list(shape)} and indices of {list(indices)} do not agree.",
-        )
+        said = f"Values of shape {list(shape)} and indices of {list(indices)} do not agree."
+        return Refusal("shape.mismatch", said)
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
-        return Refusal(
-            "shape.too_large",
-            f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements.",
-        )
+        said = f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -33,10 +33,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "shape.mismatch", f"A part of {list(x)} has starts of the shape {list(starts)}."
         )
     if axis is not None and (not 0 < axis < len(x) or starts != x[:1] or {*cut} - {axis}):
-        return Refusal(
-            "shape.mismatch",
-            f"Batches of {list(x)} have updates of {list(update)} and starts of {list(starts)}.",
-        )
+        said = f"Batches of {list(x)} have updates of {list(update)} and starts of {list(starts)}."
+        return Refusal("shape.mismatch", said)
     return refuse_indices(graph, node, 2)
 
 

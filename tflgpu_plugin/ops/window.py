@@ -132,10 +132,8 @@ def refuse_window(
             "attribute.invalid", "Window extents, strides and dilations must be at least 1."
         )
     if min(s.positions for s in spans(shape, kernel, attributes)) < 1:
-        return Refusal(
-            "shape.window_too_large",
-            f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}.",
-        )
+        said = f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
+        return Refusal("shape.window_too_large", said)
     return None
 
 
