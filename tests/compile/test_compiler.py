@@ -11,7 +11,6 @@ from tests.support.net import Net
 from tests.support.refused import refused
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
@@ -137,16 +136,6 @@ def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compiler.pipeline, "run", lambda graph: graph)
     with refused("defect"):
         compiler.compile(broken, TARGET)
-
-
-def test_other_shapes_are_worked_out_anew() -> None:
-    graph = Subgraph(residual()).reshaped([(3, 5, 7, 8)])
-    assert graph.shape(graph.outputs[0]) == (3, 5, 7, 8)
-    with refused("shape.unsupported"):
-        b = Net()
-        x = b.input((1, 4))
-        y = b.op("reshape", x, shape=(2, 2))
-        Subgraph(b.graph(y)).reshaped([(1, 5)])
 
 
 # ---- what lies where -----------------------------------------------------------------------------
