@@ -28,6 +28,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.runtime import adapter, selftest
+from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.program import Instance, shared
 
 ONE = "one dispatch"
@@ -74,11 +75,11 @@ def _count(layer: str, name: str, runs: int) -> Run:
     instance, given = _instance(name, device)
     outputs, options = instance.new_outputs(), native.ffi.new("tg_run_options *")
     for _ in range(SETTLED):
-        instance._run(given, (), options, outputs)
+        instance.run_with(given, (), options, outputs)
     counts, times = _Counts(layer), []
     before = counts.now()
     for _ in range(runs):
-        instance._run(given, (), options, outputs)
+        instance.run_with(given, (), options, outputs)
         times.append(int(instance.counters().last_nanoseconds) / 1e3)
     calls = {key: (now - before.get(key, 0)) / runs for key, now in counts.now().items()}
     called = {key: calls[key] for key in sorted(calls) if calls[key]}
@@ -86,13 +87,13 @@ def _count(layer: str, name: str, runs: int) -> Run:
     return Run(len(instance.plan.dispatches), staged, called, median(times), min(times))
 
 
-def _device() -> adapter.Device:
+def _device() -> Device:
     if "RADV_FORCE_FAMILY" in os.environ:  # the self-test takes kernels that run
         selftest.subgroup_size = selftest.least_subgroup = lambda device: 0
     return adapter.open_device(adapter.select(None))
 
 
-def _instance(name: str, device: adapter.Device) -> tuple[Instance, list[Array]]:
+def _instance(name: str, device: Device) -> tuple[Instance, list[Array]]:
     if name == ONE:
         small = Small.on(device)
         return small.instance, small.given()

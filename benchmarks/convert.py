@@ -12,7 +12,7 @@ import onnx
 from benchmarks import peers
 from benchmarks.engine import Unavailable
 from conformance import converted
-from conformance.models import tflite as models
+from conformance.models import tflite_file
 
 
 def to_onnx(content: bytes) -> bytes:
@@ -53,7 +53,7 @@ def without_custom(content: bytes) -> bytes | None:
     """The same model up to its custom operators, whose inputs become outputs; None if it has none
     at its end.
     """
-    schema = models.schema()
+    schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     custom = [o for o in graph.operators if model.operatorCodes[o.opcodeIndex].customCode]

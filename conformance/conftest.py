@@ -24,7 +24,7 @@ import pytest
 from conformance.plugin import expect, record, selection
 from conformance.plugin.book import Book
 from conformance.plugin.session import Session
-from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import NoAdapter
 
 MARKERS = (
     "adapter: needs a GPU or a software adapter",
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.getoption("--adapter"), str(config.getoption("--driver-package"))
         )
         entries = expect.load(expect.slug(config.stash[selection.HEADER]))
-    except (adapter.NoAdapter, expect.BadExpectation, ValueError) as error:
+    except (NoAdapter, expect.BadExpectation, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[selection.ENTRIES] = entries
     if not hasattr(config, "workerinput"):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import tflgpu_plugin
 from conformance.cases import Case, Input
-from conformance.models import tflite as models
+from conformance.models import tflite_file
 from tflgpu_plugin.frontend.reports import GPU
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.harness.compare import FASTEST, OPTIMIZED, REFERENCE
@@ -63,10 +63,10 @@ def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
     Custom operators that only XNNPACK has, of the hosts that have it in the default kernels,
     are told by the first of these, whatever `host` is.
     """
-    differ = DIFFERING & models.operators(model)
+    differ = DIFFERING & tflite_file.operators(model)
     kinds = ["optimized"] if differ else ["reference", "optimized"]
     names = [host] if host else installed()
-    if models.custom_operators(model):
+    if tflite_file.custom_operators(model):
         kinds.append("default")
         names += [name for name in installed() if name not in names]
     for name in names:
@@ -205,7 +205,7 @@ def registers(model: bytes, host: str | None = None, kernels: str = "reference")
         made = interpreter(model, host, kernels)
     except ValueError:
         return False
-    return not models.custom_operators(model) or _resolves(made, host)
+    return not tflite_file.custom_operators(model) or _resolves(made, host)
 
 
 def _resolves(made: Any, host: str | None) -> bool:

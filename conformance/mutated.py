@@ -18,6 +18,7 @@ import numpy as np
 from conformance import host as hosts
 from conformance.cases import Case, all_cases
 from conformance.models import tflite as models
+from conformance.models import tflite_file
 from tflgpu_plugin import report
 
 NUMBERS = (-(2**31), -100, -3, -1, 0, 1, 2, 3, 5, 8, 127, 128, 255, 2**20)
@@ -28,7 +29,7 @@ INT32 = 2
 
 def read(data: bytes) -> Any:
     """A flatbuffer as objects that can be changed."""
-    schema = models.schema()
+    schema = tflite_file.schema()
     return schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
 
 
@@ -45,7 +46,7 @@ def data_of(model: Any, tensor: Any) -> Any:
 
 
 def _replaced(model: Any, tensor: Any, data: Any) -> None:
-    buffer = models.schema().BufferT()
+    buffer = tflite_file.schema().BufferT()
     buffer.data = data
     model.buffers.append(buffer)
     tensor.buffer = len(model.buffers) - 1
@@ -91,7 +92,7 @@ def _other_type(model: Any, chance: random.Random) -> None:
 
 def _other_quantization(model: Any, chance: random.Random) -> None:
     tensor = chance.choice(model.subgraphs[0].tensors)
-    made = tensor.quantization = models.schema().QuantizationParametersT()
+    made = tensor.quantization = tflite_file.schema().QuantizationParametersT()
     count = chance.choice((1, 1, 2, 3, 8))
     made.scale = np.full(count, chance.choice((0.1, 0.0, -0.1, np.nan, np.inf)), np.float32)
     made.zeroPoint = np.full(count, chance.choice((0, 0, 3, -129, 256, 10**10)), np.int64)

@@ -90,7 +90,7 @@ PAD_LANES = Defect("pad lanes not zero", _pad_lanes)
 @contextlib.contextmanager
 def injected(defect: Defect) -> Iterator[list[str]]:
     """Plans made meanwhile have the defect; the list fills with the kernels that were changed."""
-    render, fold = kernels.render, compiler._fold
+    render, fold = kernels.render, compiler.folded_groups
     changed: list[str] = []
 
     def wrong_render(kernel: str, *rest: Any) -> str:
@@ -113,11 +113,11 @@ def injected(defect: Defect) -> Iterator[list[str]]:
 
     vars(kernels)["render"] = wrong_render
     if defect.edit is None:
-        compiler._fold = wrong_fold
+        compiler.folded_groups = wrong_fold
     try:
         yield changed
     finally:
-        kernels.render, compiler._fold = render, fold
+        kernels.render, compiler.folded_groups = render, fold
 
 
 @dataclass(frozen=True)

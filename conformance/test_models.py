@@ -16,8 +16,7 @@ import pytest
 
 from conformance import host, tolerance
 from conformance.host import Outputs
-from conformance.models import model_inputs, real_models, split_models, streams
-from conformance.models import tflite as models
+from conformance.models import model_inputs, real_models, split_models, streams, tflite_file
 from conformance.models.real_models import INTEGER
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
@@ -99,7 +98,7 @@ def test_agrees_as_users_run_it(
     """With the host's own delegate beside ours, as `Interpreter` has it when nothing is said. Where
     nothing is left for it, the host that `test_agrees_with_the_cpu` runs has run just this."""
     content = model_inputs.path(entry).read_bytes()
-    if not host.registers(content, name, "default") and not models.custom_operators(content):
+    if not host.registers(content, name, "default") and not tflite_file.custom_operators(content):
         pytest.skip(f"{name} lacks an operator of this model")
     if name == host.installed()[0]:
         place = host.placed(content, name, options, "default")

@@ -10,7 +10,7 @@ import pytest
 from conformance.node_cases import Finding, NodeCase, examine, family_nodes
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, REFUSED, Record
-from conformance.test_variants import _targets
+from conformance.test_variants import variant_targets
 from tflgpu_plugin.ops import FAMILIES
 
 
@@ -19,7 +19,7 @@ from tflgpu_plugin.ops import FAMILIES
 def test_nodes(family: str, options: Mapping[str, Any], book: Book) -> None:
     """One test for a family, one record for each of its cases."""
     wanted = options.get("adapter")
-    targets = _targets(wanted)
+    targets = variant_targets(wanted)
     wrong = []
     for case in family_nodes(family):
         found = examine(case, targets, wanted)

@@ -34,7 +34,7 @@ CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a cas
 FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do
 
 
-def _targets(wanted: str | None) -> dict[str, Target]:
+def variant_targets(wanted: str | None) -> dict[str, Target]:
     own = adapter.open_device(adapter.select(wanted)).target
     plain = replace(own, subgroup_size=0)
     hardware = replace(own, vendor="unknown", software=False)
@@ -65,7 +65,7 @@ def _targets(wanted: str | None) -> dict[str, Target]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_plans(family: str, options: Mapping[str, Any]) -> None:
     wanted = options.get("adapter")
-    targets = _targets(wanted)
+    targets = variant_targets(wanted)
     cases = [case for case in check.family_cases(family) if not case.refused]
     wrong = []
     for case in cases:
@@ -81,7 +81,7 @@ def test_a_sample_of_other_plans(family: str, options: Mapping[str, Any]) -> Non
     """What this adapter would not choose by itself, in every run: of each vendor's code the cases
     with the longest loops, so that a loop has more than one stage."""
     wanted = options.get("adapter")
-    targets = {name: target for name, target in _targets(wanted).items() if name in SAMPLED}
+    targets = {name: target for name, target in variant_targets(wanted).items() if name in SAMPLED}
     wrong = []
     for case, names in _sample(family, targets):
         result = check.direct(case, {name: targets[name] for name in names}, wanted)

@@ -11,13 +11,13 @@ os.environ.setdefault("LP_NUM_THREADS", "0")
 os.environ.setdefault("TFLGPU_FILL_NAN", "1")
 
 from conformance import node_cases
-from conformance.test_variants import _targets
+from conformance.test_variants import variant_targets
 
 
 def main(arguments: list[str]) -> int:
     """Returns the exit status: 0 when every case is as it must be."""
     family, part = arguments[0], (arguments[1] if len(arguments) > 1 else "")
-    targets = _targets(None)
+    targets = variant_targets(None)
     cases = [c for c in node_cases.family_nodes(family) if part in f"{c.op} {c.name}"]
     failed = 0
     for case in cases:

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from tflgpu_plugin.importer.support import Judge
     from tflgpu_plugin.ir.graph import Quantization, Shape
     from tflgpu_plugin.ir.host_op import HostOp, operands
+    from tflgpu_plugin.ir.refusal import Refusal
     from tflgpu_plugin.options import OptionError, Options
-    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
+    from tflgpu_plugin.runtime.adapter import adapters, select
+    from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 GROUP = "tflgpu_plugin.providers"
 
@@ -58,8 +60,10 @@ _HOMES = {
         "importer.support": "Judge",
         "ir.graph": "Quantization Shape",
         "ir.host_op": "HostOp operands",
+        "ir.refusal": "Refusal",
         "options": "OptionError Options",
-        "runtime.adapter": "AdapterInfo NoAdapter adapters select",
+        "runtime.adapter": "adapters select",
+        "runtime.device": "AdapterInfo NoAdapter",
     }.items()
     for name in names.split()
 }
@@ -68,9 +72,9 @@ __all__ = [
     "GROUP", "AdapterInfo", "BuildError", "Builder", "Claim", "Facts", "HostError", "HostModel",
     "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance", "Island", "Judge",
     "NoAdapter", "OptionError", "Options", "Partition", "Provider", "ProviderError",
-    "Quantization", "Shape", "Subgraph", "Table", "Value", "adapters", "claim", "claimed_again",
-    "discover", "find", "import_", "judge", "kept", "operands", "packed", "revived", "select",
-    "unpacked",
+    "Quantization", "Refusal", "Shape", "Subgraph", "Table", "Value", "adapters", "claim",
+    "claimed_again", "discover", "find", "import_", "judge", "kept", "operands", "packed",
+    "revived", "select", "unpacked",
 ]  # fmt: skip
 
 

@@ -34,8 +34,8 @@ def enable(*providers: str) -> None:
 
 def watch() -> None:
     """Call the plugin after each import of a host. Harmless when repeated."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    if import_finder not in sys.meta_path:
+        sys.meta_path.insert(0, import_finder)
         if os.environ.get(EXECUTED) == str(os.getpid()):
             atexit.register(_ended)
 
@@ -71,16 +71,19 @@ class _Loader:
     def exec_module(self, module: Any) -> None:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _imported(module.__name__)
+        after_import(module.__name__)
 
 
-_finder: Any = _Finder()
+import_finder: Any = _Finder()
 
 
-def _imported(name: str) -> None:
+def after_import(name: str) -> None:
     try:
+        import tflgpu_plugin
         from tflgpu_plugin import preference
 
+        if HOSTS[name] in enabled and HOSTS[name] == "onnxruntime":
+            tflgpu_plugin.register()
         preference.imported(name)
     except ModuleNotFoundError as error:
         if error.name != "tflgpu_plugin":  # which has been uninstalled

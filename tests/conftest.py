@@ -46,10 +46,11 @@ def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def missing_adapter() -> str | None:
     """Why there is no adapter, None when there is one."""
     from tflgpu_plugin.runtime import adapter
+    from tflgpu_plugin.runtime.device import NoAdapter
 
     try:
         adapter.select(None)
-    except adapter.NoAdapter as error:
+    except NoAdapter as error:
         return str(error)
     return None
 

@@ -29,12 +29,13 @@ from tflgpu_plugin.importer.rules import Extraction, Grouping, Ways
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
+from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 
@@ -110,8 +111,8 @@ class Partition:
         except BuildError:
             raise
         except MemoryError as error:
-            raise BuildError(
-                self.nodes, "There is not enough memory for this partition."
+            raise BuildError.of(
+                self.nodes, "memory.exhausted", "There is not enough memory for this partition."
             ) from error
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
@@ -164,11 +165,12 @@ class Partition:
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
-            raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
-        except native.NativeError as error:
-            raise BuildError(
-                self.nodes, f"The device could not build this partition: {error}"
+            raise BuildError.of(
+                sorted(nodes) or self.nodes, "device.build_failed", str(error)
             ) from error
+        except native.NativeError as error:
+            said = f"The device could not build this partition: {error}"
+            raise BuildError.of(self.nodes, "device.build_failed", said) from error
 
 
 Island = Partition  # its name in the interface of providers
@@ -241,7 +243,7 @@ class Claim:
     -> sentence)."""
 
     islands: list[Partition]
-    refusals: dict[int, str]
+    refusals: dict[int, Refusal]
     adapter: AdapterInfo
 
 
@@ -291,7 +293,7 @@ def _build_all(
     built: dict[tuple[int, ...], Partition],
     options: Options,
     cache: Cache | None,
-) -> dict[int, str]:
+) -> dict[int, Refusal]:
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Self
+
+from tflgpu_plugin.ir.refusal import Refusal
 
 
 def debugging() -> str:
@@ -13,21 +16,26 @@ def debugging() -> str:
     return os.environ.get("TFLGPU_DEBUG", "")
 
 
-def defect(error: Exception, what: str) -> str:
-    """The sentence for an error of our own, which must not take the host down: `what` failed. With
+def defect(error: Exception, what: str) -> Refusal:
+    """The refusal for an error of our own, which must not take the host down: `what` failed. With
     TFLGPU_DEBUG the error is raised again.
     """
     if debugging():
         raise error
-    return f"{what} failed inside this plugin: {error!r}. Please report it."
+    return Refusal("defect", f"{what} failed inside this plugin: {error!r}. Please report it.")
 
 
 class BuildError(RuntimeError):
     """A partition cannot be built; `nodes` are to blame."""
 
-    def __init__(self, nodes: Sequence[int], sentence: str) -> None:
+    def __init__(self, nodes: Sequence[int], sentence: Refusal) -> None:
         super().__init__(sentence)
         self.nodes, self.sentence = tuple(nodes), sentence
+
+    @classmethod
+    def of(cls, nodes: Sequence[int], code: str, sentence: str) -> Self:
+        """Returns the error with a refusal of this code."""
+        return cls(nodes, Refusal(code, sentence))
 
 
 class ImpossibleShapes(BuildError):
@@ -45,6 +53,11 @@ class Unsupported(Exception):
     the user. `nodes` are to blame where that is told.
     """
 
-    def __init__(self, sentence: str, *nodes: int) -> None:
+    def __init__(self, sentence: Refusal, *nodes: int) -> None:
         super().__init__(sentence)
         self.nodes, self.sentence = nodes, sentence
+
+    @classmethod
+    def of(cls, code: str, sentence: str, *nodes: int) -> Self:
+        """Returns the error with a refusal of this code."""
+        return cls(Refusal(code, sentence), *nodes)

@@ -86,19 +86,13 @@ class Preference:
                 self._ended[model.kind] = self._ended.get(model.kind, Counts()) + model.last
             self._models.append(_Model(kind, weakref.ref(target), report, counts))
 
-    def register(self) -> None:
-        """As `tflgpu_plugin.register()`."""
-        import tflgpu_plugin
-
-        tflgpu_plugin.register()
-
     def not_ours(self) -> None:
         with self._lock:
             self.left += 1
 
     def fail(self, kind: str, error: Exception) -> None:
         """The host makes the model without us. Each reason is one warning."""
-        reason = _reason(str(error)) or type(error).__name__
+        reason = own_sentence(str(error)) or type(error).__name__
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
             self.failed += 1
@@ -165,13 +159,7 @@ def preferred(**options: object) -> Iterator[Preference]:
 
 
 def imported(name: str) -> None:
-    """A host has been imported: make us known to it where that is enabled, and its models ask for
-    us. Raises what cannot be mended.
-    """
-    import tflgpu_plugin
-
-    if startup.HOSTS[name] in startup.enabled and startup.HOSTS[name] == "onnxruntime":
-        tflgpu_plugin.register()
+    """A host has been imported: its models ask for us, where something is preferred."""
     if _active or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
@@ -209,7 +197,7 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
     setattr(owner, method, wrapper)
 
 
-def _reason(text: str) -> str:
+def own_sentence(text: str) -> str:
     """Our sentence in a host's text, or all of that."""
     if text.startswith("Failed to load delegate"):  # a line of its own
         text = text.partition("\n")[2] or text

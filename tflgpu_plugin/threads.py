@@ -39,10 +39,10 @@ def _as_built() -> Any:
     return module
 
 
-_thread = _as_built()
+builtin_thread = _as_built()
 Queue = SimpleQueue  # never replaced; threads that wait for an item let others run
 if not TYPE_CHECKING:
-    Lock, RLock, local = _thread.allocate_lock, _thread.RLock, _thread._local
+    Lock, RLock, local = builtin_thread.allocate_lock, builtin_thread.RLock, builtin_thread._local
 
 
 # ---- work on threads -----------------------------------------------------------------------------
@@ -65,8 +65,8 @@ class Begun(Generic[T]):
         """Do it, on the thread that calls this."""
         try:
             _here.caller = self._caller
-            if hasattr(_thread, "set_name"):  # Python 3.14
-                _thread.set_name(self._name)
+            if hasattr(builtin_thread, "set_name"):  # Python 3.14
+                builtin_thread.set_name(self._name)
             self._results.append(self._work())
         except BaseException as error:
             self._error = error
@@ -89,7 +89,7 @@ class Begun(Generic[T]):
 def begin(work: Callable[[], T], name: str) -> Begun[T]:
     """Begin `work` on a thread of this name."""
     begun = Begun(work, name)
-    _thread.start_new_thread(begun.run, ())
+    builtin_thread.start_new_thread(begun.run, ())
     return begun
 
 
@@ -111,7 +111,8 @@ class Worker:
         with self._lock:
             if self._process != os.getpid():
                 self._waiting = SimpleQueue()
-                _thread.start_new_thread(self._run, (self._waiting,))  # may raise RuntimeError
+                # May raise RuntimeError.
+                builtin_thread.start_new_thread(self._run, (self._waiting,))
                 self._process = os.getpid()
             self._waiting.put(begun)
         return begun

@@ -28,7 +28,7 @@ def privileged() -> bool:
         return True
     try:
         with open("/proc/self/auxv", "rb") as stream:
-            return _secure(stream.read())
+            return is_secure(stream.read())
     except FileNotFoundError:
         return False
     except PermissionError:  # a privileged process may not read its own
@@ -37,7 +37,7 @@ def privileged() -> bool:
         return False
 
 
-def _secure(vector: bytes) -> bool:
+def is_secure(vector: bytes) -> bool:
     """The kernel says so in the auxiliary vector: pairs of a key and a value."""
     pair = struct.Struct("@LL")
     whole = vector[: len(vector) // pair.size * pair.size]

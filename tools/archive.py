@@ -80,15 +80,15 @@ def fetch(work: Path, package: str, *, backports: bool = False, alone: bool = Fa
             raise Unavailable(f"{tool} is missing: {package} comes from the system's own archive.")
     source = base()
     suite = f"{source.suite}-backports" if backports else source.suite
-    apt = _private_apt(work, source, dict.fromkeys((source.suite, suite)))
+    apt = private_apt(work, source, dict.fromkeys((source.suite, suite)))
     try:
-        _run([*apt, "update"], work)
+        run_command([*apt, "update"], work)
     except Unavailable as error:
         raise Unavailable(f"{package} of {suite} is not in the system's archive: {error}") from None
     wanted = [f"{package}/{suite}"]
     if not alone:
         wanted += _needs(apt, suite, package)
-    _run([*apt, "download", *wanted], work)
+    run_command([*apt, "download", *wanted], work)
     return sorted(work.glob("*.deb"))
 
 
@@ -102,20 +102,20 @@ def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> lis
         raise Unavailable("apt-get is missing: packages come from the system's own archive.")
     source = base()
     options = tuple(option for option in source.options if option[0] != "architectures")
-    apt = _private_apt(work, replace(source, options=options), {source.suite: None})
+    apt = private_apt(work, replace(source, options=options), {source.suite: None})
     (work / "status").touch()
     apt += [f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}"]
     apt += [f"-oDir::State::status={work / 'status'}"]
-    _run([*apt, "update"], work)
-    listing = _run([*apt, "-s", "--no-install-recommends", "install", *packages], work)
-    _run([*apt, "download", *_chosen(listing)], work)
+    run_command([*apt, "update"], work)
+    listing = run_command([*apt, "-s", "--no-install-recommends", "install", *packages], work)
+    run_command([*apt, "download", *newest_packages(listing)], work)
     return sorted(work.glob("*.deb"))
 
 
 def unpack(files: Iterable[Path], into: Path) -> None:
     """The files of .deb packages, without their scripts. Raises Unavailable."""
     for file in files:
-        _run(["dpkg-deb", "-x", str(file), str(into)], file.parent)
+        run_command(["dpkg-deb", "-x", str(file), str(into)], file.parent)
 
 
 def _text(path: Path) -> str:
@@ -155,7 +155,7 @@ def _of_paragraphs(path: Path) -> list[Source]:
     return found
 
 
-def _private_apt(work: Path, source: Source, suites: dict[str, None]) -> list[str]:
+def private_apt(work: Path, source: Source, suites: dict[str, None]) -> list[str]:
     """apt-get with lists and archives of its own in `work`, and these suites of the source only."""
     listed = work / "archive.sources"
     listed.write_text("".join(source.paragraph(suite) for suite in suites))
@@ -179,17 +179,17 @@ def _needs(apt: list[str], suite: str, package: str) -> list[str]:
     listing = subprocess.run(command, capture_output=True, text=True)
     if listing.returncode:
         raise Unavailable(f"apt cannot place {package} of {suite} here: {listing.stderr.strip()}")
-    found = (item.split("=", 1) for item in _chosen(listing.stdout))
+    found = (item.split("=", 1) for item in newest_packages(listing.stdout))
     return [f"{name}={v}" for name, v in found if name != package and not name.endswith("-dev")]
 
 
-def _chosen(listing: str) -> list[str]:
+def newest_packages(listing: str) -> list[str]:
     """The packages with their versions that apt says it would install."""
     lines = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing, flags=re.MULTILINE)
     return [f"{name}={version}" for name, version in lines]
 
 
-def _run(command: list[str], work: Path) -> str:
+def run_command(command: list[str], work: Path) -> str:
     """What a command prints. Raises Unavailable."""
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if done.returncode:

@@ -42,7 +42,7 @@ def of_cases() -> dict[Pipeline, str]:
             for target in targets:
                 for pipeline in _planned(graphs, replace(target, half=half, native_half=native)):
                     found.setdefault(pipeline, f"{family}{', float16' if half else ''}")
-    rows = {f"{row}": start for row, start in _rows().items()}
+    rows = {f"{row}": start for row, start in start_rows().items()}
     bodies = {_body(pipeline) for pipeline in found}
     with patch.dict(tiles.STARTS, rows), patch.object(tiles, "BUSY_THREADS", 0):
         for family in DENSE:
@@ -56,7 +56,7 @@ def of_cases() -> dict[Pipeline, str]:
     return found
 
 
-def _rows() -> dict[str, tiles.Start]:
+def start_rows() -> dict[str, tiles.Start]:
     """Rows that choose each size of each row wherever it fits; those of the same kernels once."""
     found: dict[tuple[object, ...], tuple[str, tiles.Start]] = {}
     for vendor, start in tiles.STARTS.items():

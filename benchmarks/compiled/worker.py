@@ -12,6 +12,7 @@ from benchmarks.compiled.cost import Made
 from benchmarks.compiled.driver import read
 from tflgpu_plugin.ir.plan import Pipeline
 from tflgpu_plugin.runtime import adapter, pipelines, selftest
+from tflgpu_plugin.runtime.device import Device
 
 
 def main(given: Path, made: Path) -> None:
@@ -24,7 +25,7 @@ def main(given: Path, made: Path) -> None:
     os._exit(0)  # nothing is put away: a null device has no queue to wait for
 
 
-def _compile(pipeline: Pipeline, device: adapter.Device) -> Made | str:
+def _compile(pipeline: Pipeline, device: Device) -> Made | str:
     told = Path(os.environ["NULL_DEVICE_OUT"])
     told.unlink(missing_ok=True)
     try:

@@ -17,8 +17,9 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir.refusal import Refusal
 
-ONLY_READ = "Only its graph is wanted."
+ONLY_READ = Refusal("option.excluded", "Only its graph is wanted.")
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def models() -> list[dict[str, Any]]:
 def _examined(file: Path) -> dict[str, Any]:
     """An entry as models.json has them, of a file that it does not list."""
     from conformance import host
-    from conformance.models.tflite import schema
+    from conformance.models.tflite_file import schema
 
     content = file.read_bytes()
     kinds = {value: name for name, value in vars(schema().TensorType).items() if name.isupper()}
@@ -157,7 +157,7 @@ def _kind(types: list[str], results: list[str]) -> str:
 
 def _inputs(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Names, shapes and types of the inputs, as the model has them."""
-    from conformance.models.tflite import schema
+    from conformance.models.tflite_file import schema
 
     graph = schema().ModelT.InitFromPackedBuf(path(entry).read_bytes(), 0).subgraphs[0]
     tensors = [graph.tensors[t] for t in graph.inputs]

@@ -12,8 +12,7 @@ import numpy as np
 
 from conformance import host, tolerance
 from conformance.host import Array, Feed, Outputs, Placement
-from conformance.models import model_inputs, split_models
-from conformance.models import tflite as models
+from conformance.models import model_inputs, split_models, tflite_file
 
 DOCUMENTED = (
     "deeplabv3_257_mv_gpu",
@@ -58,10 +57,10 @@ def before_final(content: bytes) -> bytes:
     Probabilities hide errors of the logits, so both are compared. A node is final when nothing but
     reshapes and custom operators (a detector's post-processing) reads its result.
     """
-    schema = models.schema()
+    schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
-    codes = models.operator_names(model)
+    codes = tflite_file.operator_names(model)
     readers: dict[int, set[str]] = {}
     for operator in graph.operators:
         for tensor in operator.inputs:
@@ -71,7 +70,7 @@ def before_final(content: bytes) -> bytes:
         for o in graph.operators
         if codes[o.opcodeIndex] in FINAL and readers.get(int(o.outputs[0]), set()) <= AFTER_FINAL
     ]
-    return models.with_outputs(content, extra) if extra else content
+    return tflite_file.with_outputs(content, extra) if extra else content
 
 
 def compare(
@@ -110,7 +109,7 @@ def compare(
         compare_run(entry, feed, wanted, got, others)
         for feed, wanted, got, *others in zip(feeds, expected, run.outputs, *own, strict=True)
     ]
-    if CHOOSES in models.custom_operators(true):
+    if CHOOSES in tflite_file.custom_operators(true):
         for k, (one, feed) in enumerate(zip(comparisons, arrays, strict=True)):
             if not one.share <= 1.0:
                 near = reference(true, [nudged(feed, s) for s in range(NUDGES)], told, kernels)

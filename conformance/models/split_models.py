@@ -13,6 +13,7 @@ import numpy as np
 from conformance import host
 from conformance.host import Array, Feed
 from conformance.models import tflite as models
+from conformance.models import tflite_file
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
 from tflgpu_plugin.ir.quantization import dequantize
 
@@ -29,12 +30,12 @@ class Part:
 def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
     """The nodes of a model in order, but those without computed inputs, and those of variables;
     values are those of the reference kernels, and state begins at zero."""
-    schema = models.schema()
+    schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     numbers = _numbers()
     values = _values(content, feed, name)
-    names = models.operator_names(model)
+    names = tflite_file.operator_names(model)
     for operator in graph.operators:
         code, op = model.operatorCodes[operator.opcodeIndex], names[operator.opcodeIndex]
         fed = [int(t) for t in operator.inputs if t >= 0 and t in values]
@@ -50,7 +51,7 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
 
 def _numbers() -> set[int]:
     """Types of tensors that are arrays; variables, for one, cannot be asked for."""
-    return {getattr(models.schema().TensorType, models.SCHEMA_TYPES[n]) for n in NUMPY_DTYPES}
+    return {getattr(tflite_file.schema().TensorType, models.SCHEMA_TYPES[n]) for n in NUMPY_DTYPES}
 
 
 def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
@@ -58,7 +59,7 @@ def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
     cpu = host.interpreter(content, name, experimental_preserve_all_tensors=True)
     cpu.allocate_tensors()
     host.invoke(cpu, [feed])
-    model = models.schema().ModelT.InitFromPackedBuf(content, 0)
+    model = tflite_file.schema().ModelT.InitFromPackedBuf(content, 0)
     found = {}
     for index, tensor in enumerate(model.subgraphs[0].tensors):
         data = model.buffers[tensor.buffer].data
@@ -110,14 +111,14 @@ def alone(
 
 def hybrid(content: bytes) -> frozenset[int]:
     """The nodes (of the first subgraph) that multiply float32 values with 8-bit weights."""
-    model = models.schema().ModelT.InitFromPackedBuf(content, 0)
+    model = tflite_file.schema().ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     return frozenset(k for k, operator in enumerate(graph.operators) if _weights(graph, operator))
 
 
 def _weights(graph: Any, operator: Any) -> list[int]:
     """The 8-bit constants that a float32 node reads."""
-    kinds = models.schema().TensorType
+    kinds = tflite_file.schema().TensorType
     data, *others = (int(t) for t in operator.inputs) if len(operator.inputs) else (-1,)
     if data < 0 or graph.tensors[data].type != kinds.FLOAT32:
         return []
@@ -130,7 +131,7 @@ def widened(content: bytes, nodes: Collection[int]) -> bytes:
     dynamic-range model computes when these take their weights as they are, while the host's
     kernels also quantize what the weights are multiplied with.
     """
-    schema = models.schema()
+    schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     copies: dict[int, int] = {}

@@ -12,8 +12,7 @@ import numpy as np
 
 from conformance import host
 from conformance.host import Feed
-from conformance.models import model_inputs, real_models
-from conformance.models import tflite as models
+from conformance.models import model_inputs, real_models, tflite_file
 from conformance.models.real_models import Outcome
 
 KEEPS = "ASSIGN_VARIABLE"
@@ -44,12 +43,14 @@ def compare(
 
 def visible(content: bytes) -> bytes:
     """The same model with what it assigns, and what its last operators read, as outputs."""
-    model = models.schema().ModelT.InitFromPackedBuf(content, 0)
-    names = models.operator_names(model)
+    model = tflite_file.schema().ModelT.InitFromPackedBuf(content, 0)
+    names = tflite_file.operator_names(model)
     read = {KEEPS: 1, **dict.fromkeys(real_models.FINAL, 0)}
     graph = model.subgraphs[0]
     found = [(names[o.opcodeIndex], o) for o in graph.operators]
-    return models.with_outputs(content, [int(o.inputs[read[op]]) for op, o in found if op in read])
+    return tflite_file.with_outputs(
+        content, [int(o.inputs[read[op]]) for op, o in found if op in read]
+    )
 
 
 def feeds(entry: Mapping[str, Any]) -> list[Feed]:

@@ -1,27 +1,22 @@
 """TFLite models built in memory: `build` for one case, `Model` for a few ops joined together. No
 TensorFlow needed.
-
-The schema comes from the ai-edge-litert wheel; its file is loaded by path, so that no native
-library of that host loads.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from conformance import host as hosts
 from conformance.cases import Case, Input
 from conformance.models import sparse
 from conformance.models.sparse import Sparse
+from conformance.models.tflite_file import schema
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
 
 Array = npt.NDArray[Any]
@@ -57,22 +52,6 @@ NUMBERS = {"SAME": 1, "VALID": 2, "NONE": 0, "RELU": 1}
 
 # Operators whose later outputs are the host's scratch, and how many of the first are results.
 VISIBLE = {"LSTM": 2}
-
-
-@cache
-def schema() -> ModuleType:
-    """The generated flatbuffer classes. Raises ImportError with the package to install."""
-    found = importlib.util.find_spec("ai_edge_litert")
-    if found is None or not found.submodule_search_locations:
-        raise ImportError(
-            "Test models are built with ai-edge-litert's schema: pip install ai-edge-litert"
-        )
-    path = Path(next(iter(found.submodule_search_locations))) / "schema_py_generated.py"
-    spec = importlib.util.spec_from_file_location("conformance_tflite_schema", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @dataclass
@@ -203,10 +182,10 @@ class Model:
     def to_bytes(self) -> bytes:
         """The flatbuffer."""
         builder = import_module("flatbuffers").Builder(1 << 16)
-        builder.Finish(self._model().Pack(builder), b"TFL3")
+        builder.Finish(self.unpacked().Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
-    def _model(self) -> Any:
+    def unpacked(self) -> Any:
         s = schema()
         model, graph = s.ModelT(), s.SubGraphT()
         model.version, model.description = 3, b"built for tests"
@@ -225,47 +204,9 @@ class Model:
 
         Raises ValueError with the host's words when it refuses the model.
         """
-        from conformance import host as hosts
-
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):
             if tensor.computed and shape is not None:
                 tensor.shape = shape
-
-
-def operator_names(model: Any) -> list[str]:
-    """The operators of an unpacked model, by the numbers that its nodes have for them."""
-    names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
-    # Old files have only the deprecated field, newer ones hold the larger of both.
-    return [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
-
-
-def operators(content: bytes) -> set[str]:
-    """The names of the builtin operators of a model in a file."""
-    model = schema().Model.GetRootAs(content, 0)
-    names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
-    codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
-    return {names[max(c.BuiltinCode(), c.DeprecatedBuiltinCode())] for c in codes}
-
-
-def custom_operators(content: bytes) -> list[str]:
-    """The names of the custom operators of a model."""
-    model = schema().Model.GetRootAs(content, 0)
-    codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
-    return [code.CustomCode().decode() for code in codes if code.CustomCode()]
-
-
-def with_outputs(content: bytes, more: Iterable[int]) -> bytes:
-    """The same model with these tensors as further outputs."""
-    model = schema().ModelT.InitFromPackedBuf(content, 0)
-    graph = model.subgraphs[0]
-    outputs = [int(t) for t in graph.outputs]
-    extra = [t for t in dict.fromkeys(more) if t not in outputs]
-    if not extra:
-        return content
-    graph.outputs, model.signatureDefs = [*outputs, *extra], None
-    builder = import_module("flatbuffers").Builder(len(content) + 1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
 
 
 def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None = None) -> bytes:

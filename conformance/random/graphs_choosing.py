@@ -6,14 +6,12 @@ equal ones are among them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from conformance.cases import detection
-
-if TYPE_CHECKING:
-    from conformance.random.graphs import Maker
+from conformance.random.graphs_maker import Maker
 
 
 def _exact(m: Maker) -> int:

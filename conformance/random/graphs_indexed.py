@@ -4,12 +4,10 @@ layers that newer rows have."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from conformance.random.graphs import Maker
+from conformance.random.graphs_maker import Maker
 
 
 def _ranked(m: Maker) -> int:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from conformance.random.graphs import Maker
-
+from conformance.random.graphs_maker import Maker
 
 BOUND = ("SQUARE", "SIN", "COS")
 

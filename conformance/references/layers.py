@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.references.recurrent import _logistic
+from conformance.references.recurrent import logistic
 from conformance.references.rounding import rounded
 from tflgpu_plugin.ir.graph import Array
 
@@ -55,13 +55,13 @@ def _lstm_basic(x: Array, h: Array, w: Array, bias: Array, c: Array, activation:
                 cell_clip: float = 0.0, proj_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
     z = np.concatenate([x, h], axis=1) @ w.T + bias
     enter, new, keep, leave = np.split(z, 4, axis=1)
-    state = rounded(_logistic(enter) * np.tanh(new)) + rounded(_logistic(keep) * c)
-    return _logistic(leave) * np.tanh(state), state, np.zeros(0), np.zeros(0)
+    state = rounded(logistic(enter) * np.tanh(new)) + rounded(logistic(keep) * c)
+    return logistic(leave) * np.tanh(state), state, np.zeros(0), np.zeros(0)
 
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum,
-    "minimum": np.minimum, "exp": np.exp, "logistic": _logistic, "tanh": np.tanh,
+    "minimum": np.minimum, "exp": np.exp, "logistic": logistic, "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0), "relu6": lambda v: np.clip(v, 0, 6),
     "relu_n1_to_1": lambda v: np.clip(v, -1, 1),
     "prelu": lambda x, alpha: np.where(x < 0, x * alpha, x),

@@ -12,14 +12,14 @@ from conformance.references.rounding import rounded
 from tflgpu_plugin.ir.graph import Array
 
 
-def _logistic(v: Array) -> Array:
+def logistic(v: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-v)))
 
 
 ACTIVATIONS: dict[str, Any] = {
     "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0),
-    "logistic": _logistic,
+    "logistic": logistic,
 }
 
 
@@ -99,13 +99,13 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
     for t in order:
         parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
         part = dict(zip(gates, parts, strict=True))
-        forget = function(_logistic, part["f"] + holes[1] * c, "f")
+        forget = function(logistic, part["f"] + holes[1] * c, "f")
         enter = 1 - forget
         if "i" in part:
-            enter = function(_logistic, part["i"] + holes[0] * c, "i")
+            enter = function(logistic, part["i"] + holes[0] * c, "i")
         new = fixed(enter * function(np.tanh, part["c"], "c"), step)
         c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
-        h = function(_logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
+        h = function(logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
         h = _on(h, levels[0]) if levels else h
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
@@ -121,7 +121,7 @@ def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = 
     units, results = h.shape[1], dict[int, Array]()
     for t in order:
         straight = _cut(moved[t][:, : 2 * units] + h @ r[: 2 * units].T, gate_clip)
-        update, reset = _logistic(straight[:, :units]), _logistic(straight[:, units:])
+        update, reset = logistic(straight[:, :units]), logistic(straight[:, units:])
         own = r[2 * units :].T
         if linear:
             new = moved[t][:, 2 * units :] + reset * (h @ own + (0 if bias is None else bias))

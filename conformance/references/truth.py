@@ -147,7 +147,9 @@ def padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
     x, y = graph.shape(node.inputs[0] or 0), graph.shape(node.outputs[0])
     if node.op == "transpose_conv":
         kernel, strides = graph.shape(node.inputs[1] or 0)[1:3], node.attributes["strides"]
-        before = [transpose_conv._before(k, y[k + 1], kernel[k], strides[k], node) for k in (0, 1)]
+        before = [
+            transpose_conv.padding_before(k, y[k + 1], kernel[k], strides[k], node) for k in (0, 1)
+        ]
         return {"padding": (before[0], 0, before[1], 0)}
     if window := node.attributes.get("window"):
         sides = [bounded(side) for side in spans(x, window, node.attributes)]

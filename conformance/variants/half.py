@@ -28,6 +28,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.program import Instance, Program
 
 
@@ -94,7 +95,7 @@ def reference(case: Case) -> Reference:
 NATIVE = {"half": "native", "weights": "global", "ahead": "8"}
 
 
-def ways(device: adapter.Device) -> list[Target]:
+def ways(device: Device) -> list[Target]:
     """Targets that store float16: as the device's own does, and where it can as a type of its own,
     which GPUs take, where products are added up in it."""
     words = replace(device.target, half=True)
@@ -135,9 +136,7 @@ def run(family: str, case: Case, cpu: Reference, wanted: str | None = None) -> c
     return max(results, key=lambda result: (not result.passed, result.share))
 
 
-def _run(
-    family: str, case: Case, cpu: Reference, device: adapter.Device, target: Target
-) -> check.Result:
+def _run(family: str, case: Case, cpu: Reference, device: Device, target: Target) -> check.Result:
     graph, expected = cpu.graph, cpu.expected
     with everything():
         plan = compiler.compile(graph, target)

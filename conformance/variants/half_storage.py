@@ -12,8 +12,7 @@ import numpy as np
 
 from conformance import host, tolerance
 from conformance.host import Array, Feed, Outputs
-from conformance.models import split_models
-from conformance.models import tflite as models
+from conformance.models import split_models, tflite_file
 
 MAX_FLOAT16 = 65_504.0
 # Outputs of custom operators in which the host keeps bits of whole numbers.
@@ -30,7 +29,7 @@ def rounded(array: Array) -> Array:
 
 def simulate(content: bytes, feed: Feed, name: str | None = None) -> Outputs:
     """Outputs of a TFLite model for one feed, its variables being zero."""
-    schema = models.schema()
+    schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     _round_constants(schema, model)

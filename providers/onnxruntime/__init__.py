@@ -9,20 +9,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .names import INSTALL
+
 name = "onnxruntime"
 description = "ONNX Runtime sessions, as an execution provider"
-install = "pip install 'onnxruntime>=1.24.4'"
-
-EP_NAME = "TflGpuExecutionProvider"
-LIBRARY_NAME = "tflgpu"
+install = INSTALL
 
 
 def connect() -> None:
     """Register this frontend's callbacks with the shared library, and tell it the adapters."""
-    from . import devices, ep
+    from . import registration
 
-    ep.connect()
-    devices.tell()
+    registration.connect()
 
 
 def register() -> None:
@@ -31,7 +29,6 @@ def register() -> None:
     """
     from . import registration
 
-    connect()
     registration.register()
 
 

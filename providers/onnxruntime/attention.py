@@ -10,8 +10,9 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir.refusal import Unfit
 
 from .rearranging import cut
 
@@ -311,12 +312,16 @@ WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 def _projected(mask: int, past: int) -> tuple[Condition, ...]:
     """What takes its own product with weights needs, with its mask and past in these places."""
     return (
-        needs("No rotary positions.", lambda e: not e.integer("do_rotary")),
         needs(
+            "attribute.unsupported", "No rotary positions.", lambda e: not e.integer("do_rotary")
+        ),
+        needs(
+            "rank.unsupported",
             "An input of rank 3 and a matrix of weights.",
             lambda e: e.rank(e.x(0)) == 3 and e.rank(e.x(1)) == 2,
         ),
         needs(
+            "shape.mismatch",
             "Queries, keys and values that divide into the heads.",
             lambda e: (
                 e.integer("num_heads", 1) > 0
@@ -326,10 +331,12 @@ def _projected(mask: int, past: int) -> tuple[Condition, ...]:
             ),
         ),
         needs(
+            "shape.unsupported",
             "Keys and values of one width where there is a past.",
             lambda e: not (e.has(past) or e.wants(1)) or widths(e)[1] == widths(e)[2],
         ),
         needs(
+            "input.unsupported",
             WHOLE_MASK,
             lambda e: _masked(e, mask, (*e.shape(e.x(0))[:2], _past(e, past) + e.shape(e.x(0))[1])),
         ),
@@ -338,6 +345,7 @@ def _projected(mask: int, past: int) -> tuple[Condition, ...]:
 
 ATTENTION = (
     needs(
+        "input.unsupported",
         "No past in a buffer that is longer.",
         lambda e: not (e.integer("past_present_share_buffer") or e.has(6)),
     ),
@@ -345,14 +353,17 @@ ATTENTION = (
 )
 QUANTIZED = (
     needs(
-        "No past in a buffer that is longer.", lambda e: not e.integer("past_present_share_buffer")
+        "input.unsupported",
+        "No past in a buffer that is longer.",
+        lambda e: not e.integer("past_present_share_buffer"),
     ),
     *_projected(Q_MASK, Q_PAST),
 )
 MULTI_HEAD = (
-    needs("No indirection of beams.", lambda e: not (e.has(8) or e.has(9))),
-    needs("Scores that nothing reads.", lambda e: not e.wants(3)),
+    needs("input.unsupported", "No indirection of beams.", lambda e: not (e.has(8) or e.has(9))),
+    needs("output.unsupported", "Scores that nothing reads.", lambda e: not e.wants(3)),
     needs(
+        "rank.unsupported",
         "Queries of rank 3, keys and values that are not packed.",
         lambda e: (
             e.rank(e.x(0)) == 3
@@ -362,8 +373,16 @@ MULTI_HEAD = (
             and (e.rank(e.x(1)) == 3 or not (e.has(KEY_BIAS) or e.has(PAST_KEY)))
         ),
     ),
-    needs("Both a past of keys and one of values.", lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE)),
-    needs(WHOLE_MASK, lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e)))),
+    needs(
+        "input.missing",
+        "Both a past of keys and one of values.",
+        lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE),
+    ),
+    needs(
+        "input.unsupported",
+        WHOLE_MASK,
+        lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e))),
+    ),
 )
 
 
@@ -383,6 +402,7 @@ def _elements(e: Builder) -> bool:
 
 SCALED_DOT_PRODUCT = (
     needs(
+        "shape.mismatch",
         "Heads of its queries, keys and values.",
         lambda e: (
             all(e.rank(e.x(k)) == 4 for k in range(3))
@@ -394,22 +414,33 @@ SCALED_DOT_PRODUCT = (
         ),
     ),
     needs(
+        "input.missing",
         "Both a past of keys and one of values.",
         lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
     ),
     needs(
+        "shape.mismatch",
         "A mask with a value for each query and key.",
         lambda e: not e.has(ONNX_MASK) or _masks_scores(e),
         kind=Unfit,
     ),
     needs(
+        "output.unsupported",
         "Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of "
         "up to 512 keys.",
         lambda e: not e.wants(SCORES) or _few(e),
     ),
-    needs("Queries, keys and values with elements.", _elements, kind=Unfit),
+    needs("shape.empty", "Queries, keys and values with elements.", _elements, kind=Unfit),
 )
 EMBEDDING = (
-    needs("A mask where its lengths are read.", lambda e: not e.wants(1) or e.has(KEPT)),
-    needs("Embeddings of segments where there are segments.", lambda e: not e.has(1) or e.has(4)),
+    needs(
+        "input.missing",
+        "A mask where its lengths are read.",
+        lambda e: not e.wants(1) or e.has(KEPT),
+    ),
+    needs(
+        "input.missing",
+        "Embeddings of segments where there are segments.",
+        lambda e: not e.has(1) or e.has(4),
+    ),
 )

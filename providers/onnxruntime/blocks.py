@@ -10,7 +10,8 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
+from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 
 from .host import nibbles
@@ -157,30 +158,36 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def along(e: Builder) -> str | None:
+def along(e: Builder) -> Refusal | None:
     """One scale, as many as elements along the axis, or with block_size one for each block, and as
     many zero points; blocks are full unless scales and zero points are constant."""
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
-        return Impossible(f"{e.host.title} needs a zero point for each of {count} scales.")
+        return Impossible(
+            "shape.mismatch", f"{e.host.title} needs a zero point for each of {count} scales."
+        )
     if not block and count == 1:
         return None
     if block < 0 or not shape:
-        return f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
+        said = f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
+        return Refusal("shape.mismatch", said)
     axis = e.axis(e.integer("axis", 1), len(shape))
     if not block:
         fits = count == shape[axis]
         said = f"{count} scales do not go along axis {axis} of {list(shape)}."
-        return None if fits else Unfit(said)
+        return None if fits else Unfit("shape.mismatch", said)
     given = [e.x(k) for k in (1, 2) if e.has(k)]
     if any(e.shape(t) != counts(axis, block, shape) for t in given):
-        return (
+        return Refusal(
+            "shape.mismatch",
             f"Scales and zero points of shape {list(e.shape(given[0]))} are not those of blocks of "
-            f"{block} along axis {axis} of {list(shape)}."
+            f"{block} along axis {axis} of {list(shape)}.",
         )
     if shape[axis] % block and any(e.constant(t) is None for t in given):
-        return f"{e.host.title} needs constant scales where a block is not full."
+        return Refusal(
+            "constant.required", f"{e.host.title} needs constant scales where a block is not full."
+        )
     return None
 
 
@@ -199,6 +206,7 @@ def _fit(e: Builder) -> bool:
 
 N_BITS = (
     needs(
+        "quantization.unsupported",
         "Weights of 4 or 8 bits as the model has them, in blocks of 16, 32, 64 or more.",
         lambda e: (
             e.integer("bits", 4) in (4, 8)
@@ -207,8 +215,8 @@ N_BITS = (
             and not e.integer("weight_prepacked")
         ),
     ),
-    needs("No g_idx (an order of the groups).", lambda e: not e.has(4)),
-    needs("Weights, scales and zero points of shapes that fit.", _fit),
+    needs("input.unsupported", "No g_idx (an order of the groups).", lambda e: not e.has(4)),
+    needs("shape.mismatch", "Weights, scales and zero points of shapes that fit.", _fit),
 )
 
 
@@ -228,5 +236,9 @@ def _table_fits(e: Builder) -> bool:
 
 
 TABLE = (
-    needs("A table in 4 or 8 bits, with scales and zero points of shapes that fit.", _table_fits),
+    needs(
+        "shape.mismatch",
+        "A table in 4 or 8 bits, with scales and zero points of shapes that fit.",
+        _table_fits,
+    ),
 )

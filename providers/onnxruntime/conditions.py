@@ -9,8 +9,9 @@ from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir.refusal import Refusal, Unfit
 from tflgpu_plugin.ops import rows
 
 from . import fused
@@ -24,44 +25,48 @@ CAST = (*REAL, *COUNTED, BFLOAT16)
 # ---- what every node needs -----------------------------------------------------------------------
 
 
-def defined(e: Builder) -> str | None:
+def defined(e: Builder) -> Refusal | None:
     """A definition in the range of versions."""
     first, last = e.row.versions
     if first <= e.version <= last:
         return None
-    return f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported."
+    said = f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported."
+    return Refusal("version.unsupported", said)
 
 
-def listed(e: Builder) -> str | None:
+def listed(e: Builder) -> Refusal | None:
     """No outputs beyond those that may be used."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
-    return f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
+    said = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
+    return Refusal("output.unsupported", said)
 
 
-def present(e: Builder) -> str | None:
+def present(e: Builder) -> Refusal | None:
     """All its inputs but optional ones."""
     return e.row.lacking(e.inputs)
 
 
-def constant(e: Builder) -> str | None:
+def constant(e: Builder) -> Refusal | None:
     """Constants where the limits name them."""
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
             told = "" if position in e.row.constants else ", or come from outside the partition"
-            return f"The {what} of {e.host.title} must be a constant of the model{told}."
+            said = f"The {what} of {e.host.title} must be a constant of the model{told}."
+            return Refusal("constant.required", said)
     return None
 
 
-def shaped(e: Builder) -> str | None:
+def shaped(e: Builder) -> Refusal | None:
     """Inputs whose shapes are known before a run, or follow from what it tells."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
         if any(extent < 0 for extent in tensor.shape):
-            return f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", said)
     return None
 
 
-def kernels(e: Builder) -> str | None:
+def kernels(e: Builder) -> Refusal | None:
     """bfloat16 only where it is listed: where the host has kernels of it. What is worked out before
     a run needs none."""
     if e.known_limit:
@@ -70,7 +75,7 @@ def kernels(e: Builder) -> str | None:
     return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
 
 
-def filled(e: Builder) -> str | None:
+def filled(e: Builder) -> Refusal | None:
     """Inputs with elements, but for operators whose results follow from their shapes alone: of
     others onnxruntime has rules of its own for such shapes, but for those that its kernels do not
     survive."""
@@ -84,18 +89,21 @@ def filled(e: Builder) -> str | None:
         tensor = e.tensors.table[t]
         if 0 in tensor.shape:
             shape = list(tensor.shape)
-            return Unfit(f"Tensor {tensor.name!r} has no elements, its shape being {shape}.")
+            return Unfit(
+                "shape.empty", f"Tensor {tensor.name!r} has no elements, its shape being {shape}."
+            )
     return None
 
 
 EVERY: tuple[Condition, ...] = (
-    defined, kernels, needs("No body.", lambda e: not e.host.implicit), listed, present, constant,
-    shaped,
+    defined, kernels, needs("operator.host_only", "No body.", lambda e: not e.host.implicit),
+    listed, present, constant, shaped,
 )  # fmt: skip
 
 # ---- elements ------------------------------------------------------------------------------------
 
 REMAINDER = needs(
+    "attribute.unsupported",
     "The attribute fmod, integers, or version 28.",
     lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED) or e.version >= 28,
 )
@@ -108,10 +116,10 @@ def _exponents(e: Builder) -> bool:
     return value is not None and bool(np.all((np.trunc(value) == value) & (abs(value) < 2**31)))
 
 
-EXPONENTS = needs("Whole exponents of integers.", _exponents)
+EXPONENTS = needs("dtype.unsupported", "Whole exponents of integers.", _exponents)
 
 
-def castable(e: Builder) -> str | None:
+def castable(e: Builder) -> Refusal | None:
     """Between float32, float16, bfloat16, bool, int32, int64, and whole numbers of 8 and 16
     bits."""
     held, number = e.dtype(), e.integer("to")
@@ -119,12 +127,14 @@ def castable(e: Builder) -> str | None:
     types = NUMPY_DTYPES if e.known_limit else CAST
     if held in types and wanted in types:
         return None
-    return f"Casting {held} to {wanted} is not supported."
+    return Refusal("dtype.unsupported", f"Casting {held} to {wanted} is not supported.")
 
 
 # ---- layers --------------------------------------------------------------------------------------
 
-INFERENCE = needs("Inference, not training.", lambda e: not e.integer("training_mode"))
+INFERENCE = needs(
+    "attribute.unsupported", "Inference, not training.", lambda e: not e.integer("training_mode")
+)
 
 
 def _kept(e: Builder) -> bool:
@@ -133,10 +143,13 @@ def _kept(e: Builder) -> bool:
     return not training or (ratio is not None and not ratio.any())
 
 
-NOTHING_DROPPED = needs("Inference, not training.", _kept)
-NORM = needs("A norm of p 1 or 2.", lambda e: e.integer("p", 2) in (1, 2))
-MATRICES = needs("Two matrices.", lambda e: len(e.of("value")) == len(e.of("weights")) == 2)
+NOTHING_DROPPED = needs("attribute.unsupported", "Inference, not training.", _kept)
+NORM = needs("attribute.unsupported", "A norm of p 1 or 2.", lambda e: e.integer("p", 2) in (1, 2))
+MATRICES = needs(
+    "rank.unsupported", "Two matrices.", lambda e: len(e.of("value")) == len(e.of("weights")) == 2
+)
 GROUPS = needs(
+    "shape.mismatch",
     "Channels that divide into the groups.",
     lambda e: (
         e.rank() > 1
@@ -144,29 +157,36 @@ GROUPS = needs(
         and e.shape()[1] % e.integer("num_groups", 1) == 0
     ),
 )
-CHANNELS_FIRST = needs("No channels_last.", lambda e: not e.integer("channels_last"))
-UNREAD_MEAN = needs("A mean that nothing reads.", lambda e: not e.wants(1))
+CHANNELS_FIRST = needs(
+    "attribute.unsupported", "No channels_last.", lambda e: not e.integer("channels_last")
+)
+UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e: not e.wants(1))
 
 
-def activation(e: Builder) -> str | None:
+def activation(e: Builder) -> Refusal | None:
     """An activation that is an operator here."""
     name = e.text("activation", "")
     if not name or name in fused.ACTIVATIONS:
         return None
     if name == fused.CUT and len(fused.parameters(e)) == 2:
         return None
-    return f"{e.host.title} with the activation {name} is not supported."
+    return Refusal(
+        "activation.unsupported", f"{e.host.title} with the activation {name} is not supported."
+    )
 
 
 # ---- stored numbers ------------------------------------------------------------------------------
 
 QUANTIZED = needs(
+    "dtype.unsupported",
     "Results of 8 or 16 bits.",
     lambda e: (
         (e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8)) in COUNTED
     ),
 )
-DEQUANTIZED = needs("Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
+DEQUANTIZED = needs("dtype.unsupported", "Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
 SCALE_AND_ZERO_POINT = needs(
-    "A zero point of the result where it has a scale.", lambda e: not e.has(7) or e.has(8)
+    "input.missing",
+    "A zero point of the result where it has a scale.",
+    lambda e: not e.has(7) or e.has(8),
 )

@@ -17,6 +17,7 @@ from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import run_values
 from .snapshot import Snapshot
@@ -25,7 +26,10 @@ DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"
 PREFIX = "ep.context_"  # of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
-BODY = "onnxruntime writes no bodies of control flow into compiled models; this stays as it is."
+BODY = Refusal(
+    "operator.host_only",
+    "onnxruntime writes no bodies of control flow into compiled models; this stays as it is.",
+)
 AGAIN = "Compile the original model again on this machine."
 
 
@@ -109,10 +113,8 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
         with file.open("xb") as stream:  # a new file, which no link leads to
             stream.write(data)
     except OSError as error:
-        raise BuildError(
-            partition.nodes,
-            f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
-        ) from error
+        said = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
+        raise BuildError.of(partition.nodes, "device.build_failed", said) from error
     return Context(file.name.encode(), False)
 
 
@@ -127,11 +129,10 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter)
         interface = _interface(found, taken)
-        _check(found, interface, node, taken)
+        check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BuildError(
-            (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
-        ) from error
+        said = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
+        raise BuildError.of((node.id,), "model.damaged", said) from error
     return providers.revived((node.id,), found, adapter, found.extra["half"] is True), interface
 
 
@@ -172,7 +173,9 @@ def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     return found
 
 
-def _check(found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot) -> None:
+def check_node(
+    found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot
+) -> None:
     """The node's values must be those of the plan: their data goes there and comes from there."""
     plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):

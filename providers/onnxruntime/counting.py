@@ -34,8 +34,10 @@ def _within(e: Builder) -> bool:
     return len(chosen) > 0 and int(chosen[-1]) < _extent(e)
 
 
-RANKED = needs("An axis at least.", lambda e: e.rank() > 0)
-CHOSEN = needs("A condition that takes something, and nothing beyond the axis.", _within)
+RANKED = needs("rank.unsupported", "An axis at least.", lambda e: e.rank() > 0)
+CHOSEN = needs(
+    "constant.invalid", "A condition that takes something, and nothing beyond the axis.", _within
+)
 
 
 def compress(e: Builder) -> int:
@@ -107,6 +109,7 @@ def _parts_axis(e: Builder) -> int | None:
 
 
 LISTED = needs(
+    "shape.too_large",
     f"At most {MOST_SORTED:,} single elements (no axis, or an input of rank 1), or parts along an "
     f"axis that have 1 to {MOST_COMPARED:,} pairs of elements.",
     _listed,
@@ -206,6 +209,7 @@ def _boxes(e: Builder) -> bool:
 
 
 CHOICE = needs(
+    "constant.required",
     "A count, an overlap between 0 and 1 and a least score that are known before the run, and not "
     "too many boxes.",
     lambda e: e.known(*e.inputs[2:]) and _boxes(e),

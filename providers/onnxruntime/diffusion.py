@@ -10,6 +10,7 @@ from functools import wraps
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import windows
 from .matrices import normalized_groups
@@ -22,8 +23,10 @@ def _groups(e: Builder) -> bool:
     return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
 
 
-GROUPS = needs("Images whose channels divide into the groups.", _groups)
-SILU = needs("No activation but SiLU.", lambda e: e.integer("activation") in (0, 1))
+GROUPS = needs("shape.mismatch", "Images whose channels divide into the groups.", _groups)
+SILU = needs(
+    "activation.unsupported", "No activation but SiLU.", lambda e: e.integer("activation") in (0, 1)
+)
 
 
 def _skipped(e: Builder) -> bool:
@@ -33,10 +36,15 @@ def _skipped(e: Builder) -> bool:
 
 
 SKIPPED = needs(
+    "shape.unsupported",
     "Channels at the end (channels_last), and a summand for each element or each channel.",
     lambda e: bool(e.integer("channels_last", 1)) and _skipped(e),
 )
-HALVES = needs("An even number of channels.", lambda e: e.rank() > 0 and e.shape()[-1] % 2 == 0)
+HALVES = needs(
+    "shape.unsupported",
+    "An even number of channels.",
+    lambda e: e.rank() > 0 and e.shape()[-1] % 2 == 0,
+)
 
 
 def group_norm(e: Builder) -> int:
@@ -75,13 +83,13 @@ def _of_turned(condition: Condition) -> Condition:
     """A condition of Conv as one of NhwcConv."""
 
     @wraps(condition)
-    def asked(e: Builder) -> str | None:
+    def asked(e: Builder) -> Refusal | None:
         return condition(_turned(replace(e, nodes=[])))
 
     return asked
 
 
-IMAGE = needs("Images.", lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)
+IMAGE = needs("rank.unsupported", "Images.", lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)
 CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 

@@ -79,6 +79,7 @@ def _readable(e: Builder) -> bool:
 
 
 EQUATION = needs(
+    "attribute.unsupported",
     "An equation of one or two operands, without an ellipsis or a letter twice in one of them.",
     _readable,
 )

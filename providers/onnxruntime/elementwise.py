@@ -47,15 +47,18 @@ def clip(e: Builder) -> int:
     return e.add("clip", e.x(), low=low, high=high)
 
 
-def softmax(e: Builder) -> int:
+def over_axis(**attributes: Any) -> Callable[[Builder], int]:
     """Over one axis; before opset 13 over all from the axis on."""
-    shape = e.shape()
-    more: dict[str, Any] = {"beta": 1.0} if e.row.op == "softmax" else {}
-    axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
-    if e.version >= 13 or axis == len(shape) - 1:
-        return e.add(e.row.op, e.x(), axis=axis, **more)
-    rows = e.reshape(e.x(), (prod(shape[:axis]), -1))
-    return e.reshape(e.add(e.row.op, rows, axis=1, **more), shape)
+
+    def made(e: Builder) -> int:
+        shape = e.shape()
+        axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
+        if e.version >= 13 or axis == len(shape) - 1:
+            return e.add(e.row.op, e.x(), axis=axis, **attributes)
+        rows = e.reshape(e.x(), (prod(shape[:axis]), -1))
+        return e.reshape(e.add(e.row.op, rows, axis=1, **attributes), shape)
+
+    return made
 
 
 def reduction(e: Builder) -> int:

@@ -16,7 +16,7 @@ from tflgpu_plugin.providers import BuildError, Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.importer import symbols
 from tflgpu_plugin.importer.imported import Imported
@@ -24,6 +24,7 @@ from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import parse
 
 from . import context, ops, records, snapshot
@@ -34,15 +35,23 @@ from .reader import TABLE
 from .snapshot import Snapshot
 
 VERBOSE, INFO = 0, 1
-UNKEPT = "Its weights are no longer kept on the host; make a new session."
-INLINED = (
-    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
-    "run on the GPU."
+UNKEPT = Refusal(
+    "host.withdrawn", "Its weights are no longer kept on the host; make a new session."
 )
-ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
+INLINED = Refusal(
+    "operator.host_only",
+    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
+    "run on the GPU.",
+)
+ARITHMETIC = Refusal(
+    "partition.arithmetic", "Shape arithmetic stays on the CPU where its result is needed there."
+)
+UNPLANNED = Refusal("shape.unsupported", "The model gives shapes for which nothing was planned.")
 GUESSED = "With the sizes guessed for its open extents: "
 ALWAYS_KEPT = 1 << 24  # bytes of constants that every partition keeps for the host's kernels
-SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
+SPLIT = Refusal(
+    "dynamic.shape", "A shape that it needs is worked out on the CPU while the model runs."
+)
 
 
 def connect() -> None:
@@ -79,7 +88,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     with a warning."""
     session = records.kept.clients.get(number)
     if session is None:
-        raise BuildError((), "This session is closed.")
+        raise BuildError.of((), "host.withdrawn", "This session is closed.")
     level = records.Level()
     try:
         host = Host(_address(api))
@@ -91,7 +100,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
-        level.fail(sentence(error))
+        level.fail(refusal(error))
     session.graphs.append(level)
     records.kept.keep(level.placed)
     _log(ep, level)
@@ -125,7 +134,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
-            if node.op == "DequantizeLinear":
+            if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":
                 reasons[node.id] = INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
@@ -147,14 +156,15 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
     return broken
 
 
-def _reasons(reading: Imported, refusals: Mapping[int, str]) -> dict[int, str]:
+def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Refusal]:
     """By the host's node ids."""
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
             host = node.sources[0]
             guessed = GUESSED if host in reading.guessed else ""
-            found.setdefault(host, guessed + refusals[node.id])
+            reason = refusals[node.id]
+            found.setdefault(host, reason.reworded(guessed + reason))
     return found
 
 
@@ -271,7 +281,7 @@ def _log(ep: Any, level: records.Level) -> None:
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
     """Give a partition a plan for these input shapes (each a rank and its extents) and values (each
     a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes."""
-    placed = records.kept.claimed(number, "The model gives shapes for which nothing was planned.")
+    placed = records.kept.claimed(number, UNPLANNED)
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
 
 
@@ -282,13 +292,15 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
     """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
     with a sentence."""
     try:
-        _hand_over(number, compute, inputs, count, outputs, made)
+        hand_over_to_host(number, compute, inputs, count, outputs, made)
     except Exception as error:
         records.ended(number, sentence(error))
         raise
 
 
-def _hand_over(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
+def hand_over_to_host(
+    number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int
+) -> None:
     placed = records.kept.partitions.get(number)
     part = None if placed is None else placed.interface.part
     if part is None:

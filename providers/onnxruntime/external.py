@@ -48,7 +48,7 @@ class Files:
         if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
             return None
         try:
-            mapped = self._mapped(origin.file)
+            mapped = self.mapped_file(origin.file)
             found = np.frombuffer(mapped, data.dtype, data.size, origin.offset)
         except (OSError, ValueError):
             return None
@@ -63,7 +63,7 @@ class Files:
                     "made; make a new session."
                 )
 
-    def _mapped(self, name: str) -> mmap.mmap:
+    def mapped_file(self, name: str) -> mmap.mmap:
         if name not in self._maps:
             number = folders.opened(self.folder / name, None, private=False)
             self._open[name], self._states[name] = number, _state(number)

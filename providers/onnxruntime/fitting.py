@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Misfit, Shape
-from tflgpu_plugin.ir.host_op import Condition, Impossible, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.refusal import Impossible
 from tflgpu_plugin.ops.elementwise import broadcast
 
 STATES = (5, 6)  # of a recurrent layer
@@ -19,7 +20,7 @@ def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Co
     def met(e: Builder) -> bool:
         return all(e.shape(e.x(k)) == shape(e) for k in positions if e.has(k))
 
-    return needs(page, met, kind=Impossible)
+    return needs("shape.mismatch", page, met, kind=Impossible)
 
 
 def _broadcasts(given: Shape, whole: Shape) -> bool:
@@ -36,7 +37,7 @@ def broadcasting(page: str, *positions: int) -> Condition:
     def met(e: Builder) -> bool:
         return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in positions if e.has(k))
 
-    return needs(page, met, kind=Impossible)
+    return needs("shape.mismatch", page, met, kind=Impossible)
 
 
 def by_channel(*positions: int) -> Condition:
@@ -69,7 +70,7 @@ def product(weights: int = 1, bias: int = 2) -> Condition:
         return inner == other and fits
 
     page = "Matrices that can be multiplied, and a bias that spreads over their product."
-    return needs(page, met, kind=Impossible)
+    return needs("shape.mismatch", page, met, kind=Impossible)
 
 
 def _transposed(shape: Shape, transpose: int) -> Shape:
@@ -84,7 +85,10 @@ def _skip_fits(e: Builder) -> bool:
 
 
 SKIP_SHAPE = needs(
-    "A second input of the shape of the first, or of one batch.", _skip_fits, kind=Impossible
+    "shape.mismatch",
+    "A second input of the shape of the first, or of one batch.",
+    _skip_fits,
+    kind=Impossible,
 )
 
 

@@ -12,7 +12,8 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.host_op import Unfit, needs
+from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.refusal import Refusal, Unfit
 
 from .attention import heads_first, listed, of_heads, whole
 from .rearranging import cut
@@ -101,12 +102,12 @@ def _divides(e: Builder) -> bool:
     return e.rank(e.x(0)) == 3 and kv_heads > 0 < heads and heads % kv_heads == 0 < _depth(e)
 
 
-def _whole(e: Builder) -> str | None:
+def _whole(e: Builder) -> Refusal | None:
     """A past that is what was before, or has room for what is new, too."""
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None
-    return Unfit(f"{before} keys of before in a past of {room}.")
+    return Unfit("shape.mismatch", f"{before} keys of before in a past of {room}.")
 
 
 def _turns(e: Builder) -> bool:
@@ -122,29 +123,37 @@ def _turns(e: Builder) -> bool:
 
 
 GROUPED_QUERY = (
-    needs("Heads that divide into those of its keys.", _divides),
+    needs("shape.mismatch", "Heads that divide into those of its keys.", _divides),
     needs(
+        "shape.unsupported",
         "One place, or no past, where there are several batches.",
         lambda e: e.shape(e.x(0))[0] == 1 or e.shape(e.x(0))[1] == 1 or _past(e) == 0,
     ),
     needs(
+        "shape.mismatch",
         "A length of each batch.",
         lambda e: prod(e.shape(e.x(LAST))) == e.shape(e.x(0))[0],
     ),
-    needs("Keys and values, or none.", lambda e: e.has(KEY) == e.has(VALUE)),
-    needs("Both a past of keys and one of values.", lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE)),
-    _whole,
-    needs("Angles of every place.", _turns),
+    needs("input.missing", "Keys and values, or none.", lambda e: e.has(KEY) == e.has(VALUE)),
     needs(
+        "input.missing",
+        "Both a past of keys and one of values.",
+        lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE),
+    ),
+    _whole,
+    needs("shape.mismatch", "Angles of every place.", _turns),
+    needs(
+        "input.unsupported",
         "Positions that follow each other, no bias and no sink.",
         lambda e: not any(e.has(k) for k in range(9, len(e.inputs))),
     ),
     needs(
+        "attribute.unsupported",
         "A softmax as usual, of numbers that are not quantized.",
         lambda e: (
             e.integer("smooth_softmax") <= 0
             and e.text("k_quant_type", "NONE") == e.text("v_quant_type", "NONE") == "NONE"
         ),
     ),
-    needs("Scores that nothing reads.", lambda e: not e.wants(3)),
+    needs("output.unsupported", "Scores that nothing reads.", lambda e: not e.wants(3)),
 )

@@ -8,39 +8,50 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.host_op import Impossible, needs
+from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir.refusal import Impossible
 
 from .conditions import REAL
 from .host import DTYPES
 from .rearranging import cut
 
 LIKENESS = needs(
+    "dtype.unsupported",
     "Types of float32, float16, bfloat16, bool, int32 and int64.",
     lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*REAL, BFLOAT16},
 )
 ONE_DIAGONAL = needs(
+    "shape.unsupported",
     "A matrix at least, and one number k.",
     lambda e: e.rank() > 1 and (not e.has(1) or prod(e.shape(e.x(1))) == 1),
 )
 EYE = needs(
+    "dtype.unsupported",
     "A matrix, and a result in float32, float16, bool, int32 or int64.",
     lambda e: e.rank() == 2 and _made(e) in REAL,
 )
-DEPTH = needs("A depth of at least 1.", lambda e: int(e.value(1).min()) > 0, kind=Impossible)
-OFF_AND_ON = needs("Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
+DEPTH = needs(
+    "constant.invalid",
+    "A depth of at least 1.",
+    lambda e: int(e.value(1).min()) > 0,
+    kind=Impossible,
+)
+OFF_AND_ON = needs("shape.mismatch", "Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
 WRITTEN = needs(
+    "attribute.unsupported",
     "The mode linear or circular.",
     lambda e: e.text("mode", "linear") in ("linear", "circular"),
 )
 UNPOOLED = needs(
+    "shape.mismatch",
     "Values and indices of one shape, and a window over all axes but two.",
     lambda e: (
         e.shape() == e.shape(e.x(1)) and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
     ),
 )
 # Indices are then those of another shape in ONNX, of this one in onnxruntime.
-SHAPED_BY_WINDOW = needs("No shape of the result.", lambda e: not e.has(2))
+SHAPED_BY_WINDOW = needs("input.unsupported", "No shape of the result.", lambda e: not e.has(2))
 
 
 def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -125,7 +136,11 @@ def max_unpool(e: Builder) -> int:
     return e.reshape(y, result)
 
 
-FEATURES = needs("An axis at least, and a place.", lambda e: e.rank() > 0 < prod(e.shape(e.x(1))))
+FEATURES = needs(
+    "shape.unsupported",
+    "An axis at least, and a place.",
+    lambda e: e.rank() > 0 < prod(e.shape(e.x(1))),
+)
 
 
 def features(e: Builder) -> int:

@@ -13,6 +13,7 @@ from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ops.normalization import groups_pay
 
 SQUARE = needs(
+    "shape.unsupported",
     "Square matrices of 1 to 4 rows.",
     lambda e: e.rank() > 1 and e.shape()[-1] == e.shape()[-2] in range(1, 5),
 )

@@ -38,7 +38,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     made = {name for node in part.nodes for name in node.writes}
     known = [part.values[name] for name in part.reads if name not in {*inputs, *made}]
     constants = {value.name: _bytes(value) for value in known if value.data is not None}
-    large = {n: data for n, data in constants.items() if _stays(part.values[n], data)}
+    large = {n: data for n, data in constants.items() if stays_outside(part.values[n], data)}
     tensors = [_constant(part.values[n], data, n in large) for n, data in constants.items()]
     ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
     data = _model(part, tensors, *ports)
@@ -61,7 +61,7 @@ def _bytes(value: Value) -> Array:
     return packed(data) if value.element in NIBBLES else data
 
 
-def _stays(value: Value, data: Array) -> bool:
+def stays_outside(value: Value, data: Array) -> bool:
     """Whether a constant may be given beside the model: it is large, and its bytes are those of the
     value itself, which lives as long as the partition. A packed copy does not."""
     assert value.data is not None
@@ -149,6 +149,6 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
 def _port(value: Value) -> bytes:
     """ValueInfoProto of a tensor of any shape."""
     if not value.element:
-        raise BuildError((), f"The value {value.name!r} is no tensor.")
+        raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is no tensor.")
     kind = wire.message(1, wire.integer(1, value.element))
     return wire.text(1, value.name) + wire.message(2, kind)

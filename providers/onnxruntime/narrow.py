@@ -85,5 +85,7 @@ def _as_wide(e: Builder) -> bool:
 
 
 AS_WIDE = needs(
-    "Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits.", _as_wide
+    "dtype.unsupported",
+    "Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits.",
+    _as_wide,
 )

@@ -225,7 +225,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True),
     row("Log", "log", (6, 13)),
-    row("LogSoftmax", "log_softmax", (1, 13), by=ew.softmax),
+    row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
     row(
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
@@ -351,7 +351,7 @@ _ROWS: tuple[HostOp, ...] = (
         listed=BOTH,
         bfloat16=True,
     ),
-    row("Softmax", "softmax", (1, 13), by=ew.softmax, listed=BOTH),
+    row("Softmax", "softmax", (1, 13), by=ew.over_axis(beta=1.0), listed=BOTH),
     row("Softplus", "softplus", (1, 22)),
     row("Softsign", "softsign", (1, 22)),
     row("SpaceToDepth", "space_to_depth", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),

@@ -10,7 +10,8 @@ from math import prod
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.refusal import Unfit
 
 from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
 from .rearranging import cut
@@ -74,6 +75,7 @@ def _fits(e: Builder, position: int, shape: Shape) -> bool:
 def _dense(position: int) -> Condition:
     """Of an operator with these offsets."""
     return needs(
+        "shape.unsupported",
         "A token for every place of its token_offset [batch, sequence], where no padding was "
         "removed.",
         lambda e: e.rank(e.x(position)) == 2 and prod(e.shape(e.x(position))) == e.shape()[0],
@@ -83,19 +85,26 @@ def _dense(position: int) -> Condition:
 
 MULTI_HEAD = (
     needs(
+        "shape.mismatch",
         "Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth], "
         "that divide into the heads.",
         lambda e: _divides(e, _split(e)),
     ),
-    needs("A bias for each of them.", lambda e: _fits(e, KEY_BIAS, (sum(_split(e)),))),
+    needs(
+        "shape.mismatch",
+        "A bias for each of them.",
+        lambda e: _fits(e, KEY_BIAS, (sum(_split(e)),)),
+    ),
     _dense(OFFSETS),
 )
 ATTENTION = (
     needs(
+        "shape.mismatch",
         "Tokens [tokens, width], a matrix of weights and a bias.",
         lambda e: e.rank() == e.rank(e.x(1)) == 2 and e.shape(e.x(2)) == e.shape(e.x(1))[1:],
     ),
     needs(
+        "shape.mismatch",
         "Queries, keys and values that divide into the heads.",
         lambda e: _divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1],
     ),

@@ -89,11 +89,13 @@ def _put_together(e: Builder) -> bool:
 
 COLUMNS = (
     needs(
+        "shape.unsupported",
         "Columns [batch, channels and block, places] of blocks that fit into the padded image, in "
         "all 4,194,304 elements of a channel at most.",
         _put_together,
     ),
     needs(
+        "host.ambiguous",
         "No dilations of an image that has not two axes.",
         lambda e: len(e.value(1).reshape(-1)) == 2 or max(e.integers("dilations") or (1,)) == 1,
         "onnxruntime puts dilated blocks elsewhere than ONNX where an image has not two axes.",
@@ -124,8 +126,9 @@ def max_roi_pool(e: Builder) -> int:
     )  # fmt: skip
 
 
-REGIONS = needs("An image of rank 4.", lambda e: e.rank() == 4)
+REGIONS = needs("rank.unsupported", "An image of rank 4.", lambda e: e.rank() == 4)
 BINS = needs(
+    "rank.unsupported",
     "An image of rank 4, and two extents of the result.",
     lambda e: e.rank() == 4 and len(e.integers("pooled_shape") or ()) == 2,
 )

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from inspect import BoundArguments
 from typing import Any
 
-from tflgpu_plugin import providers
+from tflgpu_plugin import native, providers
 
-from . import EP_NAME, records
+from . import records, registration
+from .names import EP_NAME
 
 CPU_NAME = "CPUExecutionProvider"
 # What onnxruntime's own wheel lists as available. Azure's takes operators of its own domain alone.
@@ -74,7 +75,7 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
         preference.not_ours()
         return None
     try:
-        _register(preference)
+        _register()
     except Exception as error:
         preference.fail("session", error)
         return None
@@ -105,14 +106,13 @@ def _plain(listed: Sequence[Any], settings: Any) -> bool:
     return CPU_NAME in names and names <= AVAILABLE
 
 
-def _register(preference: Any) -> None:
+def _register() -> None:
     """See that onnxruntime takes our provider by its name. Raises RuntimeError or ImportError."""
     import onnxruntime
 
-    from . import registration
-
     providers.select()  # says what to install, before registration warns of it
-    preference.register()
+    with native.busy(), native.looking():
+        registration.register()
     if registration.version(onnxruntime) < registration.BY_NAME:
         raise RuntimeError(
             f"onnxruntime {onnxruntime.__version__} is older than 1.25. "

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Condition, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
+from tflgpu_plugin.ir.refusal import Unfit
 
 from . import attention, narrow
 from .host import DTYPES
@@ -77,7 +79,12 @@ def single(*several: int) -> Condition:
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
 
-    return needs("One scale and one zero point for each tensor but weights.", holds, kind=Unfit)
+    return needs(
+        "quantization.unsupported",
+        "One scale and one zero point for each tensor but weights.",
+        holds,
+        kind=Unfit,
+    )
 
 
 def _by_column(e: Builder, position: int) -> bool:
@@ -86,6 +93,7 @@ def _by_column(e: Builder, position: int) -> bool:
 
 
 BY_COLUMN = needs(
+    "quantization.unsupported",
     "One scale and one zero point for the second matrix, or for each of its columns.",
     lambda e: all(_by_column(e, k) for k in (4, 5) if e.has(k)),
     kind=Unfit,
@@ -132,7 +140,7 @@ def numbers_too(row: Row) -> Row:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
         rest = list(e.inputs[1:])
-        if e.row.op == "pad":  # with a stored number
+        if ops.rows()[e.row.op].fills:  # with a stored number
             given = e.value(2) if e.has(2) else np.zeros(1)
             value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
             rest = [e.x(1), e.const(value), *e.inputs[3:]]

@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
-from . import EP_NAME, conditions, ops
+from . import conditions, ops
 from .arithmetic import CPU_OPS
+from .names import EP_NAME
 from .snapshot import Snapshot
 
 TAKEN = (
@@ -27,7 +29,11 @@ REASONS = {
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
     "It reads a compressed picture.": "ImageDecoder",
 }
-LEFT = {name: reason for reason, names in REASONS.items() for name in names.split()}
+LEFT = {
+    name: Refusal("operator.host_only", reason)
+    for reason, names in REASONS.items()
+    for name in names.split()
+}
 
 
 TABLE = Table(

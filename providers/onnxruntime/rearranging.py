@@ -9,8 +9,9 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
+from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 
@@ -200,8 +201,9 @@ def _named(e: Builder) -> bool:
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 
 
-NAMED = needs("Axes, each named once.", _named)
+NAMED = needs("attribute.invalid", "Axes, each named once.", _named)
 KEPT = needs(
+    "shape.mismatch",
     "No 0 in the shape for an axis that the input lacks.",
     lambda e: bool(e.integer("allowzero")) or 0 not in e.value(1).reshape(-1)[e.rank() :],
     kind=Impossible,
@@ -216,9 +218,14 @@ def _left_open(e: Builder) -> bool:
     return -1 not in wanted or 0 not in wanted
 
 
-OPEN = needs("No -1 beside an extent of 0.", _left_open, kind=Impossible)
-ORDERED = needs("A perm that orders all axes.", lambda e: sorted(_order(e)) == [*range(e.rank())])
+OPEN = needs("shape.mismatch", "No -1 beside an extent of 0.", _left_open, kind=Impossible)
+ORDERED = needs(
+    "attribute.invalid",
+    "A perm that orders all axes.",
+    lambda e: sorted(_order(e)) == [*range(e.rank())],
+)
 EDGES = needs(
+    "attribute.invalid",
     "Starts, ends, axes and steps of one length, each axis once, and no step of 0.",
     lambda e: (
         len({*map(len, _edges(e))}) == 1
@@ -227,33 +234,38 @@ EDGES = needs(
     ),
 )
 PADS = needs(
+    "attribute.invalid",
     "Two pads for each axis that is padded.",
     lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
 )
 CUT = needs(
+    "shape.too_large",
     "No more cut from an axis than it has, and with another mode than constant less.",
     lambda e: min(_cut(e), default=1) >= (e.text("mode", "constant") != "constant"),
     kind=Unfit,
 )
 STORED = needs(
+    "constant.required",
     "A constant padding value for stored numbers.",
     lambda e: (
         e.dtype() not in COUNTED
         or (e.version >= 11 and (not e.has(2) or e.constant(e.x(2)) is not None))
     ),
 )
-AXIS = needs("An input of rank 1 at least.", lambda e: e.rank() >= 1)
+AXIS = needs("rank.unsupported", "An input of rank 1 at least.", lambda e: e.rank() >= 1)
 
 
-def single(e: Builder) -> str | None:
+def single(e: Builder) -> Refusal | None:
     """Axes of extent 1."""
     shape, gone = e.shape(), _squeezed(e)
     if all(shape[axis] == 1 for axis in gone):
         return None
-    return Impossible(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
+    return Impossible(
+        "shape.mismatch", f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1."
+    )
 
 
-def divided(e: Builder) -> str | None:
+def divided(e: Builder) -> Refusal | None:
     """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
     these may be smaller, but not empty."""
     axis, sizes, equal = _parts(e)
@@ -262,5 +274,9 @@ def divided(e: Builder) -> str | None:
     if len(sizes) == count and sum(sizes) == extent and min(sizes) >= least:
         return None
     if equal:
-        return Unfit(f"An extent of {extent} cannot be split into {count} equal parts.")
-    return Impossible(f"Parts of {list(sizes)} do not make up an extent of {extent}.")
+        return Unfit(
+            "shape.mismatch", f"An extent of {extent} cannot be split into {count} equal parts."
+        )
+    return Impossible(
+        "shape.mismatch", f"Parts of {list(sizes)} do not make up an extent of {extent}."
+    )

@@ -15,10 +15,12 @@ from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.importer.imported import Facts
 from tflgpu_plugin.importer.subgraph import again
 from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
-from . import EP_NAME, run_values
+from . import run_values
 from .context import Export, Interface
 from .external import Changed
+from .names import EP_NAME
 from .reader import TABLE
 from .snapshot import Snapshot
 
@@ -73,7 +75,7 @@ def check_files(part: Snapshot) -> None:
         if part.files:
             part.files.check()
     except Changed as changed:
-        raise BuildError((), str(changed)) from changed
+        raise BuildError.of((), "model.damaged", str(changed)) from changed
 
 
 Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
@@ -85,7 +87,7 @@ class Session(Client[Level]):
     written. onnxruntime hands over bodies before the graph around them, so the last level is the
     model itself: it is graph 0 of reports."""
 
-    gone = "The session has been closed."
+    gone = Refusal("host.withdrawn", "The session has been closed.")
     last_is_first = True
 
     export: Export | None = None

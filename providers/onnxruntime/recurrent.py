@@ -11,6 +11,7 @@ import numpy as np
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.refusal import Refusal
 
 from .fitting import INITIAL_STATES
 from .rearranging import cut
@@ -178,14 +179,18 @@ def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 _CELL = (
-    needs("An input of rank 3.", lambda e: e.rank() == 3),
+    needs("rank.unsupported", "An input of rank 3.", lambda e: e.rank() == 3),
     INITIAL_STATES,
-    needs("A direction of the standard.", lambda e: _direction(e) in DIRECTIONS),
     needs(
+        "attribute.invalid", "A direction of the standard.", lambda e: _direction(e) in DIRECTIONS
+    ),
+    needs(
+        "input.unsupported",
         "Sequences of one length.",
         lambda e: not e.has(LENGTHS) or not np.any(e.value(LENGTHS) != e.shape()[_time_axis(e)]),
     ),
     needs(
+        "attribute.unsupported",
         "No parameters of activations.",
         lambda e: (
             not any(e.host.attributes.get(f"activation_{name}") for name in ("alpha", "beta"))
@@ -207,16 +212,17 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
         fits = len(given) == len(steps) == 3 and given[:2] == steps[:2] == start
         return fits and (biases, peepholes) == ((start[0], 2 * start[1]), (start[0], 3 * steps[-1]))
 
-    return needs("Weights and biases of shapes that fit.", fit)
+    return needs("shape.mismatch", "Weights and biases of shapes that fit.", fit)
 
 
 def _activated(*default: str, others: bool = False) -> Condition:
-    def condition(e: Builder) -> str | None:
+    def condition(e: Builder) -> Refusal | None:
         names = _activations(e, default)
         fit = set(names) <= NAMES.keys()
         if fit and (others or names == [*default] * (len(names) // len(default))):
             return None
-        return f"{e.host.title} with the activations {', '.join(names)} is not supported."
+        said = f"{e.host.title} with the activations {', '.join(names)} is not supported."
+        return Refusal("activation.unsupported", said)
 
     known = "tanh, sigmoid or relu" if others else ", ".join(default)
     condition.__doc__ = f"The activations {known}."
@@ -227,13 +233,18 @@ LSTM = (
     *_CELL,
     _fitting(4),
     _activated("sigmoid", "tanh", "tanh"),
-    needs("No coupled gates (input_forget).", lambda e: not e.integer("input_forget")),
+    needs(
+        "attribute.unsupported",
+        "No coupled gates (input_forget).",
+        lambda e: not e.integer("input_forget"),
+    ),
 )
 DYNAMIC_LSTM = (
     *_CELL,
     _fitting(4, turned=True),
     *LSTM[-2:],
     needs(
+        "quantization.unsupported",
         "A scale and zero point for each direction or gate.",
         lambda e: all(
             e.shape(e.x(k)) in (e.shape(e.x(R))[:1], e.shape(e.x(R))[::2]) for k in range(8, 12)

@@ -14,7 +14,8 @@ from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.registry import Once
 
-from . import EP_NAME, LIBRARY_NAME, install, records
+from . import devices, ep, records
+from .names import EP_NAME, INSTALL, LIBRARY_NAME
 
 OLDEST = (1, 24, 4)
 BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
@@ -24,12 +25,21 @@ _lock = threads.Lock()
 _told = Once()
 
 
+def connect() -> None:
+    """Register this frontend's callbacks with the shared library, and tell it the adapters."""
+    ep.connect()
+    devices.tell()
+
+
 def register() -> None:
-    """Register the library under its name unless that is done."""
+    """Connect, and register the library under its name unless that is done. Raises ImportError or
+    RuntimeError with a sentence.
+    """
+    connect()
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError(f"onnxruntime is not installed: {install}.") from error
+        raise ImportError(f"onnxruntime is not installed: {INSTALL}.") from error
     found = version(onnxruntime)
     if found < OLDEST:
         raise RuntimeError(

@@ -11,12 +11,14 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Impossible, needs
+from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.refusal import Impossible
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
 MOST_PLACES = 1 << 20  # of a grid that is made beforehand
 SAMPLED = needs(
+    "rank.unsupported",
     "An image of rank 4, or 5 with another mode than cubic.",
     lambda e: e.rank() == 4 or (e.rank() == 5 and "cubic" not in e.text("mode", "linear")),
 )
@@ -69,11 +71,13 @@ def _turned(e: Builder) -> bool:
 
 TURNED = (
     needs(
+        "shape.unsupported",
         "A size of 4 or 5 extents, of 1,048,576 places at most, and a matrix that fits for each "
         "image.",
         _turned,
     ),
     needs(
+        "host.ambiguous",
         "No align_corners of an extent of 1.",
         lambda e: not e.integer("align_corners") or min(e.value(1).reshape(-1)[2:]) > 1,
         "The corners of an extent of 1 are read in several ways.",
@@ -186,29 +190,40 @@ def _nearest(e: Builder) -> bool:
 
 UPSAMPLE = (
     needs(
+        "input.missing",
         "A size or a positive scale for each axis.",
         lambda e: len(_sizes(e) or _scales(e)) == len(_axes(e)) and min(_scales(e), default=1) > 0,
     ),
     needs(
+        "attribute.unsupported",
         "Axes that all grow or all shrink, before opset 11 with the mode nearest.",
         lambda e: e.version >= 11 or not _nearest(e) or not min(_scales(e)) < 1 < max(_scales(e)),
     ),
-    needs("A region of each axis where the mode reads one.", _cropped),
+    needs("attribute.invalid", "A region of each axis where the mode reads one.", _cropped),
     needs(
+        "shape.empty",
         "No sizes of an empty input.",
         lambda e: not _sizes(e) or 0 not in [e.shape()[axis] for axis in _axes(e)],
     ),
-    needs("Sizes of at least 1.", lambda e: min(_sizes(e) or (1,)) > 0, kind=Impossible),
     needs(
+        "constant.invalid",
+        "Sizes of at least 1.",
+        lambda e: min(_sizes(e) or (1,)) > 0,
+        kind=Impossible,
+    ),
+    needs(
+        "host.ambiguous",
         "No region of an axis that is not resized.",
         _seen_whole,
         "A region of an axis that is not resized is read in several ways.",
     ),
     needs(
+        "attribute.unsupported",
         "Height and width alone with the mode cubic.",
         lambda e: e.text("mode", "nearest") != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
     ),
     needs(
+        "attribute.unsupported",
         "A batch and channels (first or last) that stay.",
         lambda e: (
             e.rank() == 2
@@ -226,14 +241,17 @@ def _smooth(e: Builder) -> bool:
 
 RESIZE = (
     needs(
+        "attribute.unsupported",
         "No antialiasing but of height and width that shrink, linear or cubic, without a region.",
         lambda e: not e.integer("antialias") or _smooth(e),
     ),
     needs(
+        "attribute.unsupported",
         "The mode nearest for the coordinates tf_half_pixel_for_nn.",
         lambda e: _coordinates(e) != "tf_half_pixel_for_nn" or _nearest(e),
     ),
     needs(
+        "host.ambiguous",
         "No negative axes with an aspect ratio.",
         lambda e: (
             e.text("keep_aspect_ratio_policy", "stretch") == "stretch"
@@ -243,7 +261,9 @@ RESIZE = (
         "Negative axes with an aspect ratio are read in several ways.",
     ),
     needs(
-        "The mode nearest for stored numbers.", lambda e: e.dtype() not in COUNTED or _nearest(e)
+        "attribute.unsupported",
+        "The mode nearest for stored numbers.",
+        lambda e: e.dtype() not in COUNTED or _nearest(e),
     ),
     *UPSAMPLE,
 )

@@ -85,8 +85,18 @@ def _fits(e: Builder, first: int, places: int) -> bool:
 
 
 CONTRIB = (
-    needs("Batches that are not packed.", lambda e: not e.integer("is_packed_batching")),
-    needs("A scale of 1.", lambda e: e.number("scale", 1.0) == 1),
-    needs("Angles of every pair and place.", lambda e: _fits(e, COS, PLACES)),
+    needs(
+        "attribute.unsupported",
+        "Batches that are not packed.",
+        lambda e: not e.integer("is_packed_batching"),
+    ),
+    needs("attribute.unsupported", "A scale of 1.", lambda e: e.number("scale", 1.0) == 1),
+    needs("shape.mismatch", "Angles of every pair and place.", lambda e: _fits(e, COS, PLACES)),
 )
-ROTARY = (needs("Angles of every pair and place.", lambda e: _fits(e, ONNX_COS, ONNX_PLACES)),)
+ROTARY = (
+    needs(
+        "shape.mismatch",
+        "Angles of every pair and place.",
+        lambda e: _fits(e, ONNX_COS, ONNX_PLACES),
+    ),
+)

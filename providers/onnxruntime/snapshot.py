@@ -13,9 +13,9 @@ from typing import Any
 
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 
-from . import EP_NAME
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
+from .names import EP_NAME
 
 LOOPS = frozenset({"Loop", "Scan"})
 CONTROL = frozenset({"If", *LOOPS})
@@ -65,12 +65,12 @@ class Snapshot(HostModel):
         values = {
             name: replace(self.values[name], shape=None)
             if name in made
-            else self._kept(self.values[name], files)
+            else self.kept_on_file(self.values[name], files)
             for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
         return Snapshot(nodes, values, outputs, self.opsets, files=files)
 
-    def _kept(self, value: Value, files: Files) -> Value:
+    def kept_on_file(self, value: Value, files: Files) -> Value:
         if value.data is None:
             return value
         origin = self.origins.get(value.name) if self.path else None

@@ -110,17 +110,20 @@ def _whole_half(e: Builder) -> bool:
 
 TRANSFORMED = (
     needs(
+        "shape.unsupported",
         "Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs "
         "at most; half of it only of numbers, and back of pairs.",
         _pairs,
     ),
     needs(
+        "host.ambiguous",
         "A whole half of a transform to invert.",
         _whole_half,
         "Another number of pairs than half of the result's is read in several ways.",
     ),
 )
 FRAMED = needs(
+    "shape.unsupported",
     "Signals of numbers or pairs, a window of a frame's length, and frames of 1,024 pairs at most "
     "that fit into them; half of a transform only of numbers.",
     _framed,

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, needs
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 
 
 class Window(NamedTuple):
@@ -218,7 +220,7 @@ def _same(e: Builder) -> bool:
     return e.text("auto_pad", "NOTSET").startswith("SAME")
 
 
-def _sized(e: Builder) -> str | None:
+def _sized(e: Builder) -> Refusal | None:
     """Strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
     count = len(e.of("value")) - 2
     lists = {name: (count, 1) for name in ("kernel_shape", "strides", "dilations")}
@@ -230,11 +232,13 @@ def _sized(e: Builder) -> str | None:
         ignored = name == "pads" and e.text("auto_pad", "NOTSET") != "NOTSET"
         fits = len(given or ()) == wanted and min(given or (0,)) >= least
         if not fits and not ignored and (given or name == "kernel_shape"):
-            return f"{name} must be {wanted} numbers of at least {least}."
+            return Refusal(
+                "attribute.invalid", f"{name} must be {wanted} numbers of at least {least}."
+            )
     return None
 
 
-def _within(e: Builder) -> str | None:
+def _within(e: Builder) -> Refusal | None:
     """A window that fits into the padded input."""
     window = _window(e)  # for the host an error, not an empty result
     fits = all(left >= 0 for left, _ in window.slack)
@@ -242,31 +246,34 @@ def _within(e: Builder) -> str | None:
     return None if fits else _too_large(e, f"Invalid input shape: {{{extents}}}.")
 
 
-def _met(e: Builder) -> str | None:
+def _met(e: Builder) -> Refusal | None:
     """Windows that meet the padded input."""
     fits = all(left > -2 * stride for left, stride in _window(e).slack)
     return None if fits else _too_large(e, "Calculated output dimension is negative.")
 
 
-def _too_large(e: Builder, words: str) -> str:
+def _too_large(e: Builder, words: str) -> Refusal:
     """The host's own words for a window that is larger than its input, and ours."""
     window = _window(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
     return Impossible(
+        "shape.window_too_large",
         f"{words} The window of {e.host.title}, {list(window.reach)}, does not fit into its padded "
-        f"input, {padded}."
+        f"input, {padded}.",
     )
 
 
-def _grouped(e: Builder) -> str | None:
+def _grouped(e: Builder) -> Refusal | None:
     """Channels and weights that make the groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
-    transposed = e.row.op == "transpose_conv"
-    parted, taken = (channels, weights[0]) if transposed else (weights[0], weights[1] * groups)
+    layer = ops.rows()[e.row.op].weights
+    spreads = layer is not None and layer.spreads
+    parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:
         return None
-    return f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
+    said = f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
+    return Refusal("shape.mismatch", said)
 
 
 def _certain(e: Builder) -> bool:
@@ -277,6 +284,7 @@ def _certain(e: Builder) -> bool:
 
 def _weighted(most: int) -> Condition:
     return needs(
+        "rank.unsupported",
         f"An input of rank 3 to {most}, and weights of that rank.",
         lambda e: 3 <= len(e.of("value")) == len(e.of("weights")) <= most,
     )
@@ -286,6 +294,7 @@ def _gapless(most: int) -> Condition:
     """The last window ends at most so many elements before the input does: hosts take a negative
     padding for a shift, or fail."""
     return needs(
+        "host.ambiguous",
         "No auto_pad of strides wider than the window.",
         lambda e: not _same(e) or max(_left(_window(e))) <= most,
         "auto_pad of strides wider than the window is read in several ways.",
@@ -302,33 +311,42 @@ def _places(e: Builder) -> bool:
     return whole and masks and e.shape(e.x(2)) == (batch, 2 * shifted * taps, *extents)
 
 
-SPATIAL = needs("An input of rank 3 at least.", lambda e: e.rank() >= 3)
+SPATIAL = needs("rank.unsupported", "An input of rank 3 at least.", lambda e: e.rank() >= 3)
 CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one element is none
 CONV_TRANSPOSE = (
     _weighted(5),
     _grouped,
     _sized,
     needs(
-        "Padding that leaves something of the result.", lambda e: min(_cut(e, _window(e))[0]) > 0
+        "shape.window_too_large",
+        "Padding that leaves something of the result.",
+        lambda e: min(_cut(e, _window(e))[0]) > 0,
     ),
 )
 DEFORM_CONV = (
-    needs("An image of rank 4, and weights of that rank.",
+    needs("rank.unsupported", "An image of rank 4, and weights of that rank.",
           lambda e: len(e.of("value")) == len(e.of("weights")) == 4),
     _sized, _within, _grouped,
-    needs("Offsets of each tap, and a mask, for all places and groups of channels.", _places),
+    needs("shape.mismatch",
+          "Offsets of each tap, and a mask, for all places and groups of channels.", _places),
 )  # fmt: skip
 POOL = (
     SPATIAL,
     needs(
+        "host.ambiguous",
         "No auto_pad of a dilated window.",
         lambda e: not _same(e) or max(e.integers("dilations") or (1,)) == 1,
         "auto_pad of a dilated window is read in several ways; give pads.",
     ),
     _sized,
-    needs("An input of which only the batch may be empty.", lambda e: 0 not in e.shape()[1:]),
+    needs(
+        "shape.empty",
+        "An input of which only the batch may be empty.",
+        lambda e: 0 not in e.shape()[1:],
+    ),
     _met,
     needs(
+        "host.ambiguous",
         "No part of a window that is larger than the padded input.",
         _certain,
         "A window of {0} that is larger than its padded input is read in several ways.",

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Unfit, needs
+from tflgpu_plugin.ir.host_op import Condition, HostOp, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir.refusal import Refusal, Unfit
 from tflgpu_plugin.ops.quantization import same_bits
 
 from . import params
@@ -20,25 +21,27 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 # ---- what every node needs -----------------------------------------------------------------------
 
 
-def readable(e: Builder) -> str | None:
+def readable(e: Builder) -> Refusal | None:
     """Tensors that can be read: not sparse, of as many bytes as their shapes and types say."""
     for key in (*e.host.inputs, *e.host.writes):
         value = None if key is None else e.values[key]
         if value is not None and value.damage:
-            return f"Tensor {value.name!r} {value.damage}."
+            return Refusal("constant.unreadable", f"Tensor {value.name!r} {value.damage}.")
     return None
 
 
-def complete(e: Builder) -> str | None:
+def complete(e: Builder) -> Refusal | None:
     """All its inputs but optional ones, and the outputs of the operator."""
     return lacking(e.row, e.inputs, len(e.host.outputs))
 
 
-def lacking(row: HostOp, inputs: Sequence[int | None], outputs: int) -> str | None:
+def lacking(row: HostOp, inputs: Sequence[int | None], outputs: int) -> Refusal | None:
     """What is against a node with these inputs and so many outputs."""
     wanted = row.outputs or ()
     if "value*" not in wanted and outputs != len(wanted):
-        return f"{outputs} outputs instead of {len(wanted)} are not supported."
+        return Refusal(
+            "output.unsupported", f"{outputs} outputs instead of {len(wanted)} are not supported."
+        )
     return row.lacking(inputs)
 
 
@@ -47,15 +50,19 @@ EVERY: tuple[Condition, ...] = (readable, complete)
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-def activation(graph: Graph, node: Node) -> str | None:
+def activation(graph: Graph, node: Node) -> Refusal | None:
     """No fused activation but relu, relu6 and relu_n1_to_1."""
     named = node.attributes.get("activation", "none")
-    return None if named in FUSED else f"The fused activation {named} is not supported."
+    return (
+        None
+        if named in FUSED
+        else Refusal("activation.unsupported", f"The fused activation {named} is not supported.")
+    )
 
 
-def _set(page: str, name: str) -> Condition:
+def _set(code: str, page: str, name: str) -> Condition:
     """A condition on a parameter that is among a node's attributes where it is not as usual."""
-    return needs(page, lambda graph, node: not node.attributes.get(name))
+    return needs(code, page, lambda graph, node: not node.attributes.get(name))
 
 
 def _least(page: str, least: float, *names: str) -> Condition:
@@ -65,33 +72,43 @@ def _least(page: str, least: float, *names: str) -> Condition:
         given = (node.attributes.get(name, least) for name in names)
         return all(min(n) >= least if isinstance(n, tuple) else n >= least for n in given)
 
-    return needs(page, met)
+    return needs("attribute.invalid", page, met)
 
 
-PADDED = needs("Padding SAME or VALID.", lambda graph, node: node.attributes["padding"])
+PADDED = needs(
+    "attribute.invalid", "Padding SAME or VALID.", lambda graph, node: node.attributes["padding"]
+)
 MOVED = _least("Windows, strides and dilations of at least 1.", 1, "window", "strides", "dilations")
 MULTIPLIED = _least("A depth multiplier of at least 1.", 1, "multiplier")
 CLIPPED = _least("Clips of at least 0.", 0, "cell_clip", "proj_clip")
-MIRRORED = needs("The mode REFLECT or SYMMETRIC.", lambda graph, node: node.attributes["mode"])
-COUNTED = _set("As many tensors as its parameters say.", "miscounted")
-INDEXED = _set("Indices of the type that its parameters name.", "asked")
-UNSHUFFLED = _set("No shuffled weights.", "shuffled")
-APART = _set("No elements between others.", "inside")
-DENSE = _set("No diagonal recurrent weights.", "diagonal")
-KERNEL = _set("The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel")
-TANH = _set("The activation tanh.", "activation")
+MIRRORED = needs(
+    "attribute.invalid",
+    "The mode REFLECT or SYMMETRIC.",
+    lambda graph, node: node.attributes["mode"],
+)
+COUNTED = _set("attribute.invalid", "As many tensors as its parameters say.", "miscounted")
+INDEXED = _set("dtype.mismatch", "Indices of the type that its parameters name.", "asked")
+UNSHUFFLED = _set("attribute.unsupported", "No shuffled weights.", "shuffled")
+APART = _set("attribute.unsupported", "No elements between others.", "inside")
+DENSE = _set("attribute.unsupported", "No diagonal recurrent weights.", "diagonal")
+KERNEL = _set(
+    "input.unsupported", "The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel"
+)
+TANH = _set("activation.unsupported", "The activation tanh.", "activation")
 INACTIVE = needs(
+    "activation.unsupported",
     "No fused activation.",
     lambda graph, node: node.attributes.get("activation", "none") == "none",
 )
 
 
-def one_axis(graph: Graph, node: Node) -> str | None:
+def one_axis(graph: Graph, node: Node) -> Refusal | None:
     """One axis: of several tflite-runtime reverses the first, ai-edge-litert all."""
     axes = graph.constant(node.operand(1))
     if axes is None or axes.size == 1:
         return None
-    return f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it."
+    said = f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it."
+    return Refusal("host.ambiguous", said)
 
 
 def _alike(graph: Graph, node: Node) -> bool:
@@ -100,52 +117,61 @@ def _alike(graph: Graph, node: Node) -> bool:
 
 
 ALIKE = needs(
+    "host.ambiguous",
     "Of these only equal ones: hosts give the result the shape of the first operand.",
     lambda graph, node: graph.shape(node.operand()) == graph.shape(node.operand(1)),
     "{0} needs operands of one shape: hosts give the result that of the first.",
     kind=Unfit,
 )
 WHOLE_OR_ONE = needs(
-    "Values of one shape, and a condition of that shape or a scalar.", _alike, kind=Unfit
+    "shape.mismatch",
+    "Values of one shape, and a condition of that shape or a scalar.",
+    _alike,
+    kind=Unfit,
 )
 WHOLE_NUMBERS = needs(
-    "Integers: of floats hosts come to numbers of their own.", lambda e: e.dtype()[0] != "f"
+    "dtype.unsupported",
+    "Integers: of floats hosts come to numbers of their own.",
+    lambda e: e.dtype()[0] != "f",
 )
-UNFUSED = _set("No fused activation.", "activation")
-SINGLE = _set("One class for a box.", "several")
-SIDE_BY_SIDE = _set("Windows side by side.", "strides")
+UNFUSED = _set("activation.unsupported", "No fused activation.", "activation")
+SINGLE = _set("attribute.unsupported", "One class for a box.", "several")
+SIDE_BY_SIDE = _set("attribute.unsupported", "Windows side by side.", "strides")
 
 # ---- tensors -------------------------------------------------------------------------------------
 
 
-def symmetric(graph: Graph, node: Node) -> str | None:
+def symmetric(graph: Graph, node: Node) -> Refusal | None:
     """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
     return _symmetric(graph, node, node.inputs[1])
 
 
-def all_symmetric(graph: Graph, node: Node) -> str | None:
+def all_symmetric(graph: Graph, node: Node) -> Refusal | None:
     """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
     constants = (t for t in node.reads if graph.constant(t) is not None)
     return next(filter(None, (_symmetric(graph, node, index) for index in constants)), None)
 
 
-def _symmetric(graph: Graph, node: Node, index: int | None) -> str | None:
+def _symmetric(graph: Graph, node: Node, index: int | None) -> Refusal | None:
     # Kernels for int8 weights take them to be symmetric and never look at their zero points. Of
     # float32 values they take uint8 weights for these.
     held = None if index is None else graph.tensors[index]
     first = None if node.inputs[0] is None else graph.tensors[node.inputs[0]].dtype
     if held is not None and (first, held.dtype) == ("f32", "u8"):
-        return (
-            f"The weights {held.name!r} are uint8, which hosts take for int8 beside float32 values."
+        return Refusal(
+            "quantization.unsupported",
+            f"The weights {held.name!r} are uint8, which hosts take for int8 beside float32 "
+            "values.",
         )
     if held is None or held.dtype != "i8" or held.quantization is None:
         return None
     if not any(held.quantization.zero_point):
         return None
-    return f"The int8 weights {held.name!r} have another zero point than 0, which is not supported."
+    said = f"The int8 weights {held.name!r} have another zero point than 0, which is not supported."
+    return Refusal("quantization.unsupported", said)
 
 
-def symmetric_hybrid(graph: Graph, node: Node) -> str | None:
+def symmetric_hybrid(graph: Graph, node: Node) -> Refusal | None:
     """Int8 weights of inputs that are not int8 have the zero point 0; uint8 ones are not beside
     float32 values."""
     first = node.inputs[0]
@@ -160,6 +186,7 @@ def _states_found(graph: Graph, node: Node) -> bool:
 
 
 STATES_FOUND = needs(
+    "host.ambiguous",
     "One sequence, time first, or results apart: elsewhere hosts mistake where states are.",
     _states_found,
     "{0} of several sequences, batch first and results merged, is not supported: hosts mistake "
@@ -167,6 +194,7 @@ STATES_FOUND = needs(
     kind=Unfit,
 )
 SAME_BITS = needs(
+    "dtype.unsupported",
     "Integers of one size: devices do not keep all bits of floats (subnormal numbers, NaN).",
     lambda graph, node: same_bits(
         *(graph.tensors[t].dtype for t in (node.operand(), node.outputs[0]))
@@ -184,26 +212,30 @@ def _of_svdf(graph: Graph, node: Node) -> bool:
 
 
 OF_SVDF = needs(
+    "dtype.unsupported",
     "Float32 values with weights of one type, or int8 values with weights of int8 and int16, a "
     "bias of int32, a state of int16 and the activation relu.",
     _of_svdf,
 )
 
 
-def one_pass(graph: Graph, node: Node) -> str | None:
+def one_pass(graph: Graph, node: Node) -> Refusal | None:
     """No time-major sequence with weights in 8 bits: hosts go through it once for each step."""
     if node.attributes["time_axis"] or graph.tensors[node.operand(1)].dtype == "f32":
         return None
-    return (
+    return Refusal(
+        "host.ambiguous",
         f"{node.host_op} over a time-major sequence with weights in 8 bits is not supported: hosts "
-        "go through it once for each step."
+        "go through it once for each step.",
     )
 
 
-def scaled(graph: Graph, node: Node) -> str | None:
+def scaled(graph: Graph, node: Node) -> Refusal | None:
     """Stored numbers have a scale."""
     for index in (node.inputs[0], *node.outputs):
         tensor = None if index is None else graph.tensors[index]
         if tensor and tensor.dtype in STORED and tensor.quantization in (None, NUMBERS):
-            return f"Tensor {tensor.name!r} is not quantized: it has no scale."
+            return Refusal(
+                "quantization.missing", f"Tensor {tensor.name!r} is not quantized: it has no scale."
+            )
     return None

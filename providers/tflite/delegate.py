@@ -15,16 +15,20 @@ from tflgpu_plugin.providers import Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.importer import placeholders, subgraph
 from tflgpu_plugin.importer.subgraph import Subgraph
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, reader, records, refusals, snapshot
 from .snapshot import Snapshot
 
-GONE = "This part of the model was taken out of the delegate; make a new interpreter."
+GONE = Refusal(
+    "host.withdrawn",
+    "This part of the model was taken out of the delegate; make a new interpreter.",
+)
 
 
 def connect() -> None:
@@ -71,7 +75,7 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
         else:
             _place_new(prepared, taken, delegate, context)
     except Exception as error:
-        prepared.fail(sentence(error))
+        prepared.fail(refusal(error))
     if prepared.placed:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))

@@ -22,7 +22,9 @@ def numbers(data: bytes) -> dict[str, Number]:
     try:
         return _map(data)
     except (error, IndexError, ValueError) as damaged:
-        raise Unsupported("The model gives this node options that cannot be read.") from damaged
+        raise Unsupported.of(
+            "attribute.invalid", "The model gives this node options that cannot be read."
+        ) from damaged
 
 
 def _map(data: bytes) -> dict[str, Number]:

@@ -51,7 +51,7 @@ class RawNode:
         none.
         """
         if self.raw_params == self.ffi.NULL:
-            raise Unsupported("The model gives this node no parameters.")
+            raise Unsupported.of("attribute.invalid", "The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def listed(self, struct: str, name: str) -> tuple[int, ...]:
@@ -61,7 +61,9 @@ class RawNode:
         params = self.params(struct)
         held, count = getattr(params, name), int(params.count)
         if not 0 <= count <= len(held):
-            raise Unsupported(f"{name} with {count} numbers cannot be in the parameters.")
+            raise Unsupported.of(
+                "attribute.invalid", f"{name} with {count} numbers cannot be in the parameters."
+            )
         return tuple(held[0:count])
 
     def members(self, layout: str) -> tuple[Any, ...]:
@@ -77,9 +79,10 @@ class RawNode:
         """
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
-            raise Unsupported(
-                f"The model gives this node {len(self.custom)} bytes of parameters, not {known} or "
-                f"{sizes[-1]}."
+            raise Unsupported.of(
+                "attribute.invalid",
+                f"The model gives this node {len(self.custom)} bytes of parameters, not "
+                f"{known} or {sizes[-1]}.",
             )
         made = self.ffi.new(f"{struct} *")
         size = min(len(self.custom), self.ffi.sizeof(struct))

@@ -80,11 +80,13 @@ def recurrent_layer(e: Builder) -> list[int | None]:
     none."""
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
-        raise Unsupported("The loop carries values whose shapes only a run tells.")
+        said = "The loop carries values whose shapes only a run tells."
+        raise Unsupported.of("dynamic.shape", said)
     found = loop_layer.layer(given, *(_body(e, model) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:
-            raise Unsupported(f"Something reads value {position} of the loop, which counts.")
+            said = f"Something reads value {position} of the loop, which counts."
+            raise Unsupported.of("loop.unsupported", said)
     weights, recurrent, bias, content = (
         _weights(e, number, array)
         for number, array in enumerate(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.refusal import Refusal
 
 from .tensors import IN_MODEL
 
@@ -24,8 +25,11 @@ IDENTIFIER = b"TFL3"  # bytes 4 to 7
 MOST_BYTES = 1 << 40  # of a file
 MOST_ITEMS = 1 << 16  # graphs of a model, inputs and outputs of a graph
 GRAPHS, INPUTS, OUTPUTS = 2, 1, 2  # fields of the model, and of a graph
-DAMAGED = "The model file cannot be read: an offset in it leads outside."
-HIDDEN = "This host does not show the model file, which tells the order of a loop's values."
+DAMAGED = Refusal("model.damaged", "The model file cannot be read: an offset in it leads outside.")
+HIDDEN = Refusal(
+    "host.interface",
+    "This host does not show the model file, which tells the order of a loop's values.",
+)
 
 
 class Order(NamedTuple):

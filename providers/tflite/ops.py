@@ -25,6 +25,7 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.ir.graph import STORE
 from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import conditions as need
 from . import flexbuffers, loops, params
@@ -40,10 +41,13 @@ CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
 CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f32",)}
 COMPOSITE = "STABLEHLO_COMPOSITE"  # the host runs a graph of the model
 VARIABLES = {
-    "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
-    "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
-    "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
-    "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+    name: Refusal("operator.host_only", reason)
+    for name, reason in {
+        "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
+        "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
+        "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
+        "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+    }.items()
 }
 FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
@@ -431,10 +435,13 @@ CPU_OPS: dict[str, HostOp] = (
 # Nodes whose output shapes nothing outside them tells, unless constants do.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
 # Operators that stay with the host for a reason.
-LEFT: Mapping[str, str] = {
+LEFT: Mapping[str, Refusal] = {
     **VARIABLES,
-    COMPOSITE: "It lets the host run a graph of the model, whose nodes are taken by themselves.",
-    "DELEGATE": "This node already belongs to another delegate.",
+    COMPOSITE: Refusal(
+        "operator.host_only",
+        "It lets the host run a graph of the model, whose nodes are taken by themselves.",
+    ),
+    "DELEGATE": Refusal("host.other_delegate", "This node already belongs to another delegate."),
 }
 TABLE = Table(
     HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, keeps_half=True, keeps_folded=True, keeps_weights=True

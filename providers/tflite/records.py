@@ -15,9 +15,10 @@ from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition,
 from tflgpu_plugin.frontend.reports import Report, remember
 from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 RECENT = 8  # plans that native code keeps for a kernel
-CLOSED = "This part of the model is closed; make a new interpreter."
+CLOSED = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
@@ -88,7 +89,10 @@ class Prepared(GraphRecord[Placed]):
 class Delegate(Client[Prepared]):
     """One `load_delegate`; it may serve several interpreters and subgraphs."""
 
-    gone = "The host has taken this node out of the delegate again, or has been closed."
+    gone = Refusal(
+        "host.withdrawn",
+        "The host has taken this node out of the delegate again, or has been closed.",
+    )
 
     pointer: Any = None  # the host's, known from the first prepare on
 
@@ -120,7 +124,7 @@ def delegate(number: int) -> Delegate:
     """The delegate of this number; marks it as this thread's newest."""
     found = kept.clients.get(number)
     if found is None:
-        raise BuildError((), "This delegate is closed.")
+        raise BuildError.of((), "host.withdrawn", "This delegate is closed.")
     remember(found.report)
     return found
 

@@ -13,10 +13,13 @@ from typing import Any
 from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
 from .tensors import Tensors, listed, read_tensors
+
+HIDDEN = Refusal("host.interface", "This host does not show what a loop runs.")
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class _Bodies:
 
     models: tuple[HostModel, ...] = ()
     graphs: tuple[int, ...] = ()
-    refusal: str = ""
+    refusal: Refusal | None = None
 
 
 def _node(
@@ -128,7 +131,7 @@ def _node(
     try:
         attributes = _attributes(raw)
     except Unsupported as damaged:
-        refusal = str(damaged)
+        refusal = damaged.sentence
     name = read.tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
     kept = {*wanted} if raw.host_op == loops.LOOP else {*raw.outputs}
     return HostNode(
@@ -152,12 +155,12 @@ def _attributes(raw: RawNode) -> Mapping[str, Any]:
 
 def _bodies(context: Any, raw: RawNode) -> _Bodies:
     if context.acquire_subgraph == raw.ffi.NULL:
-        return _Bodies(refusal="This host does not show what a loop runs.")
+        return _Bodies(refusal=HIDDEN)
     try:
         named = raw.params("int32_t")
         found = [_body(context, raw, int(named[k])) for k in range(loops.BODIES[loops.LOOP])]
     except Unsupported as reason:
-        return _Bodies(refusal=str(reason))
+        return _Bodies(refusal=reason.sentence)
     return _Bodies(tuple(model for model, _ in found), tuple(address for _, address in found))
 
 

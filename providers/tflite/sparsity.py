@@ -37,6 +37,11 @@ class Level:
     indices: Array | None = None
 
 
+def unreadable(why: str) -> Unsupported:
+    """The refusal of a sparse constant: the end of a sentence that begins with its name."""
+    return Unsupported.of("constant.unreadable", why)
+
+
 def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
     """The values of the tgl_tensor `raw`, which is sparse, as an array of this numpy dtype and
     shape. Raises Unsupported with the end of a sentence that begins with the constant's name.
@@ -44,9 +49,9 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
     if not raw.data or stored * size != raw.bytes:
-        raise Unsupported("is sparse and has no whole number of values")
+        raise unreadable("is sparse and has no whole number of values")
     if prod(shape) > max(ALWAYS, MOST_TIMES * stored):
-        raise Unsupported(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
+        raise unreadable(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)
     found = np.zeros(prod(shape), kind)
     found[offsets(levels(ffi, raw.sparsity, shape), stored)] = values
@@ -61,16 +66,16 @@ def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
     # Blocks come last and in order: hosts go by that, too.
     wanted = list(range(rank, rank + len(blocked)))
     if sorted(order[:rank]) != list(range(rank)) or order[rank:] != wanted or count != len(order):
-        raise Unsupported("is sparse, with levels in an order that is not supported")
+        raise unreadable("is sparse, with levels in an order that is not supported")
     if any(a >= b for a, b in pairwise(blocked)):
-        raise Unsupported("is sparse, with blocks in an order that is not supported")
+        raise unreadable("is sparse, with blocks in an order that is not supported")
     raw = [sparsity.levels[k] for k in range(count)]
     sizes = {}
     for dimension, level in zip(blocked, raw[rank:], strict=True):
         if not 0 <= dimension < rank or level.format != DENSE or level.size < 1:
-            raise Unsupported("is sparse, with blocks that are not supported")
+            raise unreadable("is sparse, with blocks that are not supported")
         if shape[dimension] % level.size:
-            raise Unsupported("is sparse, with blocks that do not divide its shape")
+            raise unreadable("is sparse, with blocks that do not divide its shape")
         sizes[dimension] = int(level.size)
     found = []
     for at, level in zip(order, raw, strict=True):
@@ -88,7 +93,7 @@ def _level(ffi: Any, raw: Any, extent: int, stride: int) -> Level:
     if raw.format == DENSE and raw.size == extent:
         return Level(extent, stride)
     if raw.format != CSR:
-        raise Unsupported("is sparse, with a level that is not that of its shape")
+        raise unreadable("is sparse, with a level that is not that of its shape")
     return Level(extent, stride, _numbers(ffi, raw.segments), _numbers(ffi, raw.indices))
 
 
@@ -105,7 +110,7 @@ def offsets(given: Sequence[Level], stored: int) -> Array:
             above = np.repeat(found, _lengths(level, found.size))
             found = above + level.indices.astype(np.int64) * level.stride
     if found.size != stored:
-        raise Unsupported(f"is sparse, with {stored} values in {found.size} elements")
+        raise unreadable(f"is sparse, with {stored} values in {found.size} elements")
     return found
 
 
@@ -116,13 +121,13 @@ def _lengths(level: Level, above: int) -> Array:
     segments, indices = level.segments.astype(np.int64), level.indices
     lengths = np.diff(segments)
     if segments.size != above + 1 or segments[0] != 0 or segments[-1] != indices.size:
-        raise Unsupported("is sparse, with segments that do not add up")
+        raise unreadable("is sparse, with segments that do not add up")
     if np.any(lengths < 0) or np.any(indices < 0) or np.any(indices >= level.extent):
-        raise Unsupported("is sparse, with indices beyond its shape")
+        raise unreadable("is sparse, with indices beyond its shape")
     begins = np.zeros(indices.size, bool)
     begins[segments[:-1][lengths > 0]] = True
     if np.any((np.diff(indices) <= 0) & ~begins[1:]):
-        raise Unsupported("is sparse, with indices out of order")
+        raise unreadable("is sparse, with indices out of order")
     return np.asarray(lengths)
 
 

@@ -81,10 +81,14 @@ def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Array:
     """The values of a sparse constant. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
-            raise Unsupported(f"is sparse and holds {tensor.dtype} values, which is not supported")
+            raise sparsity.unreadable(
+                f"is sparse and holds {tensor.dtype} values, which is not supported"
+            )
         return sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
     except Unsupported as reason:
-        raise Unsupported(f"The constant {tensor.name!r} {reason}.") from reason
+        raise Unsupported(
+            reason.sentence.reworded(f"The constant {tensor.name!r} {reason}.")
+        ) from reason
 
 
 def _misfit(raw: Any, tensor: Tensor) -> bool:

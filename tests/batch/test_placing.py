@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.batch import placing
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
@@ -56,7 +56,6 @@ def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_that_nobody_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each living one has a number of its own; that of a dead one is free."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(placing, "_claimed", type(placing._claimed)())
     code = "from tflgpu_plugin.batch import placing; print(placing.adapter(('a', 'b', 'c')))"
     names = ("a", "b", "c")
     assert placing.adapter(names) == "a"

@@ -12,7 +12,6 @@ from tests.support.subprocesses import run_python
 from tflgpu_plugin import log
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.kernels import bodies, templates
-from tflgpu_plugin.registry import Once
 
 
 def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -180,13 +179,13 @@ assert folders.kept(place) == "text", folders.kept(place)
     run_python(code)
 
 
-def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = list[str]()
-    monkeypatch.setattr(folders, "_told", Once())
     monkeypatch.setattr(log, "say", told.append)
-    for text in ("one", "two", "one"):
+    one, two = f"one of {tmp_path}", f"two of {tmp_path}"  # which nothing else tells of
+    for text in (one, two, one):
         folders.tell(text)
-    assert told == ["one", "two"]
+    assert told == [one, two]
 
 
 def test_windows_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ def fitting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arguments]:
     path = compiled(tmp_path_factory.mktemp("made"), "1", data, force="1")
     asked: list[Arguments] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "_check", lambda *given: asked.append(given))
+        patch.setattr(context, "check_node", lambda *given: asked.append(given))
         m.session(Path(path).read_bytes(), force=1)
     (found,) = asked
-    context._check(*found)
+    context.check_node(*found)
     yield found
 
 
@@ -86,7 +86,7 @@ def test_numbers_that_do_not_fit(
 
     found, *others = fitting
     with pytest.raises(ValueError, match=sentence):
-        context._check(replace(found, plan=change(found.plan)), *others)
+        context.check_node(replace(found, plan=change(found.plan)), *others)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -94,7 +94,7 @@ def test_any_axis_there_is_may_be_counted(fitting: Arguments, axis: int) -> None
     from tflgpu_plugin.providers.onnxruntime import context
 
     found, *others = fitting
-    context._check(replace(found, plan=counted(axis)(found.plan)), *others)
+    context.check_node(replace(found, plan=counted(axis)(found.plan)), *others)
 
 
 @pytest.mark.parametrize("more", [{"outputs": ("y",)}, {"ports": ()}, {"inputs": ("x", "x")},
@@ -104,7 +104,7 @@ def test_names_and_shapes_that_do_not_fit(fitting: Arguments, more: dict[str, An
 
     found, interface, *others = fitting
     with pytest.raises(ValueError, match="are not those it was made with"):
-        context._check(found, replace(interface, **more), *others)
+        context.check_node(found, replace(interface, **more), *others)
 
 
 def test_weights_and_states(fitting: Arguments) -> None:
@@ -114,4 +114,4 @@ def test_weights_and_states(fitting: Arguments) -> None:
     for other in (replace(found, weights=None),
                   replace(found, plan=replace(found.plan, states=found.plan.inputs))):  # fmt: skip
         with pytest.raises(ValueError, match="content is not that of such a node"):
-            context._check(other, *others)
+            context.check_node(other, *others)

@@ -71,7 +71,7 @@ def code():
     return fingerprint.of_plugin.__wrapped__()
 def tuned():
     folder = folders.cache("tuning")
-    return tuning._load(folder and folder / "some.json")
+    return tuning.kept_settings(folder and folder / "some.json")
 def plan():
     found = store.Entry(base / "plans" / "plan", test_stored.KEY, lambda: "").load(graph)
     return found and bytes(found.body)

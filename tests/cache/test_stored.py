@@ -20,6 +20,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
+from tests.support.net import Net
 from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import digests
@@ -44,12 +45,12 @@ def test_a_plan_of_another_version_of_the_plugin_has_another_key(
 def test_the_version_and_the_code_make_the_fingerprint_of_the_plugin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = fingerprint._of_code()
+    before = fingerprint.of_code()
     monkeypatch.setattr("importlib.metadata.version", lambda name: "999.0")
-    version, _, digest = fingerprint._of_code().rpartition("-")
+    version, _, digest = fingerprint.of_code().rpartition("-")
     assert version == "999.0" and before.endswith(f"-{digest}")
-    monkeypatch.setattr(fingerprint, "_CODE", fingerprint._CODE[:1])
-    assert not fingerprint._of_code().endswith(digest)
+    monkeypatch.setattr(fingerprint, "CODE_FOLDERS", fingerprint.CODE_FOLDERS[:1])
+    assert not fingerprint.of_code().endswith(digest)
 
 
 def test_files_of_other_names_are_other_code(
@@ -60,8 +61,10 @@ def test_files_of_other_names_are_other_code(
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         (folder / name).write_text(text)
-        monkeypatch.setattr(fingerprint, "_code", lambda folder=folder: list(os.scandir(folder)))
-        found.add(fingerprint._of_code())
+        monkeypatch.setattr(
+            fingerprint, "code_files", lambda folder=folder: list(os.scandir(folder))
+        )
+        found.add(fingerprint.of_code())
     assert len(found) == 3
 
 
@@ -76,13 +79,9 @@ def test_another_adapter_has_another_key(part: str) -> None:
 def dense(scale: float = 1.0) -> Graph:
     """One matrix product with a bias."""
     weights = np.arange(48, dtype=np.float32).reshape(6, 8) * np.float32(scale)
-    tensors = {
-        0: Tensor("x", (2, 8)),
-        1: Tensor("weights", (6, 8), data=weights),
-        2: Tensor("bias", (6,), data=np.ones(6, np.float32)),
-        3: Tensor("y", (2, 6)),
-    }
-    return Graph(tensors, (Node(0, "fully_connected", (0, 1, 2), (3,)),), (0,), (3,))
+    n = Net()
+    x, w, bias = n.input((2, 8)), n.constant(weights), n.constant(np.ones(6, np.float32))
+    return n.graph(n.op("fully_connected", x, w, bias))
 
 
 def plan() -> Plan:
@@ -361,15 +360,15 @@ def test_where_mapped_files_keep_their_place_plans_are_copied(
 ) -> None:
     path, content = tmp_path / "plan", written(plan())
     path.write_bytes(content)
-    found = [store._mapped(path, 1 << 20)]
+    found = [store.mapped_file(path, 1 << 20)]
     monkeypatch.setattr(store, "KEEPS_MAPPED", True)
     monkeypatch.delattr(store.mmap, "MAP_SHARED")  # Windows has no such flags
     monkeypatch.delattr(store.mmap, "MAP_POPULATE", raising=False)
-    found.append(store._mapped(path, 1 << 20))
+    found.append(store.mapped_file(path, 1 << 20))
     path.write_bytes(bytes(len(content)))
     assert found[1] == content and found[1].readonly and found[0] != content
     monkeypatch.setattr(store, "KEEPS_MAPPED", False)
     with pytest.raises(plan_file.Damaged):
-        store._mapped(path, 1 << 20)
+        store.mapped_file(path, 1 << 20)
     path.write_bytes(content)
-    assert store._mapped(path, 1 << 20) == content
+    assert store.mapped_file(path, 1 << 20) == content

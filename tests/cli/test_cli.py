@@ -94,7 +94,7 @@ def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPa
     have = {"tflite-runtime": "2.14.0", "onnxruntime": "1.31.1"}
     have = {name: version for name, version in have.items() if name not in names}
     monkeypatch.setattr(hosts, "installed", lambda: {})
-    monkeypatch.setattr(doctor, "_others", lambda: have)
+    monkeypatch.setattr(doctor, "other_hosts", lambda: have)
     assert f"Run: pip install 'tflgpu-plugin[{extra}]'\n" in invoke("info").stdout
     other = {"tflite": "onnxruntime", "onnxruntime": "tflite"}[extra]
     assert f"[{other}]" not in invoke("info").stdout
@@ -108,7 +108,7 @@ def test_info_says_that_a_host_is_too_old(
     version: str, old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ".".join(map(str, registration.OLDEST)) == doctor.OLDEST_ONNXRUNTIME
-    monkeypatch.setattr(doctor, "_others", lambda: {"onnxruntime": version})
+    monkeypatch.setattr(doctor, "other_hosts", lambda: {"onnxruntime": version})
     told = (
         f"onnxruntime {version} is older than 1.24.4, which the plugin needs. Run: pip install -U"
     )
@@ -183,7 +183,9 @@ def test_check_counts_nodes(model: str, name: str) -> None:
     found = answer("check", model, "--host", name, "-o", "exclude=SOFTMAX")
     assert found["report"]["totals"] == {"gpu": 30, "cpu": 1, "reverted": 0}
     (reason,) = found["reasons"]
-    assert reason["operator"] == "SOFTMAX"
+    assert (reason["operator"], reason["refusal_code"]) == ("SOFTMAX", "option.excluded")
+    codes = {node["refusal_code"] for node in found["report"]["nodes"]}
+    assert codes == {None, "option.excluded"}
     assert found["report"]["weight_bytes"] > 16e6
     text = invoke("check", model, "-o", "exclude=SOFTMAX").output
     assert "30 of 31 nodes run on the GPU, in 1 partition" in text

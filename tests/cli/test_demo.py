@@ -123,10 +123,10 @@ def test_labels_are_for_one_score_per_class() -> None:
         assert not inputs.are_scores(np.zeros(shape), 3), shape
     assert not inputs.are_scores(np.array(["a", "b", "c"]), 3)
     found = replace(_comparison(Agreement("x", 0, 1, 0.1)), outputs=[np.ones((1, 4, 4))])
-    assert demo._classes(found, ["a", "b"]) == []
+    assert demo.top_classes(found, ["a", "b"]) == []
     scores = [np.ones((1, 2), np.uint8), np.array([[0.1, 0.9]])]
     found = replace(found, outputs=[*found.outputs, *scores])
-    assert demo._classes(found, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
+    assert demo.top_classes(found, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
 
 
 def test_agreement_rejects_nan_and_other_shapes() -> None:
@@ -359,7 +359,7 @@ def test_a_host_does_not_change_how_numbers_are_rounded(
     monkeypatch.syspath_prepend(tmp_path)
     before = libm.fegetround()
     try:
-        assert hosts._imported("rounds_down").__name__ == "rounds_down"
+        assert hosts.import_host("rounds_down").__name__ == "rounds_down"
         assert libm.fegetround() == before != down
     finally:
         libm.fesetround(before)

@@ -20,6 +20,7 @@ from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import compare, hosts
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import NoAdapter
 
 TFLGPU = [sys.executable, "-m", "tflgpu_plugin.cli"]
 WITHOUT_DRIVERS = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
@@ -85,7 +86,7 @@ def test_names_of_tensors_are_whole_when_piped(monkeypatch: pytest.MonkeyPatch) 
     shown: list[Any] = []
     monkeypatch.setattr(commands, "table", lambda head, rows: shown.extend(rows))
     name = "a/path/of/many/words/that/goes/on/and/on/BiasAdd"
-    commands._show_agreements([compare.Agreement(name, 0, 1, 1)])
+    commands.show_agreements([compare.Agreement(name, 0, 1, 1)])
     assert shown[0][0] == name
 
 
@@ -151,7 +152,7 @@ def test_an_adapter_is_chosen_by_device_id_too(
 
     def select(wanted: Any = None) -> None:
         asked.append(wanted)
-        raise adapter.NoAdapter("There is none.")
+        raise NoAdapter("There is none.")
 
     monkeypatch.setattr(adapter, "select", select)
     for option in ("device_id=7", "adapter=7"):
@@ -238,12 +239,12 @@ def test_numpy_2_beside_tflite_runtime(models: Path, monkeypatch: pytest.MonkeyP
     """Another host is taken, where there is one; else a sentence says what to install."""
     both = {"tflite-runtime": "tflite_runtime", "ai-edge-litert": "ai_edge_litert"}
     monkeypatch.setattr(hosts, "version", {"numpy": "2.3.1", "tflite-runtime": "2.14.0"}.get)
-    monkeypatch.setattr(hosts, "_names", lambda: [*both])
-    monkeypatch.setattr(hosts, "_imported", lambda name: name)
+    monkeypatch.setattr(hosts, "installed_names", lambda: [*both])
+    monkeypatch.setattr(hosts, "import_host", lambda name: name)
     assert hosts.host().name == "ai-edge-litert"
     with pytest.raises(hosts.NoHost, match="needs numpy 1, and numpy 2"):
         hosts.host("tflite-runtime")
-    monkeypatch.setattr(hosts, "_names", lambda: ["tflite-runtime"])
+    monkeypatch.setattr(hosts, "installed_names", lambda: ["tflite-runtime"])
     result = CliRunner().invoke(main, ["check", str(models / "m.tflite")])
     assert result.exit_code == exits.UNUSABLE and "pip install 'numpy<2'" in result.stderr
     found = CliRunner().invoke(main, ["info", "--json"])

@@ -25,8 +25,8 @@ def script(folder: Path, first_line: str, name: str = "program") -> Path:
 
 def test_the_python_of_this_environment_and_its_scripts(tmp_path: Path) -> None:
     for line in (f"#!{sys.executable}", f"#!{sys.executable} -u", f"#! {sys.executable}"):
-        assert launch._elsewhere(script(tmp_path, line)) == ""
-    assert launch._elsewhere(Path(sys.executable)) == ""
+        assert launch.elsewhere(script(tmp_path, line)) == ""
+    assert launch.elsewhere(Path(sys.executable)) == ""
 
 
 def test_scripts_of_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_scripts_of_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     other = script(elsewhere, "\x7fELF", "python3.12")
     monkeypatch.setenv("PATH", str(elsewhere), prepend=os.pathsep)
     for line in (f"#!{other}", "#!/usr/bin/env python3.12", "#!/usr/bin/env -S python3.12 -u"):
-        told = launch._elsewhere(script(tmp_path, line))
+        told = launch.elsewhere(script(tmp_path, line))
         assert told == f"program runs in {other}, {OTHER}"
 
 
@@ -46,21 +46,21 @@ def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     link = tmp_path / "python3"
     link.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "prefix", "/of/a/virtual/environment")
-    assert launch._elsewhere(link) == f"{link} is another Python, {OTHER}"
+    assert launch.elsewhere(link) == f"{link} is another Python, {OTHER}"
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    assert launch._elsewhere(link) == ""
+    assert launch.elsewhere(link) == ""
 
 
 @posix
 def test_programs_that_are_not_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for scripts of this environment, which may start its Python by way of a shell."""
-    told = launch._elsewhere(Path("/bin/sh"))
+    told = launch.elsewhere(Path("/bin/sh"))
     assert told.startswith("sh is not a Python program. Only Python processes of this environment")
     shell = script(tmp_path, "#!/bin/sh")
-    assert "program is not a Python program" in launch._elsewhere(shell)
+    assert "program is not a Python program" in launch.elsewhere(shell)
     monkeypatch.setattr(launch, "OWN", (tmp_path,))
-    assert launch._elsewhere(shell) == ""
-    assert "is not a Python program" in launch._elsewhere(script(tmp_path, "\x7fELF"))
+    assert launch.elsewhere(shell) == ""
+    assert "is not a Python program" in launch.elsewhere(script(tmp_path, "\x7fELF"))
 
 
 @posix

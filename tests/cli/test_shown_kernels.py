@@ -137,5 +137,7 @@ def test_the_uniform_block_is_read_as_the_kernel_reads_it() -> None:
     buffers = (Buffer("uniforms", 512), Buffer("pool", 16))
     made = Dispatch("k", 0, (0, 1), 256, (1, 2, 3), (4,))
     plan = Plan((Pipeline("k", wgsl, "uw"),), buffers, (), uniforms, (made,), (), (), ())
-    assert kernels._parameters(plan, made) == {"a": 2**32 - 1, "b": -7, "c": 0.5}
-    assert [*kernels._bindings(plan, made)] == [kernels.Binding("y", "written", "pool 1", "vec4f")]
+    assert kernels.parameters_of(plan, made) == {"a": 2**32 - 1, "b": -7, "c": 0.5}
+    assert [*kernels.bindings_of(plan, made)] == [
+        kernels.Binding("y", "written", "pool 1", "vec4f")
+    ]

@@ -15,14 +15,14 @@ def test_a_module_keeps_its_own_loader(tmp_path: Path, monkeypatch: pytest.Monke
     import tflgpu_startup as startup
 
     told: list[str] = []
-    monkeypatch.setattr(startup, "_imported", told.append)
+    monkeypatch.setattr(startup, "after_import", told.append)
     monkeypatch.setattr(startup, "HOSTS", {"fine_host": "", "broken_host": "", "absent_host": ""})
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "fine_host.py").write_text("seen = type(__loader__), type(__spec__.loader)\n")
     (tmp_path / "broken_host.py").write_text("raise KeyError('mine')\n")
     startup.watch()
     startup.watch()
-    assert sys.meta_path.count(startup._finder) == 1
+    assert sys.meta_path.count(startup.import_finder) == 1
     found = find_spec("fine_host")
     assert found and found.loader and "seen" in found.loader.get_source("fine_host")  # type: ignore[attr-defined]
     import fine_host  # type: ignore[import-not-found]

@@ -101,7 +101,7 @@ def test_a_depthwise_convolution_keeps_channels_apart(multiplier: int) -> None:
 )
 def test_channels_of_images_and_elements_of_the_rest(shape: tuple[int, ...], channels: int) -> None:
     graph = Graph({0: Tensor("x", shape)}, (), (0,), (0,))
-    assert error_sensitivity._Walk(graph).channels(0) == channels
+    assert error_sensitivity.Walk(graph).channels(0) == channels
 
 
 def test_groups() -> None:

@@ -10,6 +10,7 @@ import pytest
 from conformance.variants import half as half_cases
 from conformance.variants import half_storage
 from tests.support.harness import run_graph
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, precision
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ir.plan import Plan
@@ -128,14 +129,12 @@ def test_sums_stay_float32() -> None:
 
 def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> Graph:
     """x -> softmax a -> a + s -> softmax; tensor 2 is s, 3 the sum."""
-    tensors = {t: Tensor(str(t), (1, 8, 8, 8)) for t in range(5)}
-    tensors[3] = Tensor("sum", (1, 8, 8, 8), wide=wide)
-    nodes = (
-        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
-        Node(1, "add", (1, 2), (3,), {"activation": "none"}),
-        Node(2, "softmax", (3,), (4,), {"beta": 1.0}),
-    )
-    return Graph(tensors, nodes, (0,) if states else (0, 2), (4,), states)
+    n = Net()
+    a = n.op("softmax", n.input((1, 8, 8, 8)), beta=1.0)
+    s = n.tensor((1, 8, 8, 8)) if states else n.input((1, 8, 8, 8))
+    total = n.op("add", a, s, activation="none")
+    n.tensors[total] = replace(n.tensors[total], wide=wide)
+    return n.graph(n.op("softmax", total, beta=1.0), states=states)
 
 
 def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +160,7 @@ def test_the_worse_the_whole_the_less_may_be_left(
     }
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: squares)
     low = Lowering(layers(), FULL)
-    assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
+    assert precision.unbearable(low, lambda source: source, {t: t for t in squares}) == wide
 
 
 def test_what_a_logarithm_is_taken_of_stays_float32() -> None:
@@ -217,13 +216,9 @@ def test_gpus_that_are_right_in_float16_store_it_as_it_is(
 
 
 def test_small_things_stay_float32() -> None:
-    shape = (1, 16, 16, 8)
-    tensors = {t: Tensor(str(t), shape) for t in range(3)}
-    nodes = (
-        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
-        Node(1, "softmax", (1,), (2,), {"beta": 1.0}),
-    )
-    graph = Graph(tensors, nodes, (0,), (2,))
+    n = Net()
+    between = n.op("softmax", n.input((1, 16, 16, 8)), beta=1.0)
+    graph = n.graph(n.op("softmax", between, beta=1.0))
     assert compiler.compile(graph, HALF).pipelines == compiler.compile(graph, FULL).pipelines
 
 
@@ -248,8 +243,8 @@ def test_rounding_is_that_of_numpy(how: str) -> None:
     """To the nearest float16, halves to even, on devices without `unpack2x16float`, too; too large
     numbers become 65504, infinities and NaN stay."""
     given, unpacks, native = numbers(), how == "unpacked", how == "native"
-    tensors = {t: Tensor(str(t), given.shape) for t in range(2)}
-    graph = Graph(tensors, (Node(0, "neg", (0,), (1,)),), (0,), (1,))
+    n = Net()
+    graph = n.graph(n.op("neg", n.input(given.shape)))
     device = adapter.open_device(adapter.select(None))
     with half_cases.everything():
         able = unpacks and device.target.unpacks

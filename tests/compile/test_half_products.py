@@ -10,8 +10,9 @@ import pytest
 
 from conformance.variants import half as half_cases
 from tests.compile.test_half import HALF, SIDE, layers, weights
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, half_products, precision
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
@@ -144,21 +145,13 @@ def test_scaled_weights_are_others_in_caches() -> None:
 def chain(channels: int, side: int, shared: bool = False) -> Graph:
     """x -> relu -> 3x3 convolution -> relu, with weights below 64 KiB. `shared`: the same weights
     are used for a map too small to gain."""
-    shape = (1, side, side, channels)
-    data = np.full((channels, 3, 3, channels), 0.25, np.float32)
-    tensors = {t: Tensor(str(t), shape) for t in range(5)}
-    tensors[5] = Tensor("w", data.shape, data=data)
-    nodes = [
-        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
-        Node(1, "conv_2d", (1, 5, None), (2,), HOW),
-        Node(2, "softmax", (2,), (3,), {"beta": 1.0}),
-    ]
+    n = Net()
+    x = n.op("softmax", n.input((1, side, side, channels)), beta=1.0)
+    w = n.constant(np.full((channels, 3, 3, channels), 0.25, np.float32))
+    y = n.op("softmax", n.op("conv_2d", x, w, None, **HOW), beta=1.0)
     if not shared:
-        return Graph(tensors, tuple(nodes), (0,), (3,))
-    small = (1, 4, 4, channels)
-    tensors |= {6: Tensor("small", small), 7: Tensor("made", small)}
-    nodes.append(Node(3, "conv_2d", (6, 5, None), (7,), HOW))
-    return Graph(tensors, tuple(nodes), (0, 6), (3, 7))
+        return n.graph(y)
+    return n.graph(y, n.op("conv_2d", n.input((1, 4, 4, channels)), w, None, **HOW))
 
 
 def test_small_weights_are_float16_only_to_be_multiplied_so(
@@ -197,15 +190,11 @@ def test_depthwise_weights_that_lanes_have_in_registers_stay_float32(
 ) -> None:
     monkeypatch.setattr(half_products, "MIN_WORK", 0)
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
-    shape, how = (1, 4, 4, 8), {**HOW, "multiplier": 1}
-    tensors = {t: Tensor(str(t), shape) for t in range(4)}
-    tensors[4] = Tensor("w", (1, 3, 3, 8), data=weights().reshape(-1)[:72].reshape(1, 3, 3, 8))
-    nodes = (
-        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
-        Node(1, "depthwise_conv_2d", (1, 4, None), (2,), how),
-        Node(2, "softmax", (2,), (3,), {"beta": 1.0}),
-    )
-    graph = Graph(tensors, nodes, (0,), (3,))
+    n = Net()
+    x = n.op("softmax", n.input((1, 4, 4, 8)), beta=1.0)
+    w = n.constant(weights().reshape(-1)[:72].reshape(1, 3, 3, 8))
+    y = n.op("depthwise_conv_2d", x, w, None, **HOW, multiplier=1)
+    graph = n.graph(n.op("softmax", y, beta=1.0))
     shuffled = replace(NATIVE, vendor="something new", subgroup_size=32)
     for target, stored in ((NATIVE, False), (shuffled, True)):
         assert [w.half for w in compiler.compile(graph, target).weights] == [stored]
@@ -227,13 +216,9 @@ def targets() -> Iterator[Target]:
 
 def product(x: Array, w: Array) -> Iterator[Array]:
     """[1, pixels, 1, channels] by [outputs, channels], in float16 all of it."""
-    shape, made = x.shape, (*x.shape[:3], len(w))
-    tensors = {
-        0: Tensor("x", shape),
-        1: Tensor("w", (len(w), 1, 1, shape[3]), data=w.reshape(len(w), 1, 1, -1)),
-        2: Tensor("y", made),
-    }
-    graph = Graph(tensors, (Node(0, "conv_2d", (0, 1, None), (2,), HOW),), (0,), (2,))
+    n = Net()
+    held = n.constant(w.reshape(len(w), 1, 1, -1))
+    graph = n.graph(n.op("conv_2d", n.input(x.shape), held, None, **HOW))
     device = adapter.open_device(adapter.select(None))
     for target in targets():
         with half_cases.everything():

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
+from tests.compile.test_compiler import TARGET, check_sides, conv
 from tests.support.evaluate import evaluate
 from tests.support.harness import run_graph
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
 
@@ -22,30 +23,28 @@ def labels(graph: Graph, **tuning: str) -> list[str]:
 
 
 def relu(shape: Shape) -> Graph:
-    b = Builder()
-    x = b.tensor(shape)
-    return b.graph((x,), (b.node("relu", (x,), shape),))
+    b = Net()
+    x = b.input(shape)
+    return b.graph(b.op("relu", x))
 
 
 def turned(shape: Shape) -> Graph:
     """Channels first outside, last inside, around a softmax, which needs them so."""
-    b = Builder()
-    inside = (shape[0], *shape[2:], shape[1])
-    x = b.tensor(shape)
+    b = Net()
+    x = b.input(shape)
     rank = len(shape)
-    y = b.node("transpose", (x,), inside, perm=(0, *range(2, rank), 1))
-    y = b.node("softmax", (y,), inside, beta=1.0)
-    y = b.node("transpose", (y,), shape, perm=(0, rank - 1, *range(1, rank - 1)))
-    return b.graph((x,), (y,))
+    y = b.op("transpose", x, perm=(0, *range(2, rank), 1))
+    y = b.op("softmax", y, beta=1.0)
+    y = b.op("transpose", y, perm=(0, rank - 1, *range(1, rank - 1)))
+    return b.graph(y)
 
 
 def turned_conv(shape: Shape) -> Graph:
     """A convolution of an input that has its channels first."""
-    b = Builder()
-    batch, channels, height, width = shape
-    x = b.tensor(shape)
-    y = b.node("transpose", (x,), (batch, height, width, channels), perm=(0, 2, 3, 1))
-    return b.graph((x,), (conv(b, y, 8),))
+    b = Net()
+    x = b.input(shape)
+    y = b.op("transpose", x, perm=(0, 2, 3, 1))
+    return b.graph(conv(b, y, 8))
 
 
 def seeded(shape: Shape) -> Array:
@@ -74,10 +73,10 @@ def test_the_first_convolution_reads_the_hosts_buffer() -> None:
 
 
 def test_what_is_made_of_parts_is_made_in_the_hosts_buffer() -> None:
-    b = Builder()
-    x = b.tensor((1, 8))
-    parts = (b.node("relu", (x,), (1, 8)), b.node("tanh", (x,), (1, 8)))
-    graph = b.graph((x,), (b.node("concat", parts, (1, 16), axis=1),))
+    b = Net()
+    x = b.input((1, 8))
+    parts = (b.op("relu", x), b.op("tanh", x))
+    graph = b.graph(b.op("concat", *parts, axis=1))
     assert labels(graph) == ["unary", "unary"]
 
 
@@ -87,25 +86,25 @@ def test_two_names_of_one_result_are_two_buffers() -> None:
 
 
 def test_an_input_that_nobody_reads_has_a_buffer() -> None:
-    b = Builder()
-    x, unused = b.tensor((1, 8)), b.tensor((1, 8))
-    plan = compiler.compile(b.graph((x, unused), (b.node("relu", (x,), (1, 8)),)), TARGET)
+    b = Net()
+    x, _ = b.input((1, 8)), b.input((1, 8))
+    plan = compiler.compile(b.graph(b.op("relu", x)), TARGET)
     assert len(plan.inputs) == 2
 
 
 def _conv_of(shape: Shape) -> Graph:
-    b = Builder()
-    x = b.tensor(shape)
-    return b.graph((x,), (conv(b, x, 8),))
+    b = Net()
+    x = b.input(shape)
+    return b.graph(conv(b, x, 8))
 
 
 def _two_names() -> Graph:
     """A result as it is and reshaped, and the input as a third output."""
-    b = Builder()
-    x = b.tensor((1, 8))
-    y = b.node("relu", (x,), (1, 8))
-    z = b.node("reshape", (y,), (8,), shape=(8,))
-    return b.graph((x,), (y, z))
+    b = Net()
+    x = b.input((1, 8))
+    y = b.op("relu", x)
+    z = b.op("reshape", y, shape=(8,))
+    return b.graph(y, z)
 
 
 def _agree(graph: Graph, tolerance: float = 0.0) -> None:
@@ -140,9 +139,9 @@ def test_one_result_under_two_names() -> None:
 
 @pytest.mark.adapter
 def test_an_input_may_be_an_output() -> None:
-    b = Builder()
-    x = b.tensor((1, 8))
-    _agree(b.graph((x,), (x, b.node("reshape", (x,), (8,), shape=(8,)))))
+    b = Net()
+    x = b.input((1, 8))
+    _agree(b.graph(x, b.op("reshape", x, shape=(8,))))
 
 
 def convolved(picture: Array, weights: Array) -> Array:
@@ -171,9 +170,9 @@ def test_a_convolution_of_few_channels(channels: int, batch: int) -> None:
     """From the host's buffer, channels last and first, and from storage."""
     weights, picture = seeded((8, 3, 3, channels)), seeded((batch, 7, 5, channels))
     planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
-    b = Builder()
-    x = b.tensor(picture.shape)
-    stored = b.graph((x,), (conv(b, b.node("relu", (x,), picture.shape), 8),))
+    b = Net()
+    x = b.input(picture.shape)
+    stored = b.graph(conv(b, b.op("relu", x), 8))
     for graph, given, seen in (
         (_conv_of(picture.shape), picture, picture),
         (turned_conv(planes.shape), planes, picture),

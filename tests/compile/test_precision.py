@@ -43,7 +43,7 @@ def constant(data: Any, vectors: int = CACHED_VECTORS, half: bool = True) -> Con
     ],
 )
 def test_constants_of_256_numbers_at_most_are_bytes(given: Constant, least: float | None) -> None:
-    assert precision._least(given) == least
+    assert precision.least_number(given) == least
 
 
 def test_bytes_are_counted_from_the_least() -> None:
@@ -95,7 +95,7 @@ def test_bytes_are_read_four_at_once_everywhere(views: tuple[int, ...], stored: 
 def test_what_is_large_and_holds_values_may_be_stored_so(
     source: Source, size: int, may: bool
 ) -> None:
-    assert precision._may_be(source, lambda tensor: size) == may
+    assert precision.may_be_half(source, lambda tensor: size) == may
 
 
 def test_the_largest_number_has_all_its_digits_in_float16() -> None:
@@ -111,9 +111,9 @@ def test_the_largest_number_has_all_its_digits_in_float16() -> None:
 
 
 def test_exact_is_what_float16_has_all_of() -> None:
-    assert precision._exact(constant(np.float32([1, 0.5, -2048])))
-    assert not precision._exact(constant(np.float32([1, 0.1])))
-    assert not precision._exact(constant(None)) and not precision._exact(3)
+    assert precision.exact_in_half(constant(np.float32([1, 0.5, -2048])))
+    assert not precision.exact_in_half(constant(np.float32([1, 0.1])))
+    assert not precision.exact_in_half(constant(None)) and not precision.exact_in_half(3)
 
 
 def graph(*nodes: tuple[str, tuple[int, ...], int], **steps: EpilogueOp) -> Graph:
@@ -154,8 +154,8 @@ def test_tensors_that_stay_float32() -> None:
     tensors[5] = Tensor("yes or no", SHAPE, "bool")
     nodes = (Node(0, "add", (0, 6), (7,)),)
     made = Graph(tensors, nodes, (0,), (1,), ((6, 7),))
-    assert precision._wide_tensors(made, set()) == {0, 1, 2, 3, 6, 7}
-    assert precision._wide_tensors(made, {5, 4}) == {0, 1, 2, 3, 5, 6, 7}
+    assert precision.wide_tensors(made, set()) == {0, 1, 2, 3, 6, 7}
+    assert precision.wide_tensors(made, {5, 4}) == {0, 1, 2, 3, 5, 6, 7}
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,13 @@ def test_as_much_is_stored_so_as_outputs_bear(
     found = {t: (error / 2.0**-12) ** 2 for t, error in errors.items()}
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: found)
     low = lowering()
-    assert precision._unbearable(low, lambda source: source, {t: t for t in errors}) == stay
+    assert precision.unbearable(low, lambda source: source, {t: t for t in errors}) == stay
 
 
 def test_a_tensor_in_another_counts_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     large = (1 / precision.ROUNDING) ** 2
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: {1: large, 2: 0.0})
-    found = precision._unbearable(lowering(), lambda source: 2 if source == 1 else source, {2: 2})
+    found = precision.unbearable(lowering(), lambda source: 2 if source == 1 else source, {2: 2})
     assert found == {2}
 
 
@@ -199,6 +199,6 @@ def test_constants_of_an_op_count_by_their_tensor(monkeypatch: pytest.MonkeyPatc
     )
     low = lowering(data=held)
     narrow = {(t, "rows"): Constant((t, "rows"), 9, lambda: data, held[t], True) for t in held}
-    assert precision._unbearable(low, lambda source: source, narrow) == {(1, "rows")}
+    assert precision.unbearable(low, lambda source: source, narrow) == {(1, "rows")}
     other = {("table",): Constant(("table",), 9, lambda: data, data, True)}
-    assert precision._unbearable(low, lambda source: source, other) == set()
+    assert precision.unbearable(low, lambda source: source, other) == set()

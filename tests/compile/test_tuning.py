@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import TARGET, Builder
+from tests.compile.test_compiler import TARGET
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler, tuning
 from tflgpu_plugin.ir.target import Target
 
@@ -25,8 +26,8 @@ def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[s
     monkeypatch.setattr(tuning, "compiler", SimpleNamespace(compile=planned))
     monkeypatch.setattr(tuning, "shared", lambda plan, device, own: plan)
     monkeypatch.setattr(tuning, "Instance", lambda plan: plan)
-    monkeypatch.setattr(tuning, "_time", lambda plan: 1.0 if faster in plan.tuning else 2.0)
-    return tuning._measure(None, None, target)  # type: ignore[arg-type]
+    monkeypatch.setattr(tuning, "fastest_run", lambda plan: 1.0 if faster in plan.tuning else 2.0)
+    return tuning.best_settings(None, None, target)  # type: ignore[arg-type]
 
 
 def test_the_fastest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,13 +41,10 @@ def test_float32_is_kept_where_float16_is_slower(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_float16_then() -> None:
-    b = Builder()
-    x, weights = b.tensor((1, 7, 7, 256)), np.ones((256, 1, 1, 256), np.float32)
-    y = b.node(
-        "conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 7, 7, 256), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    graph, target = b.graph((x,), (y,)), replace(GPU, half=True, native_half=True)
+    b = Net()
+    x, weights = b.input((1, 7, 7, 256)), np.ones((256, 1, 1, 256), np.float32)
+    y = b.op("conv_2d", x, b.constant(weights), None, **WINDOW)
+    graph, target = b.graph(y), replace(GPU, half=True, native_half=True)
     found = [
         {each.half for each in compiler.compile(graph, replace(target, tuning=given)).weights}
         for given in ({}, {"half": "never"})

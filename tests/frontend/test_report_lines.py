@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
-from tflgpu_plugin.frontend.reports import PartitionReport, Report
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
+from tflgpu_plugin.ir.refusal import Refusal
 
 ONE = PartitionReport(
     number=1, nodes=(0,), live=True, runs=0, host_runs=0, failures=0, uploaded_bytes=0,
@@ -30,3 +32,17 @@ def test_one_and_several() -> None:
     assert line(once).endswith(", no longer in use")
     more = replace(once, nodes=(0, 1), dispatches=3, runs=2, host_runs=4, failures=5)
     assert "2 nodes, 3 dispatches, 2 runs, 4 on the host's kernels, 5 failures, " in line(more)
+
+
+def test_codes_of_refusals_are_in_the_json_and_not_in_the_text() -> None:
+    node = NodeReport(0, "ADD", "sum", CPU)
+    refused = node.placed(CPU, Refusal("dtype.unsupported", "It is complex."))
+    others = node.placed(CPU, "A host of its own says so."), refused.placed(GPU)
+    report = Report(None, (refused, *others))
+    told = [(one["reason"], one["refusal_code"]) for one in json.loads(report.to_json())["nodes"]]
+    assert told == [
+        ("It is complex.", "dtype.unsupported"),
+        ("A host of its own says so.", "other"),
+        (None, None),
+    ]
+    assert type(refused.reason) is str and "dtype.unsupported" not in str(report)

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tflgpu_plugin.ir.host_op import ROLES, HostOp, Operand, Unfit, needs, operands, table
+from tflgpu_plugin.ir.host_op import ROLES, HostOp, Operand, needs, operands, table
+from tflgpu_plugin.ir.refusal import Unfit, code_of
 
 ROW = HostOp("Thing", "relu", (2, 5), operands=operands("value weights!? axis! index*?"))
 
@@ -99,12 +100,14 @@ def test_more_inputs_may_have_a_row_of_their_own() -> None:
 
 def test_what_is_needed_is_said_once() -> None:
     node = SimpleNamespace(row=ROW)
-    one = needs("A pair.", lambda graph, node: graph == 2)
+    one = needs("shape.unsupported", "A pair.", lambda graph, node: graph == 2)
     assert one.__doc__ == "A pair." and one(2, node) is None
     assert one(3, node) == "Thing needs a pair."
-    assert needs("No pairs.", lambda node: False)(node) == "Thing with pairs is not supported."
-    said = needs("A pair.", lambda node: False, "{0} has none.", Unfit)(node)
-    assert said == "Thing has none." and isinstance(said, Unfit)
+    lacking = needs("input.unsupported", "No pairs.", lambda node: False)(node)
+    assert lacking == "Thing with pairs is not supported."
+    assert code_of(str(lacking)) == "other" and lacking.code == "input.unsupported"
+    said = needs("shape.empty", "A pair.", lambda node: False, "{0} has none.", Unfit)(node)
+    assert said == "Thing has none." and isinstance(said, Unfit) and said.code == "shape.empty"
 
 
 def test_a_table_has_each_row_once_and_ops_that_there_are() -> None:

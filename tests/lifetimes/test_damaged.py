@@ -12,7 +12,8 @@ import pytest
 from conformance import host as hosts
 from conformance.cases import lstm, seeded
 from conformance.models import tflite as models
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 from tests.support.interpreters import gpu, places
 from tflgpu_plugin.ir.graph import Quantization
 

@@ -146,7 +146,7 @@ thread = threading.Thread(target=forever); thread.start()
 for k in range(8):
     time.sleep(0.02 * k)
     sentence(lambda: run(one)); sentence(lambda: run(one, SIZES[1]))
-    assert "cannot be shared" in sentence(lambda: tflgpu_plugin._provider("tflite"))
+    assert "cannot be shared" in sentence(lambda: tflgpu_plugin.load_delegate())
 ended.append(True); thread.join(); check(one)
 """,
     ),
@@ -169,7 +169,7 @@ import tempfile
 folder = tempfile.mkdtemp()
 def kept(): check(made(serialization_dir=folder, model_token="a"))
 answer(kept); assert os.listdir(folder); answer(kept); kept()
-sentence(lambda: tflgpu_plugin._provider("tflite"))
+sentence(lambda: tflgpu_plugin.load_delegate())
 """,
     ),
     "partitions of `tflgpu_plugin.providers.claim`": (

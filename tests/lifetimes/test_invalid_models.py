@@ -17,6 +17,7 @@ from conformance import host as hosts
 from conformance import mutated
 from conformance.cases import all_cases
 from conformance.models import tflite as models
+from conformance.models import tflite_file
 from tests.support.interpreters import delegate
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin import report
@@ -57,7 +58,7 @@ def typed(position: int, kind: int) -> Callable[[Any], None]:
 
 
 def scaled(model: Any) -> None:
-    quantization = models.schema().QuantizationParametersT()
+    quantization = tflite_file.schema().QuantizationParametersT()
     quantization.scale = np.array([0.1], np.float32)
     quantization.zeroPoint = np.array([0], np.int64)
     model.subgraphs[0].tensors[0].quantization = quantization

@@ -12,6 +12,7 @@ import pytest
 
 from conformance import host as hosts
 from tests.support.subprocesses import run_python
+from tflgpu_plugin import native
 from tflgpu_plugin.native import drivers
 
 # Each is imported and computes something, so that what it loads late is loaded, too.
@@ -103,7 +104,7 @@ assert tflgpu_plugin.report(delegate).runs == 1
 
 # What a driver calls when it makes code, and what it calls last of all.
 FUNCTIONS = ("LLVMContextCreate", "LLVMContextDispose", "LLVMDisposeExecutionEngine")
-WITHOUT = "from tflgpu_plugin.native import drivers\ndrivers.open_ahead = lambda: None\n"
+WITHOUT = "from tflgpu_plugin.native import drivers\ndrivers.open_ahead = lambda lib: None\n"
 
 
 @pytest.fixture
@@ -161,9 +162,9 @@ def test_a_manifest_that_is_none_is_left_to_the_loader(
     if content is not None:
         path.write_bytes(content.encode("latin-1"))
     monkeypatch.setenv("VK_DRIVER_FILES", str(path))
-    drivers.open_ahead()
+    drivers.open_ahead(native.lib)
     monkeypatch.setenv("VK_DRIVER_FILES", str(tmp_path))
-    drivers.open_ahead()
+    drivers.open_ahead(native.lib)
 
 
 def test_manifests_are_those_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,4 +191,4 @@ def test_manifests_are_those_of_the_loader(tmp_path: Path, monkeypatch: pytest.M
     assert list(drivers.manifests()) == [first]
     monkeypatch.setenv("VK_LOADER_DRIVERS_SELECT", "y*")
     assert list(drivers.manifests()) == []
-    drivers.open_ahead()  # neither library is there: no error
+    drivers.open_ahead(native.lib)  # neither library is there: no error

@@ -74,13 +74,14 @@ for work in (lambda: load_delegate("tflgpu"), lambda: i.resize_tensor_input(0, (
     except Exception as error: print(error)
 """,
     "Ctrl-C while the first delegate is made": """
-frontend, calls = tflgpu_plugin._provider, []
+from tflgpu_plugin import providers
+find, calls = providers.find, []
 def interrupted(name):
     calls.append(name)
     if len(calls) == 1: raise KeyboardInterrupt
-    return frontend(name)
+    return find(name)
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
-tflgpu_plugin._provider = interrupted
+providers.find = interrupted
 try:
     load_delegate("tflgpu"); time.sleep(5)
 except KeyboardInterrupt: pass

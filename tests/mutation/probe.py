@@ -18,7 +18,7 @@ from conformance import check, direct, host, node_cases
 from conformance.cases import Case
 from conformance.models import tflite as models
 from conformance.node_cases import NodeCase
-from conformance.test_variants import _targets
+from conformance.test_variants import variant_targets
 from conformance.variants import quantized as quantized_cases
 from tests.mutation.sandbox import Stillborn
 from tests.support.harness import device_of
@@ -82,7 +82,7 @@ def passes(family: str, recorded: Path, thorough: bool, wgsl: bool) -> bool:
 
 def _chosen(family: str) -> dict[str, Target]:
     """Targets for which a family is planned: where kernels have many forms, all of them."""
-    every = _targets(None)
+    every = variant_targets(None)
     if family == QUANTIZED:
         return {"own": device_of().target}
     return every if family in MANY_FORMS else {name: every[name] for name in FEW}

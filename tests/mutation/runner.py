@@ -92,7 +92,7 @@ class Runner:
                     break
             while waiting and len(self.running) < self.jobs:
                 self._start(waiting.pop())
-            if not (outcome := self._wait()):
+            if not (outcome := self.wait()):
                 continue
             if outcome.how == "killed" and (test := _test(outcome.by)) and self._fails(test):
                 waiting.append(outcome.mutant)
@@ -101,7 +101,7 @@ class Runner:
 
     def missing(self) -> str:
         """Why nothing can be run here: there is no adapter. Empty when there is one."""
-        pid = self._fork(None, selection.missing_adapter)
+        pid = self.fork(None, selection.missing_adapter)
         _, status = os.waitpid(pid, 0)
         _, place, _ = self.running.pop(pid)
         return (place / "log").read_text().strip() if status else ""
@@ -110,7 +110,7 @@ class Runner:
         """Whether a test that killed fails without a mutant, too; then it has no say any more."""
         if test not in self.green:
             step = selection.Step("pytest", test)
-            pid = self._fork(None, lambda: not selection.passes(step, "", self.plans, False, ()))
+            pid = self.fork(None, lambda: not selection.passes(step, "", self.plans, False, ()))
             _, status = os.waitpid(pid, 0)
             del self.running[pid]
             if status:
@@ -123,7 +123,7 @@ class Runner:
     def _record(self, family: str) -> None:
         if (self.plans / f"{family}.json").exists():
             return
-        pid = self._fork(None, lambda: selection.record(family, self.plans))
+        pid = self.fork(None, lambda: selection.record(family, self.plans))
         _, status = os.waitpid(pid, 0)
         _, place, _ = self.running.pop(pid)
         if status:
@@ -150,9 +150,9 @@ class Runner:
                     return KILLED
             return SURVIVED
 
-        self._fork(mutant, check)
+        self.fork(mutant, check)
 
-    def _fork(self, mutant: Mutant | None, work: Callable[[], int | None]) -> int:
+    def fork(self, mutant: Mutant | None, work: Callable[[], int | None]) -> int:
         place = Path(tempfile.mkdtemp(dir=self.folder))
         pid = os.fork()
         if pid == 0:
@@ -160,7 +160,7 @@ class Runner:
         self.running[pid] = (mutant, place, time.monotonic())
         return pid
 
-    def _wait(self) -> Outcome | None:
+    def wait(self) -> Outcome | None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             time.sleep(0.02)

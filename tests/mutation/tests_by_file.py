@@ -240,6 +240,7 @@ TESTS: dict[str, Sequence[str]] = {
     "binary": ("test_ort_integers",),
     "reduce": ("test_ort_integers",),
     "scan": ("test_ort_integers",),
+    **dict.fromkeys(("builder", "importer", "plain", "state"), READ),
     "imported": ("test_whole_numbers", *READ),
     "placeholders": ("test_open_shapes", "test_placeholders"),
     "folding": ("test_constant_operators", *READ),

@@ -3,15 +3,12 @@ there."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.native.test_runs import compiled, instance
+from tests.support.net import Net
 from tflgpu_plugin import native
-from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.runtime.program import Instance
 
 pytestmark = pytest.mark.adapter
@@ -23,12 +20,11 @@ RIGHT, BEYOND = np.arange(3, dtype=np.int64), np.full(3, 2**40, np.int64)
 @pytest.fixture
 def counting(instance: Instance) -> Instance:
     """A sum that goes from run to run, beside int64 numbers that may be beyond int32."""
-    b = Builder()
-    x, number, total = b.tensor(SHAPE), b.tensor((3,), dtype="i64"), b.tensor(SHAPE)
-    more = b.node("add", (total, x), SHAPE, activation="none")
-    less = b.node("neg", (number,), (3,))
-    b.tensors[less] = replace(b.tensors[less], dtype="i64")
-    graph = Graph(b.tensors, tuple(b.nodes), (x, number), (more, less), ((total, more),))
+    b = Net()
+    x, number, total = b.input(SHAPE), b.input((3,), "i64"), b.tensor(SHAPE)
+    more = b.op("add", total, x, activation="none")
+    less = b.retyped(b.op("neg", number), "i64")
+    graph = b.graph(more, less, states=((total, more),))
     return compiled(graph, instance.program.device)
 
 

@@ -50,6 +50,7 @@ from tests.native import test_plans as plans, test_refused_calls as calls
 from tflgpu_plugin import native
 from tflgpu_plugin.native import library_path
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import NoAdapter, create
 library = ctypes.CDLL(str(library_path()))
 
 def each_allocation(work, host=()):
@@ -59,7 +60,7 @@ def each_allocation(work, host=()):
         library.tg_test_fail_at(number)
         try:
             work()
-        except (native.NativeError, adapter.NoAdapter, *host) as error:
+        except (native.NativeError, NoAdapter, *host) as error:
             assert library.tg_test_left() == -1, error
             assert "emory" in str(error) or host, error
         finally:
@@ -91,7 +92,7 @@ each_allocation(work)
 """
 DEVICE = """
 def work():
-    handle = adapter._create(opened.info, sorted(opened.target.features))
+    handle = create(opened.info, sorted(opened.target.features))
     calls.buffer(handle)
 
 each_allocation(work)

@@ -14,6 +14,7 @@ import pytest
 from tflgpu_plugin import native
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import create
 
 pytestmark = pytest.mark.adapter
 
@@ -36,7 +37,7 @@ SUM = SUM.replace("p.factor *", "z[id.x] +")
 def device() -> Any:
     """A device of its own, of the best adapter."""
     opened = adapter.open_device(adapter.select(None))
-    return adapter._create(opened.info, sorted(opened.target.features))
+    return create(opened.info, sorted(opened.target.features))
 
 
 DEVICES: list[Any] = []

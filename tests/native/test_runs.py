@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
+from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.runtime import adapter, selftest
+from tflgpu_plugin.runtime.device import create
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter
@@ -30,17 +31,17 @@ def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
         if MAPPABLE not in device.target.features:
             pytest.skip("this adapter does not share its memory")
         features |= {MAPPABLE}
-    handle = adapter._create(device.info, sorted(features))
+    handle = create(device.info, sorted(features))
     yield make(handle)
     gc.collect()
 
 
 def make(handle: object) -> Instance:
-    b = Builder()
-    x = b.tensor(SHAPE)
-    y = b.node("relu", (x,), SHAPE)
-    z = b.node("softmax", (y,), SHAPE, beta=1.0)
-    return compiled(b.graph((x,), (y, z)), handle)
+    b = Net()
+    x = b.input(SHAPE)
+    y = b.op("relu", x)
+    z = b.op("softmax", y, beta=1.0)
+    return compiled(b.graph(y, z), handle)
 
 
 def compiled(graph: Graph, handle: object) -> Instance:
@@ -86,11 +87,11 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
 def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
     """In runs before one that is read, and each output alone."""
     given = picture(7)
-    inputs, states = instance._ports([given]), instance._ports([])
+    inputs, states = instance.native_ports([given]), instance.native_ports([])
     for kept in ((0, 1), (0,), (1,), (0, 1)):
         check(instance, 1)
         held = [np.empty(SHAPE, np.float32) for _ in range(2)]
-        ports = instance._ports(held)
+        ports = instance.native_ports(held)
         for k in kept:
             ports[k].host = native.ffi.NULL
         for _ in range(3):
@@ -109,34 +110,34 @@ def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
 def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> None:
     """Any of them, in any run: those of the host lie one behind the other where they are staged."""
     sizes = (5, 3, 33)
-    b = Builder()
-    given = [b.tensor((1, size)) for size in sizes]
-    results = [b.node("relu", (x,), (1, size)) for x, size in zip(given, sizes, strict=True)]
-    reader = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
-    maker = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
+    b = Net()
+    given = [b.input((1, size)) for size in sizes]
+    results = [b.op("relu", x) for x in given]
+    reader = compiled(b.graph(*results), instance.program.device)
+    maker = compiled(b.graph(*results), instance.program.device)
     random = np.random.default_rng(5)
     for staying in ((), (), (), (1,), (), (0, 2), (1,), (), (0, 1, 2), (), ()):
         arrays = [random.standard_normal((1, size)).astype(np.float32) for size in sizes]
         made = maker.run(arrays)
         arrays = [made[k] if k in staying else -each for k, each in enumerate(arrays)]
-        inputs, found = reader._ports(arrays), reader.new_outputs()
+        inputs, found = reader.native_ports(arrays), reader.new_outputs()
         for k in staying:
             inputs[k].host = native.ffi.NULL
             inputs[k].device = maker.buffers[maker.plan.outputs[k].buffer]
-        native.call(native.lib.tg_replay_run, reader.replay, inputs, reader._ports(found),
-                    reader._ports([]), native.ffi.NULL)  # fmt: skip
+        native.call(native.lib.tg_replay_run, reader.replay, inputs, reader.native_ports(found),
+                    reader.native_ports([]), native.ffi.NULL)  # fmt: skip
         for got, array in zip(found, arrays, strict=True):
             assert np.array_equal(got, np.maximum(array, 0)), staying
 
 
 def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
     """As many as there are outputs, and of other sizes."""
-    b = Builder()
+    b = Net()
     first, second = (1, 4, 3, 2), (1, 1, 7, 5)
-    x, y, sums, products = b.tensor(first), b.tensor(second), b.tensor(first), b.tensor(second)
-    more = b.node("add", (sums, x), first, activation="none")
-    less = b.node("sub", (products, y), second, activation="none")
-    graph = Graph(b.tensors, tuple(b.nodes), (x, y), (more, less), ((sums, more), (products, less)))
+    x, y, sums, products = b.input(first), b.input(second), b.tensor(first), b.tensor(second)
+    more = b.op("add", sums, x, activation="none")
+    less = b.op("sub", products, y, activation="none")
+    graph = b.graph(more, less, states=((sums, more), (products, less)))
     running = compiled(graph, instance.program.device)
     one, two = np.zeros(first, np.float32), np.zeros(second, np.float32)
     for step in range(8):
@@ -209,7 +210,7 @@ def test_a_mapped_buffer_is_refused_with_a_sentence(
     with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):
         native.call(
             native.lib.tg_replay_run, other.replay,
-            inputs, other._ports(outputs), other._ports([]), native.ffi.NULL,
+            inputs, other.native_ports(outputs), other.native_ports([]), native.ffi.NULL,
         )  # fmt: skip
     check(other, 2)
     check(instance, 3)

@@ -39,10 +39,10 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_sign_beyond_the_code_page_has_the_short_name_taken(windows: dict[str, str]) -> None:
-    assert native._of_the_code_page(STRANGE) == Path(SHORT)
-    assert native._of_the_code_page(PLAIN) == PLAIN
+    assert native.in_code_page(STRANGE) == Path(SHORT)
+    assert native.in_code_page(PLAIN) == PLAIN
 
 
 def test_without_short_names_the_path_stays(windows: dict[str, str]) -> None:
     windows.clear()
-    assert native._of_the_code_page(STRANGE) == STRANGE
+    assert native.in_code_page(STRANGE) == STRANGE

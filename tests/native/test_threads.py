@@ -60,7 +60,7 @@ def test_other_code_is_seen_whatever_its_size_and_time(
     before = code.stat()
     kept_in = tmp_path / "kept"
     kept_in.mkdir()
-    monkeypatch.setattr(fingerprint, "_code", lambda: list(os.scandir(tmp_path / "code")))
+    monkeypatch.setattr(fingerprint, "code_files", lambda: list(os.scandir(tmp_path / "code")))
     monkeypatch.setattr(folders, "cache", lambda name: kept_in)
     first, again = (fingerprint.of_plugin.__wrapped__() for _ in range(2))
     kept = (kept_in / "digest").read_text()
@@ -98,7 +98,7 @@ def test_a_worker_begins_again_where_no_thread_could_be_made(
 
     worker = threads.Worker("test")
     with monkeypatch.context() as patch:
-        patch.setattr(threads._thread, "start_new_thread", refuse)
+        patch.setattr(threads.builtin_thread, "start_new_thread", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
             worker.begin(lambda: 1)
     assert worker.begin(lambda: 2)() == 2

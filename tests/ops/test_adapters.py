@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 INTEL, NVIDIA = (0x8086, 0x9A49), (0x10DE, 0x2204)
 BOTH = (("discrete", NVIDIA), ("integrated", INTEL))
@@ -28,8 +29,8 @@ def test_limits_are_those_of_the_adapter() -> None:
     assert any(all(limits[name] == value for name, value in ours.limits) for limits in theirs)
 
 
-def fake(kind: str, backend: str, ids: tuple[int, int]) -> adapter.AdapterInfo:
-    return adapter.AdapterInfo("GPU", "vendor", "driver", backend, kind, *ids)
+def fake(kind: str, backend: str, ids: tuple[int, int]) -> AdapterInfo:
+    return AdapterInfo("GPU", "vendor", "driver", backend, kind, *ids)
 
 
 @pytest.mark.parametrize(

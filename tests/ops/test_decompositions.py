@@ -179,7 +179,7 @@ def test_large_results_are_not_put_in_order(last: int, apart: bool) -> None:
     shape = (1 << 11, 1 << 11, last)
     graph = graph_of("scatter_new", rows, (20,), list(shape), reduction="add",
                      results=[Tensor("y", shape)])  # fmt: skip
-    assert scatter._apart(graph, graph.nodes[0]) == apart
+    assert scatter.apart(graph, graph.nodes[0]) == apart
 
 
 @pytest.mark.parametrize(
@@ -199,4 +199,4 @@ def test_refusals_and_order_go_by_the_same_places(
     few = 2 if shape[0] > 20 else 1
     node = Node(0, op, (), (), {"reduction": "none", "axis": 0})
     form = scatter.Form(1, shape[:few], prod(shape[few:]), 20)
-    assert scatter._in_order(node, form) == arranged
+    assert scatter.in_order(node, form) == arranged

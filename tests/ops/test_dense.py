@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
+from tests.compile.test_compiler import TARGET, check_sides, conv
 from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
@@ -77,15 +78,12 @@ def test_transformed_products_stay_below_the_binding_limit(
 ) -> None:
     """Up to the limit they are made; beyond it the convolution runs as any other."""
     for limit, transformed in ((most, True), (most - 16, False)):
-        b = Builder()
-        x = b.tensor((1, extent, extent, channels))
+        b = Net()
+        x = b.input((1, extent, extent, channels))
         w = np.ones((filters, 3, 3, channels), np.float32)
-        y = b.node(
-            "conv_2d", (x, b.tensor(w.shape, w), None), (1, extent, extent, filters),
-            strides=(1, 1), dilations=(1, 1), padding="same", activation="none",
-        )  # fmt: skip
+        y = b.op("conv_2d", x, b.constant(w), None, **WINDOW)
         target = replace(TARGET, tuning={"winograd": "always"}, max_binding_bytes=limit)
-        plan = compiler.compile(b.graph((x,), (y,)), target)
+        plan = compiler.compile(b.graph(y), target)
         labels = [dispatch.label for dispatch in plan.dispatches]
         assert ("winograd_input" in labels) == transformed, limit
 
@@ -133,13 +131,10 @@ def test_where_lanes_pass_weights_on(vendor: str, more: dict[str, Any], passed: 
     target = replace(Target(vendor=vendor, subgroup_size=32), **more)
     assert passes_weights(target) == passed
     weights = np.ones((1, 3, 3, 9), np.float32)
-    b = Builder()
-    x = b.tensor((1, 9, 9, 9))
-    y = b.node(
-        "depthwise_conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 9, 9, 9),
-        strides=(1, 1), dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    launches = compiler.lower(b.graph((x,), (y,)), target).launches
+    b = Net()
+    x = b.input((1, 9, 9, 9))
+    y = b.op("depthwise_conv_2d", x, b.constant(weights), None, **WINDOW)
+    launches = compiler.lower(b.graph(y), target).launches
     (shared,) = (each.variant["shared"] for each in launches if each.kernel == "depthwise")
     assert shared == passed
 
@@ -255,11 +250,11 @@ def test_taps_of_a_row_are_loaded_together(
 def test_windows_of_gpus_go_row_by_row(filters: Any, more: dict[str, Any], across: int) -> None:
     for tuning in ({"winograd": "never"}, {"winograd": "never", "split": "always"}):
         amd = Target(vendor="amd", tuning=tuning)
-        b = Builder()
-        x, w = b.tensor((1, 9, 9, filters[3])), b.tensor(filters, np.zeros(filters, np.float32))
+        b = Net()
+        x, w = b.input((1, 9, 9, filters[3])), b.constant(np.zeros(filters, np.float32))
         how = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
-        y = b.node("conv_2d", (x, w, None), (1, 9, 9, 16), **how | more)
-        low = compiler.lower(b.graph((x,), (y,)), amd)
+        y = b.op("conv_2d", x, w, None, **how | more)
+        low = compiler.lower(b.graph(y), amd)
         (launch,) = (each for each in low.launches if each.kernel == "conv")
         assert launch.variant["across"] == across
 
@@ -278,11 +273,11 @@ def test_few_threads_load_twice_as_much_ahead_if_nothing_more_is_left_over() -> 
 
 
 def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
-    b = Builder()
-    x = b.tensor((batch, 6, 6, 8))
+    b = Net()
+    x = b.input((batch, 6, 6, 8))
     parts = conv(b, x, first), conv(b, x, second)
-    y = b.node("concat", parts, (batch, 6, 6, first + second), axis=3)
-    plan = compiler.compile(b.graph((x,), (y,)), TARGET)
+    y = b.op("concat", *parts, axis=3)
+    plan = compiler.compile(b.graph(y), TARGET)
     check_sides(plan)
     return [dispatch.label for dispatch in plan.dispatches], plan.bytes_of("pool")
 
@@ -298,23 +293,23 @@ def test_broken_slices_and_batches_are_copied() -> None:
 
 
 def test_a_tensor_is_not_put_beside_what_its_writer_reads() -> None:
-    b = Builder()
-    x = b.tensor((1, 6, 6, 8))
+    b = Net()
+    x = b.input((1, 6, 6, 8))
     first = conv(b, x, 8)
     second = conv(b, first, 8)  # reads one part while it writes the other
-    y = b.node("concat", (first, second), (1, 6, 6, 16), axis=3)
-    plan = compiler.compile(b.graph((x,), (y,)), TARGET)
+    y = b.op("concat", first, second, axis=3)
+    plan = compiler.compile(b.graph(y), TARGET)
     check_sides(plan)
     assert [d.label for d in plan.dispatches].count("concat") == 1
 
 
 def test_a_tensor_in_two_joins_is_copied_once() -> None:
-    b = Builder()
-    x = b.tensor((1, 6, 6, 8))
+    b = Net()
+    x = b.input((1, 6, 6, 8))
     first, second = conv(b, x, 8), conv(b, x, 8)
-    y = b.node("concat", (first, second), (1, 6, 6, 16), axis=3)
-    z = b.node("concat", (second, first), (1, 6, 6, 16), axis=3)
-    plan = compiler.compile(b.graph((x,), (y, z)), TARGET)
+    y = b.op("concat", first, second, axis=3)
+    z = b.op("concat", second, first, axis=3)
+    plan = compiler.compile(b.graph(y, z), TARGET)
     check_sides(plan)
     assert [d.label for d in plan.dispatches].count("concat") == 2
 

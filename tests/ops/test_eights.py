@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
@@ -31,17 +31,14 @@ def test_weights_that_lanes_share_are_read_in_eights(
     target: Target, constant: bool, found: bool
 ) -> None:
     """They begin at a multiple of eight vec4, of which an iteration takes as many."""
-    b = Builder()
-    x = b.tensor((1, 6, 6, 16))
+    b = Net()
+    x = b.input((1, 6, 6, 16))
     data = np.ones((16, 3, 3, 16), np.float32)
-    weights = b.tensor(data.shape, data if constant else None)
-    bias = b.tensor((16,), np.ones(16, np.float32))
-    first = b.node("add", (x, bias), (1, 6, 6, 16), activation="none")
-    y = b.node(
-        "conv_2d", (first, weights, bias), (1, 6, 6, 16), strides=(1, 1), dilations=(1, 1),
-        padding="same", activation="none",
-    )  # fmt: skip
-    plan = compiler.compile(b.graph((x,) if constant else (x, weights), (y,)), target)
+    weights = b.constant(data) if constant else b.input(data.shape)
+    bias = b.constant(np.ones(16, np.float32))
+    first = b.op("add", x, bias, activation="none")
+    y = b.op("conv_2d", first, weights, bias, **WINDOW)
+    plan = compiler.compile(b.graph(y), target)
     texts = [p.wgsl for p in plan.pipelines if p.label == "conv"]
     assert [("eight_w(" in text) for text in texts] == [found]
     if found:
@@ -62,16 +59,13 @@ def test_eights_behind_a_smaller_constant(half: bool) -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     wanted = np.einsum("byxcij,oijc->byxo", windows, w)
     for form in ("never", "row"):
-        b = Builder()
-        given, one = b.tensor(x.shape), b.tensor((1,), np.ones(1, np.float32))
-        moved = b.node("add", (given, one), x.shape, activation="none")
-        y = b.node(
-            "conv_2d", (moved, b.tensor(w.shape, w), None), wanted.shape, strides=(1, 1),
-            dilations=(1, 1), padding="same", activation="none",
-        )  # fmt: skip
+        b = Net()
+        given, one = b.input(x.shape), b.constant(np.ones(1, np.float32))
+        moved = b.op("add", given, one, activation="none")
+        y = b.op("conv_2d", moved, b.constant(w), None, **WINDOW)
         target = replace(device.target, software=False, vendor="amd", half=half, native_half=half,
                          tuning={"winograd": form})  # fmt: skip
-        plan = compiler.compile(b.graph((given,), (y,)), target)
+        plan = compiler.compile(b.graph(y), target)
         assert any("load_eight_w(" in p.wgsl for p in plan.pipelines)
         (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-3)

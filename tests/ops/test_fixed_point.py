@@ -12,8 +12,8 @@ from math import floor
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
+from tests.support.net import Net
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
 from tflgpu_plugin.ir.quantization import Levels, fixed_point
 from tflgpu_plugin.ops.quantized import times, times_once
@@ -28,11 +28,11 @@ WIDE = Levels(1.0, -(2.0**24), 2.0**24)
 
 def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array:
     """`values` after one fused step of a kernel, whose second operand are `rows`."""
-    b = Builder()
-    x = b.tensor(values.shape)
-    tensor = None if rows is None else b.tensor(rows.shape, rows)
-    y = b.node("neg", (x,), values.shape)
-    graph = b.graph((x,), (y,))
+    b = Net()
+    x = b.input(values.shape)
+    tensor = None if rows is None else b.constant(rows)
+    y = b.op("neg", x)
+    graph = b.graph(y)
     (node,) = graph.nodes
     graph = graph.with_nodes([replace(node, epilogue=(replace(made, tensor=tensor),))])
     return run_graph(graph, {x: -values})[y]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
+from tests.support.net import Net
 
 pytestmark = pytest.mark.adapter
 ERF = np.vectorize(math.erf)
@@ -54,10 +54,10 @@ def points(op: str, least: float, most: float) -> Any:
 def test_units_in_the_last_place(op: str) -> None:
     least, most, units, function = FUNCTIONS[op]
     x = points(op, least, most)
-    b = Builder()
-    given = b.tensor(x.shape)
-    made = b.node(op, (given,), x.shape)
-    got = run_graph(b.graph((given,), (made,)), {given: x})[made]
+    b = Net()
+    given = b.input(x.shape)
+    made = b.op(op, given)
+    got = run_graph(b.graph(made), {given: x})[made]
     wanted = function(x.astype(np.float64))
     seen = np.abs(wanted) > 1e-30
     unit = np.spacing(np.abs(wanted[seen]).astype(np.float32))
@@ -71,10 +71,10 @@ def test_gelu(op: str) -> None:
     """1 + erf cancels far below zero, in hosts as well."""
     x = points(op, -6, 6)
     wide = x.astype(np.float64)
-    b = Builder()
-    given = b.tensor(x.shape)
-    made = b.node(op, (given,), x.shape)
-    got = run_graph(b.graph((given,), (made,)), {given: x})[made]
+    b = Net()
+    given = b.input(x.shape)
+    made = b.op(op, given)
+    got = run_graph(b.graph(made), {given: x})[made]
     inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)
     gate = ERF(wide / math.sqrt(2)) if op == "gelu" else np.tanh(inner)
     np.testing.assert_allclose(got, 0.5 * wide * (1 + gate), rtol=4e-7, atol=4e-7)

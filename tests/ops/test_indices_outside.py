@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of
+from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array
@@ -21,11 +21,11 @@ FAR = [-99, -6, -1, 0, 1, 2, 3, 4, 7, 10**6]  # outside of each axis on both sid
 
 
 def run(op: str, given: list[Array], result: tuple[int, ...], **attributes: Any) -> Array:
-    b, device = Builder(), device_of()
+    b, device = Net(), device_of()
     types = ["i32" if array.dtype.kind == "i" else "f32" for array in given]
-    reads = [b.tensor(a.shape, dtype=kind) for a, kind in zip(given, types, strict=True)]
-    y = b.node(op, tuple(reads), result, **attributes)
-    plan = compiler.compile(b.graph(tuple(reads), (y,)), device.target)
+    reads = [b.input(a.shape, kind) for a, kind in zip(given, types, strict=True)]
+    y = b.op(op, *reads, **attributes)
+    plan = compiler.compile(b.graph(y), device.target)
     return Instance(Program(plan, device.handle, device.pipelines)).run(given, [])[0]
 
 

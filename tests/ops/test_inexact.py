@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.ops.test_fixed_point import stepped
 from tests.support.harness import run_graph
+from tests.support.net import Net
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
 
 pytestmark = pytest.mark.adapter
@@ -57,10 +57,10 @@ def test_levels_are_those_of_rounded_quotients(
 
 
 def computed(op: str, *given: Array) -> Array:
-    b = Builder()
-    inputs = tuple(b.tensor(values.shape) for values in given)
-    y = b.node(op, inputs, given[0].shape)
-    return run_graph(b.graph(inputs, (y,)), dict(zip(inputs, given, strict=True)))[y]
+    b = Net()
+    inputs = tuple(b.input(values.shape) for values in given)
+    y = b.op(op, *inputs)
+    return run_graph(b.graph(y), dict(zip(inputs, given, strict=True)))[y]
 
 
 @pytest.mark.parametrize("kind", ["integers", "numbers", "one divisor"])

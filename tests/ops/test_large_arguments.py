@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.compile.test_compiler import Builder
 from tests.support import onnx_models as onnx
 from tests.support.harness import run_graph
+from tests.support.net import Net
 
 pytestmark = [
     pytest.mark.adapter,
@@ -42,10 +42,10 @@ def test_roots_of_any_magnitude() -> None:
     x = np.concatenate([10.0 ** RANDOM.uniform(-37, 38.5, 4000), 2.0 ** np.arange(-126, 128)])
     x = x.astype(np.float32)
     np.testing.assert_allclose(_run("Sqrt", x=x), np.sqrt(x.astype(np.float64)), rtol=1e-6)
-    b = Builder()
-    given = b.tensor(x.shape)
-    made = b.node("rsqrt", (given,), x.shape)
-    got = run_graph(b.graph((given,), (made,)), {given: x})[made]
+    b = Net()
+    given = b.input(x.shape)
+    made = b.op("rsqrt", given)
+    got = run_graph(b.graph(made), {given: x})[made]
     np.testing.assert_allclose(got, 1 / np.sqrt(x.astype(np.float64)), rtol=1e-6)
 
 
@@ -60,10 +60,10 @@ def test_remainders_are_exact() -> None:
         wanted = np.fmod(v, e)
     for same in (v, wanted):  # a device may have no numbers below
         same[np.abs(same) < 2.0**-126] *= 0
-    b = Builder()
-    x, y = b.tensor(v.shape), b.tensor(v.shape)
-    z = b.node("fmod", (x, y), v.shape)
-    got = run_graph(b.graph((x, y), (z,)), {x: v, y: e})[z]
+    b = Net()
+    x, y = b.input(v.shape), b.input(v.shape)
+    z = b.op("fmod", x, y)
+    got = run_graph(b.graph(z), {x: v, y: e})[z]
     np.testing.assert_array_equal(got, wanted)
 
 

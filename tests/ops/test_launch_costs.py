@@ -12,8 +12,9 @@ import pytest
 from conformance import node_cases
 from conformance.cases import all_cases
 from conformance.direct import graph as graph_of
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
@@ -61,10 +62,8 @@ def test_there_are_not_many_more_threads_than_elements(family: str) -> None:
     ],
 )
 def test_threads_of_a_product_of_matrices(left: Shape, right: Shape, wanted: int) -> None:
-    result = (*left[:-1], right[-1])
-    tensors = {k: Tensor("", shape) for k, shape in enumerate((left, right, result))}
-    node = Node(0, "matmul", (0, 1), (2,), {"transpose_a": False, "transpose_b": False})
-    plan = compiler.compile(Graph(tensors, (node,), (0, 1), (2,)), TARGET)
+    n = Net()
+    plan = compiler.compile(n.graph(n.op("matmul", n.input(left), n.input(right))), TARGET)
     (found,) = [
         count
         for count, each in zip(threads(plan), plan.dispatches, strict=True)
@@ -74,10 +73,9 @@ def test_threads_of_a_product_of_matrices(left: Shape, right: Shape, wanted: int
 
 
 def test_the_square_norm_of_a_window_takes_no_powers() -> None:
-    tensors = {0: Tensor("x", (1, 4, 4, 4)), 1: Tensor("y", (1, 2, 2, 4))}
     for p, powers in ((2.0, False), (3.0, True)):
-        attributes = {"p": p, "window": (2, 2), "strides": (2, 2), "padding": "valid"}
-        graph = Graph(tensors, (Node(0, "lp_pool", (0,), (1,), attributes),), (0,), (1,))
+        n, attributes = Net(), {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
+        graph = n.graph(n.op("lp_pool", n.input((1, 4, 4, 4)), p=p, **attributes))
         plan = compiler.compile(graph, TARGET)
         (kernel,) = [p for p in plan.pipelines if "pool" in p.label]
         body = kernel.wgsl[kernel.wgsl.index("fn main") :]

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import TARGET, Builder
+from tests.compile.test_compiler import TARGET
 from tests.support.harness import device_of
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.plan import Plan
@@ -26,40 +27,38 @@ def data(*shape: int) -> Array:
 
 
 def dense(rows: int) -> Graph:
-    b = Builder()
-    x, weights = b.tensor((rows, 90)), b.tensor((170, 90), data(170, 90))
-    bias = b.tensor((170,), data(170))
-    y = b.node(
-        "fully_connected", (x, weights, bias), (rows, 170), keep_num_dims=True, activation="relu"
-    )
-    return b.graph((x,), (y,))
+    b = Net()
+    x, weights = b.input((rows, 90)), b.constant(data(170, 90))
+    bias = b.constant(data(170))
+    y = b.op("fully_connected", x, weights, bias, keep_num_dims=True, activation="relu")
+    return b.graph(y)
 
 
 def transposed_matrix() -> Graph:
     """As ONNX has it, the weights of an output in a column."""
-    b = Builder()
-    x, weights = b.tensor((3, 90)), b.tensor((90, 170), data(90, 170))
-    return b.graph((x,), (b.node("matmul", (x, weights), (3, 170)),))
+    b = Net()
+    x, weights = b.input((3, 90)), b.constant(data(90, 170))
+    return b.graph(b.op("matmul", x, weights))
 
 
 def convolution(kernel: int, groups: int = 1) -> Graph:
-    b = Builder()
-    x, shape = b.tensor((1, 6, 7, 48)), (64, kernel, kernel, 48 // groups)
-    weights, bias = b.tensor(shape, data(*shape)), b.tensor((64,), data(64))
-    return b.graph((x,), (b.node("conv_2d", (x, weights, bias), (1, 6, 7, 64), **SETTINGS),))
+    b = Net()
+    x, shape = b.input((1, 6, 7, 48)), (64, kernel, kernel, 48 // groups)
+    weights, bias = b.constant(data(*shape)), b.constant(data(64))
+    return b.graph(b.op("conv_2d", x, weights, bias, **SETTINGS))
 
 
 def table() -> Graph:
     """An embedding: rows that a run tells, both ends and beyond among them."""
-    b = Builder()
-    x, places = b.tensor((301, 37), data(301, 37)), b.tensor((9, 1), dtype="i32")
-    return b.graph((places,), (b.node("pick", (x, places), (9, 37), axis=0, wraps=True),))
+    b = Net()
+    x, places = b.constant(data(301, 37)), b.input((9, 1), "i32")
+    return b.graph(b.op("pick", x, places, axis=0, wraps=True))
 
 
 def inner_table() -> Graph:
-    b = Builder()
-    x, places = b.tensor((11, 40, 37), data(11, 40, 37)), b.tensor((9, 1), dtype="i32")
-    return b.graph((places,), (b.node("pick", (x, places), (11, 9, 37), axis=1, wraps=True),))
+    b = Net()
+    x, places = b.constant(data(11, 40, 37)), b.input((9, 1), "i32")
+    return b.graph(b.op("pick", x, places, axis=1, wraps=True))
 
 
 GRAPHS: dict[str, Callable[[], Graph]] = {

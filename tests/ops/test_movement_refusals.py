@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ops.test_op_refusals import RUN, graph_of, said
+from tests.support.refused import code
 from tflgpu_plugin.ir.graph import Shape, Tensor
 from tflgpu_plugin.ops import rows
 
@@ -81,65 +82,63 @@ def test_what_fits(op: str, given: tuple[Any, ...], more: dict[str, Any], shape:
 
 
 MISFITS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("strided_slice", (IMAGE, RUN, [1], [1]), {}, "begin, end and strides must be constants"),
-    ("strided_slice", (IMAGE, [1], RUN, [1]), {}, "begin, end and strides must be constants"),
-    ("strided_slice", (IMAGE, [1], [1], RUN), {}, "begin, end and strides must be constants"),
-    ("strided_slice", (IMAGE, [1], [1, 2], [1]), {}, "must have one length"),
-    ("strided_slice", (IMAGE, [1], [1], [1, 1]), {}, "must have one length"),
-    ("strided_slice", (IMAGE, [1], [1], [0]), {}, "a stride must not be zero"),
-    ("strided_slice", (IMAGE, [0] * 5, [1] * 5, [1] * 5), {}, "too many entries"),
+    ("strided_slice", (IMAGE, RUN, [1], [1]), {}, "constant.required"),
+    ("strided_slice", (IMAGE, [1], RUN, [1]), {}, "constant.required"),
+    ("strided_slice", (IMAGE, [1], [1], RUN), {}, "constant.required"),
+    ("strided_slice", (IMAGE, [1], [1, 2], [1]), {}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [1], [1, 1]), {}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [1], [0]), {}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [0] * 5, [1] * 5, [1] * 5), {}, "shape.mismatch"),
     (
         "strided_slice",
         (IMAGE, [0] * 5, [1] * 5, [1] * 5),
         {"ellipsis_mask": 1},
-        "too many entries",
+        "shape.mismatch",
     ),
-    ("strided_slice", (IMAGE, [0] * 3, [1] * 3, ONES[:3]), {"ellipsis_mask": 5}, "one ellipsis"),
-    ("strided_slice", (IMAGE, [0], [1], [1]), {"ellipsis_mask": 2}, "one ellipsis"),
-    ("strided_slice", (IMAGE, [4], [5], [1]), {"shrink_axis_mask": 1}, "index 4 is outside"),
-    ("strided_slice", (IMAGE, [-5], [5], [1]), {"shrink_axis_mask": 1}, "index -5 is outside"),
-    ("strided_slice", (IMAGE, [1], [2], [-1]), {"shrink_axis_mask": 1}, "a positive stride"),
-    ("strided_slice", (IMAGE, [1], [2], [0]), {"shrink_axis_mask": 1}, "a positive stride"),
-    ("strided_slice", (IMAGE, [1], [4], [1]), {"offset": True}, "leaves an axis of 4"),
-    ("strided_slice", (IMAGE, [3], [-5], [-1]), {"offset": True}, "leaves an axis of 4"),
-    ("strided_slice", (IMAGE, [1], [1], [1]), {"offset": True, "end_mask": 1}, "no defined"),
-    ("slice", (IMAGE, RUN, [1]), {}, "begin and size must be constants"),
-    ("slice", (IMAGE, [0], RUN), {}, "begin and size must be constants"),
-    ("slice", (IMAGE, BEGIN, [1] * 3), {}, "an entry for each of 4 axes"),
-    ("slice", (IMAGE, [0] * 3, [1] * 3), {}, "an entry for each of 4 axes"),
-    ("slice", (IMAGE, [1, 0, 0, 0], [4, 1, 1, 1]), {}, "1 to 5 is not inside an axis of 4"),
-    ("slice", (IMAGE, [-1, 0, 0, 0], [1, 1, 1, 1]), {}, "-1 to 0 is not inside an axis of 4"),
-    ("slice", (IMAGE, [3, 0, 0, 0], [-2, 1, 1, 1]), {}, "3 to 1 is not inside an axis of 4"),
-    ("slice", (IMAGE, [5, 0, 0, 0], [-1, 1, 1, 1]), {}, "5 to 4 is not inside an axis of 4"),
-    ("tile", (IMAGE, RUN), {}, "repeats must be constant"),
-    ("tile", (IMAGE, [1] * 3), {}, "3 repeats do not fit a tensor of rank 4"),
-    ("tile", ((2,) * 8, [1, *[2] * 6, 1]), {}, "goes along 13 axes, with those of copies; 12"),
-    ("expand", ((6, 1, 3), RUN), {}, "the shape must be constant"),
-    ("expand", ((6, 1, 3), [5, 1, 1]), {}, "cannot be broadcast together"),
-    ("depth_to_space", ((2, 3, 4, 6),), {"block": 2}, "does not divide"),
-    ("depth_to_space", ((2, 3, 4, 8),), {"block": 0}, "do not fit"),
-    ("depth_to_space", ((3, 4, 8),), {"block": 2}, "do not fit"),
-    ("space_to_depth", ((2, 5, 4, 3),), {"block": 2}, "does not divide"),
-    ("space_to_depth", ((2, 4, 5, 3),), {"block": 2}, "does not divide"),
-    ("pick", (IMAGE, Tensor("n", (5,), "i32")), {"axis": 1}, "do not fit"),
-    ("pick", (IMAGE, Tensor("n", (5, 2), "i32")), {"axis": 3}, "do not fit"),
-    ("pick", (IMAGE, Tensor("n", (5, 1), "i32")), {"axis": -1}, "do not fit"),
-    ("pick", ((4, 0), Tensor("n", (5, 1), "i32")), {"axis": 1}, "takes from axes of at least 1"),
+    ("strided_slice", (IMAGE, [0] * 3, [1] * 3, ONES[:3]), {"ellipsis_mask": 5}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [0], [1], [1]), {"ellipsis_mask": 2}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [4], [5], [1]), {"shrink_axis_mask": 1}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [-5], [5], [1]), {"shrink_axis_mask": 1}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [2], [-1]), {"shrink_axis_mask": 1}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [2], [0]), {"shrink_axis_mask": 1}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [4], [1]), {"offset": True}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [3], [-5], [-1]), {"offset": True}, "shape.mismatch"),
+    ("strided_slice", (IMAGE, [1], [1], [1]), {"offset": True, "end_mask": 1}, "shape.mismatch"),
+    ("slice", (IMAGE, RUN, [1]), {}, "constant.required"),
+    ("slice", (IMAGE, [0], RUN), {}, "constant.required"),
+    ("slice", (IMAGE, BEGIN, [1] * 3), {}, "shape.mismatch"),
+    ("slice", (IMAGE, [0] * 3, [1] * 3), {}, "shape.mismatch"),
+    ("slice", (IMAGE, [1, 0, 0, 0], [4, 1, 1, 1]), {}, "shape.mismatch"),
+    ("slice", (IMAGE, [-1, 0, 0, 0], [1, 1, 1, 1]), {}, "shape.mismatch"),
+    ("slice", (IMAGE, [3, 0, 0, 0], [-2, 1, 1, 1]), {}, "shape.mismatch"),
+    ("slice", (IMAGE, [5, 0, 0, 0], [-1, 1, 1, 1]), {}, "shape.mismatch"),
+    ("tile", (IMAGE, RUN), {}, "constant.required"),
+    ("tile", (IMAGE, [1] * 3), {}, "shape.mismatch"),
+    ("tile", ((2,) * 8, [1, *[2] * 6, 1]), {}, "rank.too_large"),
+    ("expand", ((6, 1, 3), RUN), {}, "constant.required"),
+    ("expand", ((6, 1, 3), [5, 1, 1]), {}, "shape.mismatch"),
+    ("depth_to_space", ((2, 3, 4, 6),), {"block": 2}, "shape.mismatch"),
+    ("depth_to_space", ((2, 3, 4, 8),), {"block": 0}, "shape.mismatch"),
+    ("depth_to_space", ((3, 4, 8),), {"block": 2}, "shape.mismatch"),
+    ("space_to_depth", ((2, 5, 4, 3),), {"block": 2}, "shape.mismatch"),
+    ("space_to_depth", ((2, 4, 5, 3),), {"block": 2}, "shape.mismatch"),
+    ("pick", (IMAGE, Tensor("n", (5,), "i32")), {"axis": 1}, "shape.mismatch"),
+    ("pick", (IMAGE, Tensor("n", (5, 2), "i32")), {"axis": 3}, "shape.mismatch"),
+    ("pick", (IMAGE, Tensor("n", (5, 1), "i32")), {"axis": -1}, "shape.mismatch"),
+    ("pick", ((4, 0), Tensor("n", (5, 1), "i32")), {"axis": 1}, "shape.unsupported"),
 ]
 
 
-@pytest.mark.parametrize(("op", "given", "more", "sentence"), MISFITS)
-def test_what_does_not(
-    op: str, given: tuple[Any, ...], more: dict[str, Any], sentence: str
-) -> None:
-    assert sentence in (said(op, *given, **more) or "")
+@pytest.mark.parametrize(("op", "given", "more", "wanted"), MISFITS)
+def test_what_does_not(op: str, given: tuple[Any, ...], more: dict[str, Any], wanted: str) -> None:
+    assert code(said(op, *given, **more)) == wanted
 
 
 ELEMENTWISE: list[tuple[str, tuple[Any, ...], dict[str, Any], str | None]] = [
     ("add", (IMAGE, (8, 1)), {}, None),
-    ("add", (IMAGE, (8, 2)), {}, "cannot be broadcast together"),
+    ("add", (IMAGE, (8, 2)), {}, "shape.mismatch"),
     ("add", (IMAGE, (1,)), {"activation": "relu6"}, None),
-    ("add", (IMAGE, (1,)), {"activation": "tanh"}, "fused activation tanh is not supported"),
+    ("add", (IMAGE, (1,)), {"activation": "tanh"}, "activation.unsupported"),
     ("add", ((2,) * 6, (2,) * 6), {}, None),
     ("add", ((2,) * 6, 1.0), {}, None),
     ("add", ((2,) * 6, (1,) * 6), {}, None),
@@ -147,28 +146,28 @@ ELEMENTWISE: list[tuple[str, tuple[Any, ...], dict[str, Any], str | None]] = [
     ("add", ((2,) * 8, (2, 1, 2, 1, 2, 1, 2, 1)), {}, None),
     ("prelu", (IMAGE, (3,)), {}, None),
     ("prelu", (IMAGE, (1, 8, 1)), {}, None),
-    ("prelu", ((3,), IMAGE), {}, "prelu has alpha of shape"),
-    ("prelu", (IMAGE, (2,)), {}, "cannot be broadcast together"),
+    ("prelu", ((3,), IMAGE), {}, "shape.mismatch"),
+    ("prelu", (IMAGE, (2,)), {}, "shape.mismatch"),
     ("where", (IMAGE, (3,), (8, 1)), {}, None),
-    ("where", (IMAGE, (3,), (7, 1)), {}, "cannot be broadcast together"),
+    ("where", (IMAGE, (3,), (7, 1)), {}, "shape.mismatch"),
     ("instance_normalization", (IMAGE, (3,), (3,)), {}, None),
-    ("instance_normalization", ((4, 3), (3,), (3,)), {}, "has no axes to work on"),
-    ("instance_normalization", (IMAGE, (4,), (3,)), {}, "scale or bias of shape .4."),
-    ("instance_normalization", (IMAGE, None, (1, 4, 6, 8, 3)), {}, "scale or bias"),
+    ("instance_normalization", ((4, 3), (3,), (3,)), {}, "shape.unsupported"),
+    ("instance_normalization", (IMAGE, (4,), (3,)), {}, "shape.mismatch"),
+    ("instance_normalization", (IMAGE, None, (1, 4, 6, 8, 3)), {}, "shape.mismatch"),
     ("layer_normalization", (IMAGE, (8, 3), None), {"axis": -2}, None),
-    ("layer_normalization", (IMAGE, (8, 3), None), {"axis": 4}, "has no axes to work on"),
-    ("layer_normalization", (IMAGE, None, None), {"axis": -5}, "has no axes to work on"),
+    ("layer_normalization", (IMAGE, (8, 3), None), {"axis": 4}, "shape.unsupported"),
+    ("layer_normalization", (IMAGE, None, None), {"axis": -5}, "shape.unsupported"),
     ("layer_normalization", (IMAGE, None, None), {"axis": -4}, None),
     ("layer_normalization", ((2,) * 6, None, None), {}, None),
-    ("layer_normalization", ((2, 0), None, None), {}, "has no elements"),
+    ("layer_normalization", ((2, 0), None, None), {}, "shape.empty"),
     ("log_softmax", (IMAGE,), {"axis": 3}, None),
-    ("log_softmax", (IMAGE,), {"axis": 4}, "has no axes to work on"),
+    ("log_softmax", (IMAGE,), {"axis": 4}, "shape.unsupported"),
 ]
 
 
-@pytest.mark.parametrize(("op", "given", "more", "sentence"), ELEMENTWISE)
+@pytest.mark.parametrize(("op", "given", "more", "wanted"), ELEMENTWISE)
 def test_elementwise_ops_and_normalizations(
-    op: str, given: tuple[Any, ...], more: dict[str, Any], sentence: str | None
+    op: str, given: tuple[Any, ...], more: dict[str, Any], wanted: str | None
 ) -> None:
     found = said(op, *given, **more)
-    assert found is None if sentence is None else sentence.replace(".4.", "[4]") in (found or "")
+    assert code(found) == wanted

@@ -11,10 +11,10 @@ import pytest
 
 from conformance import host as hosts
 from conformance.models.tflite import Model
-from tests.compile.test_compiler import Builder
 from tests.support import onnx_models as onnx
 from tests.support.harness import device_of
 from tests.support.interpreters import gpu
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.runtime.program import Instance, Program
 
@@ -67,13 +67,11 @@ def test_an_infinite_weight(depth: int, row: int) -> None:
     random = np.random.default_rng(depth)
     values, weights = (random.uniform(0.5, 1, (n, depth)).astype(np.float32) for n in (2, 8))
     weights[row, 0] = np.inf
-    b, device = Builder(), device_of()
-    x = b.tensor(values.shape)
-    y = b.node(
-        "fully_connected", (x, b.tensor(weights.shape, weights), None), (2, 8),
-        keep_num_dims=False, activation="none",
-    )  # fmt: skip
-    graph = b.graph((x,), (y,))
+    b, device = Net(), device_of()
+    x = b.input(values.shape)
+    flat = {"keep_num_dims": False, "activation": "none"}
+    y = b.op("fully_connected", x, b.constant(weights), None, **flat)
+    graph = b.graph(y)
     for target in (device.target, replace(device.target, vendor="unknown", software=False)):
         program = Program(compiler.compile(graph, target), device.handle, device.pipelines)
         (found,) = Instance(program).run([values], [])

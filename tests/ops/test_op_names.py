@@ -1,5 +1,6 @@
-"""Op names appear in the tables only. Other modules ask for a trait of the op's row, and none of
-them lists op names."""
+"""Op names appear where ops are: in the table and the hosts' tables, in what builds nodes, and in
+the patterns that passes look for. Other modules ask for a trait of the op's row, and none of them
+lists op names."""
 
 from __future__ import annotations
 
@@ -12,54 +13,136 @@ import tflgpu_plugin.providers.onnxruntime.ops
 import tflgpu_plugin.providers.tflite.ops
 
 from conformance.node_cases import family_nodes
+from tests.support.imports import imports, modules
 from tflgpu_plugin import ops
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "tflgpu_plugin"
-ROOMS = (
-    *("engine.py", "frontend", "importer", "compile", "runtime", "ir", "batch"),
-    *("harness", "cache"),
-)
-# Tables of what loops consist of, and what builds nodes.
-TABLES = {
-    *("importer/loop_body.py", "importer/loop_layer.py"),
-    *("importer/builder.py", "importer/rounding.py"),
-}
-# Words of other things than ops, and ops that constants are worked out for in a way of their own.
-ELSEWHERE = {
-    "compile/error_sensitivity.py": {"clip"},
-    "compile/tuning.py": {"tile", "split"},
-    "importer/folding.py": {"quantize", "dequantize"},
-    "importer/plain.py": {"dequantize"},
-    "ir/host_op.py": {"mean", "split"},
-}
-
-
-def files() -> list[str]:
-    found = []
-    for room in ROOMS:
-        path = PACKAGE / room
-        found += [path] if path.suffix else sorted(path.rglob("*.py"))
-    names = [str(path.relative_to(PACKAGE)) for path in found]
-    return [name for name in names if name not in TABLES]
-
-
-@pytest.mark.parametrize("name", files())
-def test_no_op_is_named(name: str) -> None:
-    tree = ast.parse((PACKAGE / name).read_text())
-    words = {
-        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
-    assert words & set(ops.rows()) == ELSEWHERE.get(name, set())
-
-
-# ---- names of hosts' operators, too -------------------------------------------------------------
-
 NAMES = {
     *ops.rows(),
     *tflgpu_plugin.providers.tflite.ops.HOST_OPS,
     *tflgpu_plugin.providers.onnxruntime.ops.HOST_OPS,
 }
+PRODUCT = modules(ROOT, ["tflgpu_plugin", "providers"])
+# Tables, and what names the ops of nodes that it makes.
+TABLES = ("tflgpu_plugin.ops", "tflgpu_plugin.kernels", "tflgpu_plugin.passes",
+          "tflgpu_plugin.importer.loop_body", "tflgpu_plugin.importer.loop_layer")  # fmt: skip
+HOSTS_TABLES = {
+    *("tflgpu_plugin.providers.onnxruntime.ops", "tflgpu_plugin.providers.onnxruntime.contrib"),
+    "tflgpu_plugin.providers.tflite.ops",
+}
+# What builders add nodes by.
+ADDED_BY = {"tflgpu_plugin.importer.builder", "tflgpu_plugin.importer.rounding"}
+# Words of other things than ops.
+WORDS = {
+    "tflgpu_plugin.cli.run": {"mean"},  # an option
+    "tflgpu_plugin.compile.tuning": {"tile", "split"},  # settings of kernels
+    "tflgpu_plugin.demo.network": {  # which the demo writes files of, operators included
+        *("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "SOFTMAX"),
+    },
+    "tflgpu_plugin.demo.onnx_file": {"Clip", "Conv", "Flatten", "GlobalAveragePool", "Softmax"},
+    "tflgpu_plugin.harness.flatbuffer": {
+        *("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "SOFTMAX"),
+    },
+    "tflgpu_plugin.ir.host_op": {"mean", "split"},  # roles of operands
+    "tflgpu_plugin.providers.onnxruntime.run_values": {"split"},
+    "tflgpu_plugin.importer.plain": {"expand"},  # an attribute
+    "tflgpu_plugin.providers.tflite.loops": {"WHILE"},  # whose bodies are graphs of their own
+}
+
+
+def in_tables(module: str) -> bool:
+    return any(module == table or module.startswith(f"{table}.") for table in TABLES)
+
+
+def builders() -> set[str]:
+    """The hosts' tables, the modules whose functions their rows name, and what these build with."""
+    graph = imports(PRODUCT)
+    named = {module for table in HOSTS_TABLES for module in graph[table]}
+    return (
+        HOSTS_TABLES
+        | ADDED_BY
+        | {name for name in named if name.startswith("tflgpu_plugin.providers.")}
+    )
+
+
+BUILDERS = builders()
+
+
+def words(tree: ast.AST) -> set[str]:
+    return {
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value in NAMES
+    }
+
+
+@pytest.mark.parametrize("module", [m for m in PRODUCT if m not in BUILDERS and not in_tables(m)])
+def test_no_op_is_named(module: str) -> None:
+    assert words(ast.parse(PRODUCT[module].read_text())) == WORDS.get(module, set())
+
+
+# ---- builders make nodes and do not ask what others are ------------------------------------------
+
+# Values of hosts' attributes, and steps behind a node, which are no nodes.
+COMPARED = {
+    "tflgpu_plugin.providers.onnxruntime.elementwise": {"tanh"},
+    "tflgpu_plugin.providers.tflite.conditions": {"relu"},
+    "tflgpu_plugin.providers.tflite.params": {"tanh"},
+    "tflgpu_plugin.passes.quant.qdq_fusion": {"add"},
+    "tflgpu_plugin.passes.quant.requantize": {"add"},
+    "tflgpu_plugin.passes.quant.share_steps": {"add"},
+}
+# What passes look for by its formula, to make something else of it.
+FORMULAS = "tflgpu_plugin.passes.fuse"
+PATTERNS = {
+    "tflgpu_plugin.passes.layout.rows": {"fully_connected"},
+    "tflgpu_plugin.passes.makers": {"div"},  # for `fuse`
+    "tflgpu_plugin.passes.quant.fake_quantization": {"mean"},
+}
+
+
+def compared(tree: ast.AST) -> set[str]:
+    """Op names that something is compared with, by `==`, `in` or `match`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            found |= {name for side in (node.left, *node.comparators) for name in operands(side)}
+        elif isinstance(node, ast.MatchValue):
+            found |= words(node)
+    return found
+
+
+def operands(side: ast.expr) -> set[str]:
+    """The op names among the values that a comparison has on one side."""
+    parts = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
+    return {name for part in parts if isinstance(part, ast.Constant) for name in words(part)}
+
+
+def asked() -> list[str]:
+    return [m for m in PRODUCT if not m.startswith(("tflgpu_plugin.ops", FORMULAS))]
+
+
+@pytest.mark.parametrize("module", asked())
+def test_no_op_is_compared(module: str) -> None:
+    expected = COMPARED.get(module, set()) | PATTERNS.get(module, set())
+    assert compared(ast.parse(PRODUCT[module].read_text())) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["node.op == 'pad'", "'pad' != node.op", "node.op in ('x', 'pad')", "node.op not in {'pad'}",
+     "match node.op:\n  case 'pad': pass", "x = 1 if e.row.op == 'pad' else 2"],
+)  # fmt: skip
+def test_a_comparison_is_found(code: str) -> None:
+    assert compared(ast.parse(code)) == {"pad"}
+
+
+def test_what_builds_a_node_is_no_comparison() -> None:
+    assert compared(ast.parse("e.add('pad' if e.rank() == 4 else 'view', x)")) == set()
+
+
+# ---- names of hosts' operators, too -------------------------------------------------------------
+
 LISTS = (
     "tflgpu_plugin/ops/",
     "providers/tflite/ops.py",
@@ -72,7 +155,7 @@ ALLOWED = {
 }
 
 
-def modules() -> list[str]:
+def unlisted() -> list[str]:
     files = [p for room in ("tflgpu_plugin", "providers") for p in (ROOT / room).rglob("*.py")]
     names = sorted(str(path.relative_to(ROOT)) for path in files)
     return [name for name in names if not name.startswith(LISTS) and name not in ALLOWED]
@@ -92,7 +175,7 @@ def lists(module: str) -> Iterator[list[str]]:
             yield found
 
 
-@pytest.mark.parametrize("module", modules())
+@pytest.mark.parametrize("module", unlisted())
 def test_no_module_lists_names_of_ops(module: str) -> None:
     found = list(lists(module))
     assert not found, f"put these facts into the rows: {found}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.test_passes import Build
 from tests.support.evaluate import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ops import pad
 from tflgpu_plugin.passes.decompose import decompose
 
@@ -17,14 +17,14 @@ from tflgpu_plugin.passes.decompose import decompose
 )
 def test_the_widest(mode: str, most: int) -> None:
     for sides in ((most, 0), (0, most), (most, most)):
-        b = Build()
+        b = ShapedNet()
         amounts = b.constant(np.array([[0, 0], sides], np.int32))
         y = b.op("pad", b.input((2, 4)), amounts, shape=(2, 4 + sum(sides)), mode=mode)
         graph = b.graph(y)
         assert pad.views(graph, graph.nodes[0])[0].shape == (2, 4 + sum(sides))
     if most < 99:
         for sides in ((most + 1, 0), (0, most + 1)):
-            b = Build()
+            b = ShapedNet()
             amounts = b.constant(np.array([[0, 0], sides], np.int32))
             y = b.op("pad", b.input((2, 4)), amounts, shape=(2, 4 + sum(sides)), mode=mode)
             graph = b.graph(y)
@@ -35,7 +35,7 @@ def test_the_widest(mode: str, most: int) -> None:
 @pytest.mark.parametrize("steps", [(1, 1), (2, 1), (1, 3), (4, 2)])
 def test_what_comes_in_between(steps: tuple[int, int]) -> None:
     """Axes without any get no element more, also on the way."""
-    b = Build()
+    b = ShapedNet()
     shape = (steps[0] * 2 + 1, steps[1] * 3 + 1)
     x = b.input((3, 4))
     y = b.op("dilate", x, b.constant(np.array(steps, np.int32)),

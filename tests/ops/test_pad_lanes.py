@@ -8,19 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.ir.graph import Array
 
 pytestmark = pytest.mark.adapter
-Make = Callable[[Builder, list[int]], int]
+Make = Callable[[Net, list[int]], int]
 
 
 def joined(*shapes: tuple[int, ...], axis: int) -> tuple[list[tuple[int, ...]], Make]:
-    def make(b: Builder, parts: list[int]) -> int:
+    def make(b: Net, parts: list[int]) -> int:
         result = list(shapes[0])
         result[axis] = sum(shape[axis] for shape in shapes)
-        return b.node("concat", tuple(parts), tuple(result), axis=axis, activation="none")
+        return b.op("concat", *parts, axis=axis, activation="none")
 
     return list(shapes), make
 
@@ -41,18 +41,17 @@ CASES = {
 def test_concat(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFLGPU_FILL_NAN", "1")
     shapes, make = CASES[name]
-    b, random = Builder(), np.random.default_rng(5)
-    inputs = [b.tensor(shape) for shape in shapes]
+    b, random = Net(), np.random.default_rng(5)
+    inputs = [b.input(shape) for shape in shapes]
     # The parts are made on the device, so that they are joined in its memory.
-    parts = [b.node("sin", (x,), shape) for x, shape in zip(inputs, shapes, strict=True)]
+    parts = [b.op("sin", x) for x, shape in zip(inputs, shapes, strict=True)]
     whole = make(b, parts)
-    n, h, w, c = b.tensors[whole].shape
+    c = b.shape(whole)[3]
     weights = random.uniform(-1, 1, (3, 1, 1, c)).astype(np.float32)
-    y = b.node("conv_2d", (whole, b.tensor(weights.shape, weights), None), (n, h, w, 3),
-               strides=(1, 1), dilations=(1, 1), padding="same", activation="none")  # fmt: skip
+    y = b.op("conv_2d", whole, b.constant(weights), None, **WINDOW)
     values = {x: random.uniform(-1, 1, s).astype(np.float32)
               for x, s in zip(inputs, shapes, strict=True)}  # fmt: skip
-    got = run_graph(b.graph(tuple(inputs), (y,)), values)[y]
+    got = run_graph(b.graph(y), values)[y]
     axis = b.nodes[len(parts)].attributes["axis"]
     given: Array = np.concatenate([np.sin(values[x]) for x in inputs], axis=axis)
     np.testing.assert_allclose(got, given @ weights[:, 0, 0].T, atol=1e-5)

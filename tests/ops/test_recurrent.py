@@ -14,5 +14,5 @@ from tflgpu_plugin.ops import recurrent
 )
 def test_weights_that_are_loaded_together(depth: int, least: int, ahead: int) -> None:
     """Of 75, three times 25 wait less often than twice 32 and eleven."""
-    assert recurrent._ahead(Target(vendor="amd", least_subgroup=least), depth) == ahead
-    assert recurrent._ahead(Target(software=True), depth) == 1
+    assert recurrent.loaded_ahead(Target(vendor="amd", least_subgroup=least), depth) == ahead
+    assert recurrent.loaded_ahead(Target(software=True), depth) == 1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.ops.test_launches import CPU, GPU, lowered
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Tensor
 from tflgpu_plugin.ir.target import Target
@@ -67,11 +67,10 @@ def test_a_mean_of_parts_is_divided_once() -> None:
 def test_answers(op: str, axes: tuple[int, ...], extents: tuple[int, ...]) -> None:
     values = np.random.default_rng(5).integers(-3, 4, extents).astype(np.float32)
     values[0, 5, 7, 1] = 90.0
-    b = Builder()
-    given = b.tensor(values.shape)
-    kept = tuple(1 if k in axes else n for k, n in enumerate(extents))
+    b = Net()
+    given = b.input(values.shape)
     made = np.array(axes, np.int32)
-    y = b.node(op, (given, b.tensor(made.shape, made)), kept, keep_dims=True)
+    y = b.op(op, given, b.constant(made), keep_dims=True)
     device = adapter.open_device(adapter.select(None))
     numpy: dict[str, Any] = {"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min}
     wanted = numpy.get(op, lambda v, **more: np.sum(v * v, **more))(
@@ -79,6 +78,6 @@ def test_answers(op: str, axes: tuple[int, ...], extents: tuple[int, ...]) -> No
     )
     for tuning in ({}, {"split": "always"}):
         target = replace(device.target, software=False, vendor="amd", tuning=tuning)
-        plan = compiler.compile(b.graph((given,), (y,)), target)
+        plan = compiler.compile(b.graph(y), target)
         (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([values], [])
         np.testing.assert_array_equal(got, wanted)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of, run_graph
+from tests.support.net import Net
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import partition, rules, support
 from tflgpu_plugin.ir.graph import Graph
@@ -21,14 +21,14 @@ ENDS += [np.inf, -np.inf, np.nan]
 
 def chain(*results: str) -> Graph:
     """rfft of tensor 0 (node 0), a reshape of that (node 1), and what reads it."""
-    b = Builder()
-    x, lengths = b.tensor((3, 1, 8)), b.tensor((2,), np.array([1, 8], np.int32), "i32")
-    found = b.node("rfft", (x, lengths), (3, 1, 5))
-    flat = b.node("reshape", (found, None), (3, 5), shape=(3, 5))
+    b = Net()
+    x, lengths = b.input((3, 1, 8)), b.constant(np.array([1, 8], np.int32), "i32")
+    found = b.op("rfft", x, lengths)
+    flat = b.op("reshape", found, None, shape=(3, 5))
     for tensor in (found, flat):
-        b.tensors[tensor] = replace(b.tensors[tensor], dtype="c64")
-    made = [b.node(name, (flat,), (3, 5)) for name in results]
-    return b.graph((x,), tuple(made))
+        b.retyped(tensor, "c64")
+    made = [b.op(name, flat) for name in results]
+    return b.graph(*made)
 
 
 @pytest.mark.adapter
@@ -38,10 +38,10 @@ def test_sizes_of_any_numbers() -> None:
     pairs = [np.concatenate([a.reshape(-1), v]) for a, v in
              zip(np.meshgrid(ENDS, ENDS), (numbers, numbers[::-1]), strict=True)]  # fmt: skip
     v, e = (a.astype(np.float32) for a in pairs)
-    b = Builder()
-    x, y = b.tensor(v.shape), b.tensor(v.shape)
-    z = b.node("hypot", (x, y), v.shape)
-    got = run_graph(b.graph((x, y), (z,)), {x: v, y: e})[z]
+    b = Net()
+    x, y = b.input(v.shape), b.input(v.shape)
+    z = b.op("hypot", x, y)
+    got = run_graph(b.graph(z), {x: v, y: e})[z]
     with np.errstate(over="ignore"):
         wanted = np.hypot(v.astype(np.float64), e).astype(np.float32)
     np.testing.assert_allclose(got, wanted, rtol=8 * 2.0**-24)
@@ -65,15 +65,15 @@ def test_matrices_have_exact_zeros() -> None:
 
 
 def test_a_transform_costs_its_products() -> None:
-    b = Builder()
-    x, lengths = b.tensor((3, 4, 8)), b.tensor((2,), np.array([4, 8], np.int32), "i32")
-    b.node("rfft", (x, lengths), (3, 4, 5))
-    graph = b.graph((x,), ())
+    b = Net()
+    x, lengths = b.input((3, 4, 8)), b.constant(np.array([4, 8], np.int32), "i32")
+    b.op("rfft", x, lengths)
+    graph = b.graph()
     row = ops.rows()["rfft"]
     assert row.work is not None
     # Of 12 rows 8 x 10, and of 15 columns 8 x 8: with all 5 frequencies and both parts.
     assert row.work(graph, graph.nodes[0]) == 12 * 8 * 10 + 15 * 8 * 8
-    row_only = b.tensor((2,), np.array([1, 8], np.int32), "i32")
+    row_only = b.constant(np.array([1, 8], np.int32), "i32")
     node = replace(graph.nodes[0], inputs=(x, row_only))
     assert row.work(graph, node) == 3 * 8 * 10
 
@@ -112,10 +112,9 @@ def test_they_are_no_inputs_and_no_outputs() -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("op", ["transpose", "relu", "abs", "add"])
 def test_other_operators_refuse_them(op: str) -> None:
-    b = Builder()
-    x = b.tensor((3, 5), dtype="c64")
-    made = b.node(op, (x, x) if op == "add" else (x,), (3, 5), perm=(0, 1))
-    b.tensors[made] = replace(b.tensors[made], dtype="c64")
-    graph = b.graph((x,), (made,))
+    b = Net()
+    x = b.input((3, 5), "c64")
+    made = b.op(op, *((x, x) if op == "add" else (x,)), perm=(0, 1))
+    graph = b.graph(b.retyped(made, "c64"))
     reason = support.support(graph, graph.nodes[0], device_of().target) or ""
     assert "holds complex64 values" in reason

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import TARGET, Builder
+from tests.compile.test_compiler import TARGET
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.tiles import choose_tile, larger
@@ -31,13 +32,10 @@ from tflgpu_plugin.ops.tiles import choose_tile, larger
 def test_small_maps_are_split_by_channels(
     x: tuple[int, ...], filters: tuple[int, ...], parts: int
 ) -> None:
-    b = Builder()
-    source, weights = b.tensor(x), b.tensor(filters, np.zeros(filters, np.float32))
-    y = b.node(
-        "conv_2d", (source, weights, None), (*x[:3], filters[0]), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
-    graph = b.graph((source,), (y,))
+    b = Net()
+    source, weights = b.input(x), b.constant(np.zeros(filters, np.float32))
+    y = b.op("conv_2d", source, weights, None, **WINDOW)
+    graph = b.graph(y)
     given = {"winograd": "never"}
     plan = compiler.compile(graph, Target(vendor="amd", tuning=given))
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [x[0] * parts]
@@ -51,15 +49,12 @@ def test_small_maps_are_split_by_channels(
 def test_wide_subgroups_count_as_few_threads_sooner(lanes: int, pixels: int, parts: int) -> None:
     """12,544 threads of 128 iterations: 196 waves of 64, of which most SIMDs have one or none. Two
     parts, and each thread makes two pixels, of which four parts have as many threads."""
-    b = Builder()
-    source = b.tensor((1, pixels, pixels, 512))
-    weights = b.tensor((512, 1, 1, 512), np.zeros((512, 1, 1, 512), np.float32))
-    y = b.node(
-        "conv_2d", (source, weights, None), (1, pixels, pixels, 512), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
+    b = Net()
+    source = b.input((1, pixels, pixels, 512))
+    weights = b.constant(np.zeros((512, 1, 1, 512), np.float32))
+    y = b.op("conv_2d", source, weights, None, **WINDOW)
     target = Target(vendor="amd", subgroup_size=lanes, least_subgroup=lanes)
-    plan = compiler.compile(b.graph((source,), (y,)), target)
+    plan = compiler.compile(b.graph(y), target)
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [parts]
 
 
@@ -74,11 +69,11 @@ def test_wide_subgroups_count_as_few_threads_sooner(lanes: int, pixels: int, par
     ],
 )
 def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: int) -> None:
-    b = Builder()
-    source, weights = b.tensor(x), b.tensor((768, inputs), np.zeros((768, inputs), np.float32))
+    b = Net()
+    source, weights = b.input(x), b.constant(np.zeros((768, inputs), np.float32))
     given = {"keep_num_dims": True, "activation": "none"}
-    y = b.node("fully_connected", (source, weights, None), (*x[:-1], 768), **given)
-    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
+    y = b.op("fully_connected", source, weights, None, **given)
+    plan = compiler.compile(b.graph(y), Target(vendor="amd"))
     planes = x[0] if len(x) == 3 else 1
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [planes * parts]
     assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
@@ -87,15 +82,15 @@ def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: in
 @pytest.mark.parametrize("norms", [False, True])
 def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
     """So they pay from 64 iterations on, however many threads there are without."""
-    b = Builder()
+    b = Net()
     source, weights = (
-        b.tensor((1, 128, 768)),
-        b.tensor((768, 768), np.zeros((768, 768), np.float32)),
+        b.input((1, 128, 768)),
+        b.constant(np.zeros((768, 768), np.float32)),
     )
     how = {"keep_num_dims": True, "activation": "none"}
-    made = b.node("fully_connected", (source, weights, None), (1, 128, 768), **how)
-    y = b.node("standardize", (made,), (1, 128, 768), epsilon=1e-5) if norms else made
-    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
+    made = b.op("fully_connected", source, weights, None, **how)
+    y = b.op("standardize", made, epsilon=1e-5) if norms else made
+    plan = compiler.compile(b.graph(y), Target(vendor="amd"))
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [8 if norms else 1]
     assert "sum_parts" not in [d.label for d in plan.dispatches]
 
@@ -121,14 +116,11 @@ def test_larger_tiles_have_as_few_idle_lanes_and_as_many_slices() -> None:
 
 def test_weights_of_parts_lie_one_after_another() -> None:
     weights = np.random.default_rng(2).standard_normal((5, 3, 1, 32)).astype(np.float32)
-    b = Builder()
-    x = b.tensor((1, 6, 6, 32))
-    y = b.node(
-        "conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 6, 6, 5), strides=(1, 1),
-        dilations=(1, 1), padding="same", activation="none",
-    )  # fmt: skip
+    b = Net()
+    x = b.input((1, 6, 6, 32))
+    y = b.op("conv_2d", x, b.constant(weights), None, **WINDOW)
     target = Target(vendor="amd", tuning={"split": "always"})
-    plan = compiler.compile(b.graph((x,), (y,)), target)
+    plan = compiler.compile(b.graph(y), target)
     (packed,) = (w.image().view(np.float32) for w in plan.weights if "split" in w.key)
     found = packed.reshape(8, 1, 3, 4, 2, 4)  # part, block, tap, channel, slice, output
     assert found[5, 0, 1, 3, 1, 0] == weights[4, 1, 0, 4 * 5 + 3]

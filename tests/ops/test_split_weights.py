@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
 from tests.support.harness import device_of
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -18,10 +18,10 @@ from tflgpu_plugin.runtime.program import Instance, Program
 pytestmark = pytest.mark.adapter
 
 
-def run_split(b: Builder, values: dict[int, Array], y: int, label: str) -> Array:
+def run_split(b: Net, values: dict[int, Array], y: int, label: str) -> Array:
     """The output on a device with a binding limit of less than half of what the weights take;
     several launches must have made it."""
-    device, graph = device_of(), b.graph(tuple(values), (y,))
+    device, graph = device_of(), b.graph(y)
     small = replace(device.target, tuning={"tile": "1x2", "winograd": "never"})
     whole = compiler.compile(graph, small)
     largest = max(buffer.bytes for buffer in whole.buffers if buffer.role in ("weights", "pool"))
@@ -49,17 +49,14 @@ def random(*shape: int) -> Array:
     ],
 )
 def test_convolutions(depth: int, groups: int, filters: int, fixed: bool) -> None:
-    b, channels = Builder(), depth * groups
+    b, channels = Net(), depth * groups
     x, w, bias = random(2, 4, 5, channels), random(filters, 3, 3, depth), random(filters)
-    given = b.tensor(x.shape)
+    given = b.input(x.shape)
     values = {given: x}
-    weights = b.tensor(w.shape, w if fixed else None)
+    weights = b.constant(w) if fixed else b.input(w.shape)
     if not fixed:
         values[weights] = w
-    y = b.node(
-        "conv_2d", (given, weights, b.tensor(bias.shape, bias)), (2, 2, 3, filters),
-        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
-    )  # fmt: skip
+    y = b.op("conv_2d", given, weights, b.constant(bias), **WINDOW | {"padding": "valid"})
     got = run_split(b, values, y, "conv")
     wanted = np.zeros(got.shape)
     for row, column in np.ndindex(2, 3):
@@ -72,11 +69,11 @@ def test_convolutions(depth: int, groups: int, filters: int, fixed: bool) -> Non
 
 @pytest.mark.parametrize("inner", [(8,), (3, 8), (2, 3, 5)])
 def test_tables(inner: tuple[int, ...]) -> None:
-    b = Builder()
+    b = Net()
     table, places = random(90, *inner), np.int32([0, 89, 3, 44, 45, 17, 88])
-    given = b.tensor(places.shape, dtype="i32")
-    inputs = (b.tensor(table.shape, table), given)
-    y = b.node("gather", inputs, (len(places), *inner), axis=0)
+    given = b.input(places.shape, "i32")
+    inputs = (b.constant(table), given)
+    y = b.op("gather", *inputs, axis=0)
     got = run_split(b, {given: places}, y, "pick")
     np.testing.assert_array_equal(got, table[places])
 
@@ -85,16 +82,16 @@ def test_tables(inner: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("fused", [False, True])
 def test_tables_of_blocks(bits: int, fused: bool) -> None:
     """Each row is in one part, with the steps behind it done once."""
-    b, draw, places = Builder(), np.random.default_rng(bits), np.int32([0, -1, 3, 94, 75, 17, 188])
+    b, draw, places = Net(), np.random.default_rng(bits), np.int32([0, -1, 3, 94, 75, 17, 188])
     numbers, scales = draw.integers(0, 2**bits, (190, 2, 16)), random(190, 2)
     shifts = np.arange(0, 32, bits)
     parts = numbers.reshape(190, 2, -1, len(shifts)) << shifts
     words = parts.sum(-1).astype(np.uint32).view(np.int32)
-    given = b.tensor(places.shape, dtype="i32")
-    inputs = (given, b.tensor(words.shape, words, dtype="i32"), b.tensor(scales.shape, scales))
-    y = b.node("gather_blocks", inputs, (7, 30), bits=bits, block=16, width=30)
+    given = b.input(places.shape, "i32")
+    inputs = (given, b.constant(words, "i32"), b.constant(scales))
+    y = b.op("gather_blocks", *inputs, bits=bits, block=16, width=30)
     if fused:
-        y = b.node("abs", (y,), (7, 30))
+        y = b.op("abs", y)
     got = run_split(b, {given: places}, y, "gather_blocks")
     wide = ((numbers - 2 ** (bits - 1)).astype(np.float32) * scales[..., None]).reshape(190, -1)
     wanted = wide[places, :30]
@@ -103,10 +100,10 @@ def test_tables_of_blocks(bits: int, fused: bool) -> None:
 
 @pytest.mark.parametrize("outputs", [128, 131])
 def test_layers(outputs: int) -> None:
-    b = Builder()
+    b = Net()
     x, w, bias = random(3, 70), random(outputs, 70), random(outputs)
-    given = b.tensor(x.shape)
-    inputs: tuple[Any, ...] = (given, b.tensor(w.shape, w), b.tensor(bias.shape, bias))
-    y = b.node("fully_connected", inputs, (3, outputs), keep_num_dims=False, activation="none")
+    given = b.input(x.shape)
+    inputs: tuple[Any, ...] = (given, b.constant(w), b.constant(bias))
+    y = b.op("fully_connected", *inputs, keep_num_dims=False, activation="none")
     got = run_split(b, {given: x}, y, "fully_connected")
     np.testing.assert_allclose(got, x.astype(np.float64) @ w.T + bias, atol=1e-5)

@@ -11,9 +11,9 @@ import pytest
 
 from conformance import check
 from conformance.cases.conv import conv
-from tests.compile.test_compiler import Builder
 from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import window
@@ -137,16 +137,13 @@ def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
     random = np.random.default_rng(3)
     image = random.integers(-4, 5, (2, 3, 6, 9)).astype(np.float32)
     weights = random.integers(-4, 5, (5, 2, 3, 3)).astype(np.float32)
-    b = Builder()
-    given = b.tensor(image.shape)
-    x = b.node("transpose", (given,), (2, 6, 9, 3), perm=(0, 2, 3, 1))
-    y = b.node(
-        "conv_2d", (x, b.tensor(weights.shape, weights), None), (2, 5, 7, 5),
-        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
-    )  # fmt: skip
+    b = Net()
+    given = b.input(image.shape)
+    x = b.op("transpose", given, perm=(0, 2, 3, 1))
+    y = b.op("conv_2d", x, b.constant(weights), None, **WINDOW | {"padding": "valid"})
     device = adapter.open_device(adapter.select(None))
     target = replace(device.target, software=False, vendor="amd")
-    plan = compiler.compile(b.graph((given,), (y,)), target)
+    plan = compiler.compile(b.graph(y), target)
     assert "stem" in [dispatch.label for dispatch in plan.dispatches]
     assert "transpose" not in [dispatch.label for dispatch in plan.dispatches]
     windows = np.lib.stride_tricks.sliding_window_view(image, (2, 3), (2, 3))
@@ -179,16 +176,13 @@ def test_answers_along_one_axis(shape: Any, tuning: dict[str, str], software: bo
     batch, length, _, channels = shape
     line = random.integers(-4, 5, (batch, channels, length)).astype(np.float32)
     weights = random.integers(-4, 5, (6, 3, 1, channels)).astype(np.float32)
-    b = Builder()
-    given = b.tensor((batch, channels, length, 1))
-    x = b.node("transpose", (given,), shape, perm=(0, 2, 3, 1))
-    y = b.node(
-        "conv_2d", (x, b.tensor(weights.shape, weights), None), (batch, length - 2, 1, 6),
-        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
-    )  # fmt: skip
+    b = Net()
+    given = b.input((batch, channels, length, 1))
+    x = b.op("transpose", given, perm=(0, 2, 3, 1))
+    y = b.op("conv_2d", x, b.constant(weights), None, **WINDOW | {"padding": "valid"})
     device = adapter.open_device(adapter.select(None))
     target = replace(device.target, software=software, vendor="amd", tuning=tuning)
-    plan = compiler.compile(b.graph((given,), (y,)), target)
+    plan = compiler.compile(b.graph(y), target)
     (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([line[..., None]], [])
     windows = np.lib.stride_tricks.sliding_window_view(line, 3, 2)
     wanted = np.einsum("bcli,oic->blo", windows, weights[:, :, 0])

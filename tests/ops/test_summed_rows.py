@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compile.test_compiler import Builder
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, precision
 from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.target import Target
@@ -31,20 +31,16 @@ def layers(
     w = random.standard_normal((channels, 32)).astype(np.float32)
     bias = random.standard_normal(channels).astype(np.float32)
     shape = (1, rows, channels)
-    b = Builder()
-    x, residual = b.tensor((1, rows, 32)), b.tensor(shape)
-    made = b.node(
-        "fully_connected", (x, b.tensor(w.shape, w), b.tensor(bias.shape, bias)), shape, **KEPT
-    )
-    made = b.node("add", (made, residual), shape)
+    b = Net()
+    x, residual = b.input((1, rows, 32)), b.input(shape)
+    made = b.op("fully_connected", x, b.constant(w), b.constant(bias), **KEPT)
+    made = b.op("add", made, residual)
     if between:
-        made = b.node(
-            between, (made,), shape, **({"alpha": 0.1} if between == "leaky_relu" else {})
-        )
-    y = b.node("standardize", (made,), shape, epsilon=EPSILON, centred=centred)
+        made = b.op(between, made, **{"alpha": 0.1} if between == "leaky_relu" else {})
+    y = b.op("standardize", made, epsilon=EPSILON, centred=centred)
     if around:
-        y = b.node("add", (y, made), shape)
-    return b.graph((x, residual), (y, made)), w, bias
+        y = b.op("add", y, made)
+    return b.graph(y, made), w, bias
 
 
 def labels(graph: Graph, target: Target = TARGET) -> list[str]:

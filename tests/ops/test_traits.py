@@ -183,4 +183,8 @@ def test_what_other_rooms_ask() -> None:
     assert where(lambda row: row.joins) == {"concat"}
     assert where(lambda row: row.fills) == {"pad"}
     assert where(lambda row: row.converts) == {"cast"}
+    assert {name: row.quantizes for name, row in rows if row.quantizes} == {
+        "quantize": "to", "dequantize": "from",
+    }  # fmt: skip
+    assert where(lambda row: row.errors.floors) == {"clip"}
     assert where(lambda row: row.errors.keeps_ratios) == {"pow"}

@@ -10,8 +10,8 @@ from math import inf, prod
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support.evaluate import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Shape, verify
 from tflgpu_plugin.ir.target import Target
@@ -24,7 +24,7 @@ LOWEST = float(np.finfo(np.float32).min)
 Layer = Callable[["Spelled"], int]
 
 
-class Spelled(Net):
+class Spelled(ShapedNet):
     """Attention as models write it, by a seed: `draw` is asked at every choice. The attributes are
     what there is in the end."""
 
@@ -182,7 +182,7 @@ def test_spellings(seed: int) -> None:
     ]
 
 
-class Plain(Net):
+class Plain(ShapedNet):
     """Attention of two heads; `change` puts something else in one place."""
 
     def attention(self, change: str = "") -> int:
@@ -243,7 +243,7 @@ def test_what_is_no_attention_stays(change: str) -> None:
 
 def test_keys_without_batches() -> None:
     """As many as there are batches, but they are heads."""
-    n = Net()
+    n = ShapedNet()
     q, k, v = (n.input(shape) for shape in ((2, 2, 3, 4), (2, 5, 4), (2, 2, 5, 4)))
     s = n.run("matmul", q, k, shape=(2, 2, 3, 5), transpose_b=True)
     compared(n.graph(n.run("matmul", n.same("softmax", s, beta=1.0), v, shape=(2, 2, 3, 4))))
@@ -259,7 +259,7 @@ def test_scores_that_are_an_output_stay() -> None:
 
 def test_masks_in_their_order() -> None:
     """The lowest number in place of -inf is seen where nothing else is."""
-    n = Net()
+    n = ShapedNet()
     q, k, v = (n.input((1, 2, length, 4)) for length in (3, 5, 5))
     s = n.run("matmul", q, k, shape=(1, 2, 3, 5), transpose_b=True)
     s = n.same("add", s, n.constant(np.full((3, 5), -inf)))
@@ -271,7 +271,7 @@ def test_masks_in_their_order() -> None:
 
 @pytest.mark.parametrize("keys", [8192, 16384])
 def test_keys_over_the_rounds_of_a_driver_stay(keys: int) -> None:
-    n = Net()
+    n = ShapedNet()
     q, k, v = (n.input((1, 1, length, 512)) for length in (3, keys, keys))
     s = n.run("matmul", q, k, shape=(1, 1, 3, keys), transpose_b=True)
     y = n.run("matmul", n.same("softmax", s, axis=-1, beta=1.0), v, shape=(1, 1, 3, 512))
@@ -281,7 +281,7 @@ def test_keys_over_the_rounds_of_a_driver_stay(keys: int) -> None:
 
 @pytest.mark.parametrize(("keys", "software"), [(8192, True), (16384, True), (16384, False)])
 def test_the_op_is_refused_where_a_driver_would_end_its_loops(keys: int, software: bool) -> None:
-    n = Net()
+    n = ShapedNet()
     q, k, v = (n.input((1, 1, length, 512)) for length in (3, keys, keys))
     graph = n.graph(n.run("attention", q, k, v, None, shape=(1, 1, 3, 512), scale=1.0))
     reason = ops.rows()["attention"].refuse(graph, graph.nodes[0], Target(software=software))
@@ -290,7 +290,7 @@ def test_the_op_is_refused_where_a_driver_would_end_its_loops(keys: int, softwar
 
 def test_layers_share_a_mask() -> None:
     """One that is made of a condition is made once."""
-    n = Net()
+    n = ShapedNet()
     seen = n.input((3, 5))
     value = n.constant(np.float32(-inf))
     made = []
@@ -311,7 +311,7 @@ def test_layers_share_a_mask() -> None:
 def test_heads_of_one_product(batch: int, depth: int, shared: int, parts: int) -> None:
     """Queries, keys and values, or keys and values that queries share, as torch's own layers part
     them: read where they lie, of one batch, from a vec4 on."""
-    n, heads, length = Net(), 4, 5
+    n, heads, length = ShapedNet(), 4, 5
     count = heads // shared
     together = 3 if shared == 1 else 2
     x = n.input((batch, length, together * count * depth))

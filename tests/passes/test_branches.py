@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
 from tests.support.harness import run_graph
+from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Quantization, verify
 from tflgpu_plugin.ir.target import Target
@@ -24,7 +24,7 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "activation": "none"}
 RELU, SIGMOID = EpilogueOp("relu"), EpilogueOp("logistic")
 
 
-class Branching(Net):
+class Branching(ShapedNet):
     """Convolutions of tensors of 5 x 5 pixels."""
 
     batch = 1

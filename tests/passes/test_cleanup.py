@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import FIRST, LAST, Net
+from tests.support.net import FIRST, LAST, ShapedNet
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.layout import cleanup
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -15,7 +15,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 MAP = (2, 3, 4, 5)
 
 
-def cleaned(net: Net, *outputs: int) -> Graph:
+def cleaned(net: ShapedNet, *outputs: int) -> Graph:
     e = Rewriter(net.graph(*outputs))
     cleanup.clean(e)
     found = e.finish()
@@ -35,7 +35,7 @@ def data(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 
 def test_a_constant_is_moved_here() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 4, 5, 3))
     turned = n.turn(n.constant(data(*MAP)), LAST)
     found = cleaned(n, n.same("add", x, n.reshape(n.reshape(turned, (40, 3)), (2, 4, 5, 3))))
@@ -46,7 +46,7 @@ def test_a_constant_is_moved_here() -> None:
 
 
 def test_what_a_graph_gives_is_not_moved_here() -> None:
-    n = Net()
+    n = ShapedNet()
     turned = n.turn(n.constant(data(*MAP)), LAST)
     assert listing(cleaned(n, turned, n.same("relu", n.input(MAP)))) == ["transpose", "relu"]
 
@@ -56,22 +56,22 @@ def test_large_constants_are_moved_on_the_device(
     most: int, ops: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleanup, "MAX_MOVED", most)
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 4, 5, 3))
     assert listing(cleaned(n, n.same("add", x, n.turn(n.constant(data(*MAP)), LAST)))) == ops
 
 
 def test_constants_that_become_larger_or_other_values_stay() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 4))
     larger = n.run("tile", n.constant(data(1, 4)), n.constant(np.array([2, 1])), shape=(2, 4))
     assert listing(cleaned(n, n.same("add", x, larger))) == ["tile", "add"]
-    n = Net()
+    n = ShapedNet()
     x = n.input((4, 2))
     y = n.turn(n.constant(data(2, 4)), (1, 0))
     n.nodes[-1] = replace(n.nodes[-1], epilogue=(EpilogueOp("relu"),))
     assert listing(cleaned(n, n.same("add", x, y))) == ["transpose", "add"]
-    n = Net()
+    n = ShapedNet()
     x = n.input((4, 2))
     y = n.turn(n.constant(data(2, 4)), (1, 0))
     n.tensors[y] = replace(n.tensors[y], dtype="i32")  # it is cast on the way
@@ -82,7 +82,7 @@ def test_constants_that_become_larger_or_other_values_stay() -> None:
 
 
 def test_consecutive_ones_are_one() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     y = n.turn(n.turn(x, (1, 0, 3, 2)), (0, 2, 1, 3))
     found = cleaned(n, n.same("relu", n.reshape(n.reshape(n.same("abs", y), (60, 2)), (6, 20))))
@@ -94,14 +94,14 @@ def test_consecutive_ones_are_one() -> None:
 
 def test_one_that_does_more_stays() -> None:
     """With a step of its own."""
-    n = Net()
+    n = ShapedNet()
     y = n.turn(n.turn(n.input(MAP), (1, 0, 3, 2)), (0, 2, 1, 3))
     n.nodes[0] = replace(n.nodes[0], epilogue=(EpilogueOp("relu"),))
     assert listing(cleaned(n, n.same("relu", y))) == ["transpose", "transpose", "relu"]
 
 
 def test_of_equal_ones_the_first_stays() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     turns = [n.turn(x, LAST), n.turn(x, LAST), n.turn(x, FIRST)]
     shapes = [n.reshape(x, (6, 20)), n.reshape(x, (6, 20)), n.reshape(x, (20, 6))]
@@ -117,7 +117,7 @@ def test_of_equal_ones_the_first_stays() -> None:
 
 
 def test_equal_shapes_of_other_types_are_two() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     a, b = n.reshape(x, (6, 20)), n.reshape(x, (6, 20))
     n.tensors[b] = replace(n.tensors[b], dtype="i32")
@@ -126,7 +126,7 @@ def test_equal_shapes_of_other_types_are_two() -> None:
 
 
 def test_idle_ones_go() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     y = n.same("relu", n.turn(n.reshape(x, MAP), (0, 1, 2, 3)))
     end = n.turn(n.reshape(y, MAP), (0, 1, 2, 3))  # its result is that of the graph
@@ -137,7 +137,7 @@ def test_idle_ones_go() -> None:
 
 
 def test_what_changes_something_is_not_idle() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 2))
     cast = n.reshape(x, (2, 2))
     n.tensors[cast] = replace(n.tensors[cast], dtype="i32")
@@ -146,11 +146,11 @@ def test_what_changes_something_is_not_idle() -> None:
 
 
 def test_an_input_that_is_a_result_under_another_name_stays_two() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     again = n.reshape(x, MAP)
     assert listing(cleaned(n, again)) == ["reshape"]
-    n = Net()
+    n = ShapedNet()
     y = n.same("relu", n.input(MAP))
     again = n.reshape(y, MAP)
     assert listing(cleaned(n, y, again)) == ["relu", "reshape"]
@@ -166,7 +166,7 @@ def test_an_input_that_is_a_result_under_another_name_stays_two() -> None:
 def test_turns_that_keep_the_order_are_reshapes(
     shape: tuple[int, ...], perm: tuple[int, ...], op: str
 ) -> None:
-    n = Net()
+    n = ShapedNet()
     y = n.turn(n.input(shape), perm)
     e = Rewriter(n.graph(y))
     cleanup.reshapes_for_transposes(e)

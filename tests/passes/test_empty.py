@@ -13,23 +13,19 @@ from conformance.models.tflite import Model
 from tests.support import onnx_models as onnx
 from tests.support import shape_models, small_models
 from tests.support.interpreters import gpu, places, same
+from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.passes.trim import trim
 
 
 def graph(batch: int) -> Graph:
     """relu(x) beside y, joined; the relu is an output, too."""
-    tensors = {
-        0: Tensor("x", (batch, 4)), 1: Tensor("y", (2, 4)),
-        2: Tensor("relu", (batch, 4)), 3: Tensor("both", (batch + 2, 4)),
-    }  # fmt: skip
-    nodes = (
-        Node(0, "relu", (0,), (2,)),
-        Node(1, "concat", (2, 1), (3,), {"axis": 0, "activation": "none"}),
-    )
-    return Graph(tensors, nodes, (0, 1), (2, 3))
+    n = Net()
+    x, y = n.input((batch, 4)), n.input((2, 4))
+    kept = n.op("relu", x)
+    return n.graph(kept, n.op("concat", kept, y, axis=0, activation="none"))
 
 
 def test_nothing_is_done_for_what_is_empty() -> None:

@@ -17,6 +17,7 @@ from conformance.evaluation import feeds, graphs, nodes, passes, sources
 from conformance.evaluation.steps import STEPS
 from conformance.references.truth import REFERENCES
 from tests.support.hand_graphs import GRAPHS
+from tests.support.net import Net
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
@@ -206,8 +207,8 @@ def test_what_cannot_be_evaluated_after_a_pass_is_a_finding(what: str) -> None:
         first, *others = graph.nodes
         return replace(graph, nodes=(replace(first, **other), *others))
 
-    tensors = {0: Tensor("x", (5, 4)), 1: Tensor("y", (5, 4)), 2: Tensor("z", (5, 4))}
-    nodes = (Node(0, "softmax", (0,), (1,), {"beta": 1.0}), Node(1, "relu", (1,), (2,)))
-    checked = passes.check(Graph(tensors, nodes, (0,), (2,)), (kept, broken))
+    n = Net()
+    graph = n.graph(n.op("relu", n.op("softmax", n.input((5, 4)), beta=1.0)))
+    checked = passes.check(graph, (kept, broken))
     assert checked.skipped == ""
     assert [found.rewrite for found in checked.findings][-1] == "broken"

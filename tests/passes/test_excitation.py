@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support.harness import run_graph
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.fuse.excitation import join_excitations
@@ -20,7 +20,7 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", "activation
 CHANNELS, HIDDEN = 12, 6
 
 
-class Excited(Net):
+class Excited(ShapedNet):
     """A map, its means, and layers of them."""
 
     side, batch = 5, 2

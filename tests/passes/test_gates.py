@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from conformance import settings
-from tests.passes.test_transposes import Net
 from tests.support.harness import device_of
+from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, verify
 from tflgpu_plugin.passes.fuse.gates import take_gates
@@ -21,7 +21,7 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", "activation
 BIAS = EpilogueOp("add")
 
 
-class Gated(Net):
+class Gated(ShapedNet):
     """A map times gates, and a convolution of the product."""
 
     def __init__(self, batch: int = 1, side: int = 5, channels: int = 8) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ops import normalization
 from tflgpu_plugin.passes.fuse.groups import group
@@ -14,7 +14,7 @@ from tflgpu_plugin.passes.fuse.groups import group
 GROUPS, CHANNELS, SIZE = 4, 16, (3, 5)
 
 
-def spelled(n: Net, form: str = "", batch: int = 2) -> int:
+def spelled(n: ShapedNet, form: str = "", batch: int = 2) -> int:
     """As torch writes it, of an image whose channels come first."""
     channels = 12 if form == "uneven" else CHANNELS
     x = n.input((batch, *SIZE, channels))
@@ -40,13 +40,13 @@ def compared(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_groups_of_whole_slices(batch: int) -> None:
-    n = Net()
+    n = ShapedNet()
     assert compared(n.graph(spelled(n, batch=batch))) == ["standardize_groups", "transpose"]
 
 
 def test_any_groups_of_a_tensor_that_takes_long_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """12 channels in 4 groups."""
-    n = Net()
+    n = ShapedNet()
     graph = n.graph(spelled(n, "uneven"))
     monkeypatch.setattr(normalization, "MANY_VALUES", 2 * 3 * 5 * 12)
     assert compared(graph) == ["standardize_groups", "transpose"]
@@ -56,7 +56,7 @@ def test_any_groups_of_a_tensor_that_takes_long_to_move(monkeypatch: pytest.Monk
 
 def test_channels_that_come_first_are_turned() -> None:
     """What is before stays, and turns meet those around it."""
-    n = Net()
+    n = ShapedNet()
     assert compared(n.graph(spelled(n, "active"))) == [
         "transpose", "relu", "transpose", "standardize_groups", "transpose",
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_channels_that_come_first_are_turned() -> None:
 @pytest.mark.parametrize("further", [False, True])
 def test_a_line_of_pixels(further: bool) -> None:
     """As in front of attention: the result stays of three axes, the image is further away."""
-    n, (height, width) = Net(), SIZE
+    n, (height, width) = ShapedNet(), SIZE
     x = n.input((2, CHANNELS, *SIZE) if further else (2, CHANNELS, height * width))
     line = n.reshape(x, (2, CHANNELS, height * width)) if further else x
     rows = n.turn(n.reshape(line, (2, GROUPS, height * width * CHANNELS // GROUPS)), (0, 2, 1))
@@ -76,7 +76,7 @@ def test_a_line_of_pixels(further: bool) -> None:
 
 
 def test_groups_of_one_channel_stay() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, GROUPS, 15))
     y = n.same("instance_normalization", n.turn(x, (0, 2, 1)), None, None, epsilon=1e-3)
     graph = n.graph(n.turn(y, (0, 2, 1)))
@@ -87,13 +87,13 @@ def test_groups_of_one_channel_stay() -> None:
     "form", ["uneven", "not turned", "scale", "bias", "told", "between", "stays"]
 )
 def test_others_stay(form: str) -> None:
-    n = Net()
+    n = ShapedNet()
     graph = n.graph(spelled(n, form))
     assert group(graph) == graph
 
 
 def test_what_is_read_in_between_stays() -> None:
-    n = Net()
+    n = ShapedNet()
     y = spelled(n)
     graph = n.graph(y, n.nodes[-2].outputs[0])
     assert group(graph) == graph

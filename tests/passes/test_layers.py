@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.passes.fuse import layers
 from tflgpu_plugin.passes.fuse.layers import join_layers
@@ -14,7 +14,7 @@ from tflgpu_plugin.passes.fuse.layers import join_layers
 ROWS, WIDTH = 5, 8
 
 
-class Attending(Net):
+class Attending(ShapedNet):
     """Attention over results of layers."""
 
     batch = 1

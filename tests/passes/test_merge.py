@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.passes.test_passes import HW, Build
+from tests.passes.test_passes import HW
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import EpilogueOp
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
@@ -14,7 +15,7 @@ from tflgpu_plugin.passes.sources import only_reader
 
 
 def test_the_one_reader() -> None:
-    b = Build()
+    b = ShapedNet()
     made = b.op("relu", b.input())
     graph = b.graph(b.op("neg", made))
     assert only_reader(graph, graph.nodes[0]) == graph.nodes[1]
@@ -22,7 +23,7 @@ def test_the_one_reader() -> None:
 
 
 def test_a_reader_that_reads_twice_is_none() -> None:
-    b = Build()
+    b = ShapedNet()
     made = b.op("relu", b.input())
     graph = b.graph(b.op("mul", made, made, activation="none"))
     assert only_reader(graph, graph.nodes[0]) is None
@@ -30,7 +31,7 @@ def test_a_reader_that_reads_twice_is_none() -> None:
 
 
 def test_an_operand_of_a_fused_step_counts() -> None:
-    b = Build()
+    b = ShapedNet()
     made = b.op("relu", b.input())
     graph = b.graph(b.op("neg", made))
     first, second = graph.nodes
@@ -41,14 +42,14 @@ def test_an_operand_of_a_fused_step_counts() -> None:
 
 
 def test_two_readers_are_not_one() -> None:
-    b = Build()
+    b = ShapedNet()
     made = b.op("relu", b.input())
     graph = b.graph(b.op("neg", made), b.op("abs", made))
     assert only_reader(graph, graph.nodes[0]) is None
 
 
 def test_a_pad_whose_result_is_also_added_stays() -> None:
-    b = Build()
+    b = ShapedNet()
     padded = b.op("pad", b.input(), b.constant(np.array(HW, np.int32)), shape=(1, 7, 11, 8))
     weights = b.constant(np.zeros((8, 1, 1, 8), np.float32))
     y = b.op("conv_2d", padded, weights, None, shape=(1, 7, 11, 8), padding="valid",

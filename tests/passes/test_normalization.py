@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.patterns import recompose
@@ -18,7 +18,7 @@ SHAPE = (2, 3, 8)
 Spelling = Callable[["Rows", int], int]
 
 
-class Rows(Net):
+class Rows(ShapedNet):
     """Steps of normalizations."""
 
     axis = -1

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.test_passes import HW, MAP, Build, after, listing, pad_and_conv
+from tests.passes.test_passes import HW, MAP, after, listing, pad_and_conv
 from tests.passes.test_recompose import OFFSET, SCALE, folded
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph
 from tflgpu_plugin.passes.fuse import epilogue, scales
 from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, MAX_STEPS, fuse_epilogue
@@ -33,7 +34,7 @@ def steps(graph: Graph) -> list[str]:
 def test_no_more_numbers_than_fit(last: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clip has two, an ELU one, a SELU two."""
     monkeypatch.setattr(epilogue, "MAX_STEPS", MAX_PARAMETERS)
-    b = Build()
+    b = ShapedNet()
     y = b.conv(b.input())
     for _ in range((MAX_PARAMETERS - 1) // 2):
         y = b.op("clip", y, low=0.0, high=1.0)
@@ -49,7 +50,7 @@ def test_no_more_numbers_than_fit(last: str, nodes: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("count", [1, MAX_STEPS, MAX_STEPS + 1, 80, 400])
 def test_a_chain_is_cut_into_kernels_of_some_steps(count: int) -> None:
     """Each of its first node, and so many after it: a compiler takes the same time for each."""
-    b = Build()
+    b = ShapedNet()
     y = b.input()
     for _ in range(count):
         y = b.op("sin", y)
@@ -61,7 +62,7 @@ def test_a_chain_is_cut_into_kernels_of_some_steps(count: int) -> None:
 
 def test_whole_numbers_take_no_steps() -> None:
     for which in (0, 1):  # what is made, and what becomes of it
-        b = Build()
+        b = ShapedNet()
         made = b.op("add", b.input(), b.input())
         y = b.op("relu", made)
         changed = (made, y)[which]
@@ -70,7 +71,7 @@ def test_whole_numbers_take_no_steps() -> None:
 
 
 def test_a_third_operand_takes_no_step() -> None:
-    b = Build()
+    b = ShapedNet()
     y = b.op("where", b.input(), b.input(), b.conv(b.input()))
     assert len(after(fuse_epilogue, b.graph(y)).nodes) == 2
 
@@ -170,7 +171,7 @@ def test_pads_that_a_window_can_have() -> None:
 
 
 def test_a_pad_of_the_weights_stays() -> None:
-    b = Build()
+    b = ShapedNet()
     widths = b.constant(np.array(HW, np.int32))
     weights = b.op("pad", b.input(), widths, shape=(8, 3, 3, 8))
     y = b.op("conv_2d", b.input(), weights, None, padding="valid", strides=(1, 1))
@@ -179,7 +180,7 @@ def test_a_pad_of_the_weights_stays() -> None:
 
 
 def test_both_pads_of_a_chain_join() -> None:
-    b = Build()
+    b = ShapedNet()
     inner = b.op("pad", b.input(), b.constant(np.array(HW, np.int32)), shape=(1, 7, 11, 8))
     outer = b.op("pad", inner, b.constant(np.array(HW, np.int32)), shape=(1, 10, 18, 8))
     graph = after(fuse_pad, b.graph(b.conv(outer, padding="valid")))
@@ -191,7 +192,7 @@ def test_both_pads_of_a_chain_join() -> None:
 
 
 def test_what_has_no_elements_goes() -> None:
-    b = Build()
+    b = ShapedNet()
     x, none = b.input(), b.input((1, 0, 4, 8))
     b.op("relu", none, shape=(1, 0, 4, 8))
     y = b.op("concat", x, none, x, axis=1, shape=(1, 8, 4, 8))
@@ -203,14 +204,14 @@ def test_what_has_no_elements_goes() -> None:
 
 
 def test_a_full_graph_is_left_as_it_is() -> None:
-    b = Build()
+    b = ShapedNet()
     graph = b.graph(b.op("relu", b.input()))
     assert trim(graph) is graph
 
 
 def test_a_state_of_nothing_is_computed() -> None:
     """So is what has one result with elements."""
-    b = Build()
+    b = ShapedNet()
     x = b.input((0, 4))
     made = [b.tensor((0, 4)), b.tensor((0, 4))]
     b.op("relu", x, shape=(0, 4))
@@ -226,7 +227,7 @@ def test_a_state_of_nothing_is_computed() -> None:
 @pytest.mark.parametrize(("own", "nodes"), [(False, 1), (True, 2)])
 def test_a_move_that_something_else_of_its_reader_takes_stays(own: bool, nodes: int) -> None:
     """The step behind two turns adds another tensor, or what lies between them."""
-    b = Build()
+    b = ShapedNet()
     shape = (4, 4, 4, 4)
     between = b.op("transpose", b.input(shape), shape=shape, perm=(1, 0, 3, 2))
     other = b.input(shape)

@@ -9,52 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape, Tensor, verify
+from tests.support.net import MAP, ShapedNet
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 
-MAP = (1, 4, 4, 8)
 ONES = {"strides": (1, 1), "dilations": (1, 1)}
-
-
-class Build:
-    """A graph by hand: names for tensors, nodes in order."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[int, Tensor] = {}
-        self.nodes: list[Node] = []
-        self.inputs: list[int] = []
-
-    def tensor(self, shape: Shape, data: Array | None = None) -> int:
-        self.tensors[len(self.tensors)] = Tensor("", shape, data=data)
-        return len(self.tensors) - 1
-
-    def input(self, shape: Shape = MAP) -> int:
-        self.inputs.append(self.tensor(shape))
-        return self.inputs[-1]
-
-    def constant(self, data: Any) -> int:
-        array = np.asarray(data)
-        return self.tensor(array.shape, array)
-
-    def op(self, op: str, *inputs: int | None, shape: Shape = MAP, **attributes: Any) -> int:
-        made = self.tensor(shape)
-        self.nodes.append(Node(10 + len(self.nodes), op, inputs, (made,), attributes))
-        return made
-
-    def conv(self, x: int, shape: Shape = MAP, **attributes: Any) -> int:
-        weights = self.constant(np.zeros((shape[-1], 3, 3, 8), np.float32))
-        return self.op(
-            "conv_2d", x, weights, None, shape=shape, **{"padding": "same", **ONES, **attributes}
-        )
-
-    def graph(self, *outputs: int) -> Graph:
-        graph = Graph(self.tensors, tuple(self.nodes), tuple(self.inputs), outputs)
-        verify(graph)
-        return graph
 
 
 def after(rewrite: Any, graph: Graph) -> Graph:
@@ -73,7 +36,7 @@ def listing(graph: Graph) -> list[tuple[str, list[EpilogueOp]]]:
 
 
 def test_bias_and_activation_become_epilogue_ops_in_that_order() -> None:
-    b = Build()
+    b = ShapedNet()
     bias = b.constant(np.ones(8, np.float32))
     weights = b.constant(np.zeros((8, 1, 1, 8), np.float32))
     y = b.op("conv_2d", b.input(), weights, bias, padding="same", activation="relu6")
@@ -83,7 +46,7 @@ def test_bias_and_activation_become_epilogue_ops_in_that_order() -> None:
 
 
 def test_the_output_shape_of_a_transposed_convolution_stays() -> None:
-    b = Build()
+    b = ShapedNet()
     weights, bias = (
         b.constant(np.zeros((8, 1, 1, 8), np.float32)),
         b.constant(np.ones(8, np.float32)),
@@ -95,7 +58,7 @@ def test_the_output_shape_of_a_transposed_convolution_stays() -> None:
 
 
 def test_an_op_without_an_epilogue_keeps_its_activation() -> None:
-    b = Build()
+    b = ShapedNet()
     x = b.input()
     y = b.op("concat", x, x, shape=(1, 4, 4, 16), axis=3, activation="relu")
     (node,) = after(canonical, b.graph(y)).nodes
@@ -104,7 +67,7 @@ def test_an_op_without_an_epilogue_keeps_its_activation() -> None:
 
 @pytest.mark.parametrize("op", ["reduce_sum", "reduce_max", "mean", "average_pool_2d", "matmul"])
 def test_an_activation_joins_what_adds_up(op: str) -> None:
-    b = Build()
+    b = ShapedNet()
     inputs = {"matmul": [b.input(), b.input()], "average_pool_2d": [b.input()]}.get(
         op, [b.input(), b.constant(np.array([3], np.int32))]
     )
@@ -119,7 +82,7 @@ def pad_and_conv(
     value: Any = None,
     op: str = "conv_2d",
 ) -> Graph:
-    b = Build()
+    b = ShapedNet()
     given = [b.input(), b.constant(np.array(paddings, np.int32))]
     given += [] if value is None else [b.constant(value)]
     padded = b.op("pad", *given, shape=(1, 6, 6, 8))
@@ -157,14 +120,14 @@ def test_pad_stays(graph: Graph) -> None:
 
 
 def test_a_pad_with_two_readers_stays() -> None:
-    b = Build()
+    b = ShapedNet()
     padded = b.op("pad", b.input(), b.constant(np.array(HW, np.int32)), shape=(1, 6, 6, 8))
     graph = b.graph(b.conv(padded, padding="valid"), b.conv(padded, padding="valid"))
     assert after(fuse_pad, graph) == graph
 
 
 def test_a_chain_collapses() -> None:
-    b = Build()
+    b = ShapedNet()
     scale, alpha = b.constant(np.ones(8, np.float32)), b.constant(np.ones((1, 1, 8), np.float32))
     y = b.op("prelu", b.op("mul", b.conv(b.input()), scale), alpha)
     graph = after(fuse_epilogue, b.graph(b.op("tanh", y)))
@@ -175,7 +138,7 @@ def test_a_chain_collapses() -> None:
 
 
 def test_residual_add_goes_to_the_later_producer() -> None:
-    b = Build()
+    b = ShapedNet()
     first = b.conv(b.input())
     second = b.conv(first)
     graph = after(fuse_epilogue, b.graph(b.op("relu", b.op("add", first, second))))
@@ -186,7 +149,7 @@ def test_residual_add_goes_to_the_later_producer() -> None:
 
 
 def test_a_producer_moves_to_where_its_operand_is_there() -> None:
-    b = Build()
+    b = ShapedNet()
     x = b.input()
     first = b.conv(x)
     other = b.op("softmax", x, beta=1.0)
@@ -196,7 +159,7 @@ def test_a_producer_moves_to_where_its_operand_is_there() -> None:
 
 
 def test_both_operands_could_take_it() -> None:
-    b = Build()
+    b = ShapedNet()
     x = b.input()
     first, second = b.conv(x), b.conv(x)
     graph = after(fuse_epilogue, b.graph(b.op("mul", first, second)))
@@ -204,7 +167,7 @@ def test_both_operands_could_take_it() -> None:
 
 
 def test_the_steps_of_the_merged_node_follow() -> None:
-    b = Build()
+    b = ShapedNet()
     x = b.input()
     y = b.op("add", b.conv(x), x, activation="relu6")
     graph = after(lambda g: fuse_epilogue(canonical(g)), b.graph(y))
@@ -212,7 +175,7 @@ def test_the_steps_of_the_merged_node_follow() -> None:
 
 
 def unfused(kind: str) -> Graph:
-    b = Build()
+    b = ShapedNet()
     x = b.input()
     made = b.conv(x)
     if kind == "twice the same":
@@ -249,7 +212,7 @@ def test_not_fused(kind: str) -> None:
 
 
 def test_no_more_operands_than_fit() -> None:
-    b = Build()
+    b = ShapedNet()
     y = b.conv(b.input())
     for _ in range(4):
         y = b.op("add", y, b.input())
@@ -258,13 +221,11 @@ def test_no_more_operands_than_fit() -> None:
 
 
 def test_a_state_is_written_by_its_own_node() -> None:
-    b = Build()
+    b = ShapedNet()
     before = b.tensor(MAP)
     made = b.conv(b.input())
     y = b.op("relu", made)
-    graph = replace(
-        Graph(b.tensors, tuple(b.nodes), tuple(b.inputs), (y,)), states=((before, made),)
-    )
+    graph = b.graph(y, states=((before, made),))
     assert after(fuse_epilogue, graph) == graph
 
 
@@ -272,7 +233,7 @@ def test_run_prints_node_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TFLGPU_DEBUG", "2")
-    b = Build()
+    b = ShapedNet()
     passes.run(b.graph(b.op("relu", b.conv(b.input()))))
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == len(passes.PASSES)
@@ -310,7 +271,7 @@ def test_a_defect_in_an_optional_pass_is_skipped(
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     monkeypatch.setattr(passes, "PASSES", (broken, canonical))
     monkeypatch.setattr(passes, "OPTIONAL", (broken,))
-    b = Build()
+    b = ShapedNet()
     graph = b.graph(b.op("relu", b.input()))
     assert [node.op for node in passes.run(graph).nodes] == ["relu"]
     assert "The pass broken failed inside this plugin" in capsys.readouterr().err

@@ -271,7 +271,7 @@ def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tens
     ],
 )
 def test_weights_on_levels_are_whole_numbers(given: Tensor, wanted: Array | None) -> None:
-    found = whole_weights._numbers(given)
+    found = whole_weights.numbers_on_levels(given)
     if wanted is None:
         assert found is None
     else:
@@ -303,7 +303,7 @@ def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
 def test_layers_whose_weights_may_be_whole(
     op: str, inputs: tuple[int | None, ...], epilogue: tuple[EpilogueOp, ...], may: bool
 ) -> None:
-    assert whole_weights._may_have(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
+    assert whole_weights.may_be_whole(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
 
 
 def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:

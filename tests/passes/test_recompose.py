@@ -8,8 +8,8 @@ from math import pi, sqrt
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support.evaluate import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
@@ -19,47 +19,47 @@ from tflgpu_plugin.passes.fuse.scales import fold_scales
 MAP = (1, 4, 4, 8)
 
 
-def number(n: Net, value: float) -> int:
+def number(n: ShapedNet, value: float) -> int:
     return n.constant(np.float32(value))
 
 
-def gelu_by_erf(n: Net, x: int) -> int:
+def gelu_by_erf(n: ShapedNet, x: int) -> int:
     plus = n.same("add", n.same("erf", n.same("div", x, number(n, sqrt(2)))), number(n, 1))
     return n.same("mul", n.same("mul", x, plus), number(n, 0.5))
 
 
-def gelu_by_erf_otherwise(n: Net, x: int) -> int:
+def gelu_by_erf_otherwise(n: ShapedNet, x: int) -> int:
     inner = n.same("mul", x, number(n, 0.70710678))
     plus = n.same("add", n.same("erf", inner), number(n, 1))
     return n.same("mul", n.same("mul", x, number(n, 0.5)), plus)
 
 
-def swish(n: Net, x: int) -> int:
+def swish(n: ShapedNet, x: int) -> int:
     return n.same("mul", x, n.same("logistic", x))
 
 
-def limited(n: Net, x: int, above: float = 3.0, high: float = 6.0) -> int:
+def limited(n: ShapedNet, x: int, above: float = 3.0, high: float = 6.0) -> int:
     return n.same("clip", n.same("add", x, number(n, above)), low=0.0, high=high)
 
 
-def hard_swish(n: Net, x: int) -> int:
+def hard_swish(n: ShapedNet, x: int) -> int:
     return n.same("div", n.same("mul", x, limited(n, x)), number(n, 6))
 
 
-def hard_swish_otherwise(n: Net, x: int) -> int:
+def hard_swish_otherwise(n: ShapedNet, x: int) -> int:
     return n.same("mul", n.same("div", limited(n, x), number(n, 6)), x)
 
 
-def hard_swish_by_activation(n: Net, x: int) -> int:
+def hard_swish_by_activation(n: ShapedNet, x: int) -> int:
     plus = n.same("add", x, number(n, 3), activation="relu6")
     return n.same("mul", n.same("mul", plus, x), number(n, 1 / 6))
 
 
-def hard_swish_by_sigmoid(n: Net, x: int, alpha: float = 1 / 6) -> int:
+def hard_swish_by_sigmoid(n: ShapedNet, x: int, alpha: float = 1 / 6) -> int:
     return n.same("mul", x, n.same("hard_sigmoid", x, alpha=alpha, beta=0.5))
 
 
-def mish(n: Net, x: int) -> int:
+def mish(n: ShapedNet, x: int) -> int:
     return n.same("mul", n.same("tanh", n.same("softplus", x)), x)
 
 
@@ -90,8 +90,8 @@ def mish(n: Net, x: int) -> int:
         (lambda n, x: n.same("pow", x, number(n, 2.5)), ["pow"]),
     ],
 )  # fmt: skip
-def test_functions(build: Callable[[Net, int], int], ops: list[str]) -> None:
-    n = Net()
+def test_functions(build: Callable[[ShapedNet, int], int], ops: list[str]) -> None:
+    n = ShapedNet()
     x = n.input(MAP)
     graph = n.graph(build(n, x))
     rewritten = recompose(graph)
@@ -103,7 +103,7 @@ def test_functions(build: Callable[[Net, int], int], ops: list[str]) -> None:
 
 def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
     """What becomes of a GELU whose constants are multiplied by these factors."""
-    n, k = Net(), factors
+    n, k = ShapedNet(), factors
     x = n.input(MAP)
     if by_tanh:
         cubed = n.same("mul", n.same("pow", x, number(n, 3)), number(n, 0.044715 * k[2]))
@@ -135,7 +135,7 @@ def test_constants_near_those_of_a_gelu_are_none(by_tanh: bool) -> None:
 
 @pytest.mark.parametrize("exponent", [1.999, 2.001, 2.9999, 0.5001, -0.4999, -1.0001, 1.0])
 def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
-    n = Net()
+    n = ShapedNet()
     y = n.same("pow", n.input(MAP), number(n, exponent))
     assert [node.op for node in recompose(n.graph(y)).nodes] == ["pow"]
 
@@ -145,7 +145,7 @@ def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
     [(2, "square"), (3, "cube"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1, "reciprocal")],
 )
 def test_powers_that_have_an_op(exponent: float, op: str) -> None:
-    n = Net()
+    n = ShapedNet()
     y = n.same("pow", n.input(MAP), number(n, exponent))
     assert [node.op for node in recompose(n.graph(y)).nodes] == [op]
 
@@ -155,7 +155,7 @@ def test_powers_that_have_an_op(exponent: float, op: str) -> None:
 )
 def test_a_cube_by_products_is_of_one_tensor(second: str, third: str, whole: bool) -> None:
     """x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * second ** 2 * third)))."""
-    n = Net()
+    n = ShapedNet()
     t = {"x": n.input(MAP), "z": n.input(MAP)}
     cube = n.same("mul", n.same("square", t[second]), t[third])
     total = n.same("add", t["x"], n.same("mul", cube, number(n, 0.044715)))
@@ -167,7 +167,7 @@ def test_a_cube_by_products_is_of_one_tensor(second: str, third: str, whole: boo
 
 
 def test_a_gate_that_something_else_reads_stays() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     gate = n.same("logistic", x)
     graph = recompose(n.graph(n.same("mul", x, gate), n.same("sin", gate)))
@@ -175,7 +175,7 @@ def test_a_gate_that_something_else_reads_stays() -> None:
 
 
 def test_the_mean_of_squares_is_one_reduction() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input(MAP)
     squares = n.same("mul", x, x)
     y = n.run("mean", squares, n.constant(np.array([3])), shape=(1, 4, 4, 1), keep_dims=True)
@@ -188,7 +188,7 @@ def test_the_mean_of_squares_is_one_reduction() -> None:
 
 def folded(*steps: tuple[str, object], op: str = "conv_2d") -> Graph:
     """A convolution with a bias of ones and these steps, after the passes."""
-    n = Net()
+    n = ShapedNet()
     shape = (1, 1, 1, 8) if op == "depthwise_conv_2d" else (8, 1, 1, 8)
     weights = n.constant(np.ones(shape, np.float32))
     bias = n.constant(np.ones(8, np.float32))
@@ -241,8 +241,8 @@ def test_single_numbers_need_no_buffer() -> None:
 
 
 @pytest.mark.parametrize("build", [hard_swish, hard_swish_otherwise, hard_swish_by_sigmoid])
-def test_hard_gates_keep_their_values(build: Callable[[Net, int], int]) -> None:
-    n = Net()
+def test_hard_gates_keep_their_values(build: Callable[[ShapedNet, int], int]) -> None:
+    n = ShapedNet()
     x = n.input(MAP)
     graph = n.graph(build(n, x))
     values = np.linspace(-8, 8, 128, dtype=np.float32).reshape(MAP)
@@ -252,7 +252,7 @@ def test_hard_gates_keep_their_values(build: Callable[[Net, int], int]) -> None:
 
 def spread_of(shape: tuple[int, ...], axes: list[int], swapped: bool = False) -> list[str]:
     """What becomes of a mean of squared differences from a tensor of this shape."""
-    n = Net()
+    n = ShapedNet()
     x, centre = n.input(MAP), n.input(shape)
     reads = (centre, x) if swapped else (x, centre)
     away = n.run("squared_difference", *reads, shape=MAP, activation="none")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
@@ -19,13 +19,13 @@ from tflgpu_plugin.passes.layout.reshapes import reshape_later
 MAP, ROWS = (1, 5, 7, 8), (1, 35, 8)
 
 
-def number(n: Net, *shape: int) -> int:
+def number(n: ShapedNet, *shape: int) -> int:
     return n.constant(np.random.default_rng(3).uniform(0.5, 2, shape).astype("f4"))
 
 
-def joined(build: Callable[[Net, int], list[int]]) -> list[str]:
+def joined(build: Callable[[ShapedNet, int], list[int]]) -> list[str]:
     """What is left of a tanh, a reshape and what reads that, nodes with their steps."""
-    n = Net()
+    n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     graph = n.graph(*build(n, moved))
     later = reshape_later(graph)
@@ -41,7 +41,7 @@ def test_steps_go_in_front() -> None:
 @pytest.mark.parametrize("shape", [(8,), (1, 8), (1, 1, 8), (1,), ()])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_so_do_constants_per_channel(shape: tuple[int, ...], swapped: bool) -> None:
-    def build(n: Net, x: int) -> list[int]:
+    def build(n: ShapedNet, x: int) -> list[int]:
         reads = (number(n, *shape), x) if swapped else (x, number(n, *shape))
         return [n.run("sub", *reads, shape=ROWS, activation="none")]
 
@@ -51,7 +51,7 @@ def test_so_do_constants_per_channel(shape: tuple[int, ...], swapped: bool) -> N
 
 def test_reshapes_meet() -> None:
     """There and back, with a function between: rows of several batches lie in another way."""
-    n = Net()
+    n = ShapedNet()
     rows = n.reshape(n.same("tanh", n.input((2, 35, 8))), (70, 8))
     graph = n.graph(n.same("neg", n.reshape(n.same("mul", rows, number(n, 8)), (2, 35, 8))))
     evaluate.compared(graph, reshape_later(graph))
@@ -60,7 +60,7 @@ def test_reshapes_meet() -> None:
 
 
 def test_channels_that_are_parted_stay() -> None:
-    n = Net()
+    n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), (1, 35, 2, 4))
     graph = n.graph(n.same("mul", moved, number(n, 4)))
     assert reshape_later(graph) == graph
@@ -77,15 +77,15 @@ def test_channels_that_are_parted_stay() -> None:
         lambda n, x: [n.run("add", x, number(n, 3, 1, 8), shape=(3, 35, 8))],  # spread over more
     ],
 )
-def test_others_stay(build: Callable[[Net, int], list[int]]) -> None:
-    n = Net()
+def test_others_stay(build: Callable[[ShapedNet, int], list[int]]) -> None:
+    n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     graph = n.graph(*build(n, moved))
     assert reshape_later(graph) == graph
 
 
 def test_what_is_read_before_the_reshape_stays() -> None:
-    n = Net()
+    n = ShapedNet()
     made = n.same("tanh", n.input(MAP))
     graph = n.graph(n.same("relu", n.reshape(made, ROWS)), n.same("neg", made))
     assert reshape_later(graph) == graph
@@ -93,14 +93,14 @@ def test_what_is_read_before_the_reshape_stays() -> None:
 
 def test_what_follows_a_movement_stays() -> None:
     """A turn and a reshape are one launch, of which the function is a step."""
-    n = Net()
+    n = ShapedNet()
     turned = n.turn(n.same("tanh", n.input(MAP)), (0, 2, 1, 3))
     graph = n.graph(n.same("relu", n.reshape(turned, ROWS)))
     assert reshape_later(graph) == graph
 
 
 def test_names_stay_with_their_nodes() -> None:
-    n = Net()
+    n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     y = n.same("relu", moved)
     n.nodes[-1] = replace(n.nodes[-1], name="after")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.ops.views import part, region
 from tflgpu_plugin.passes.fuse.rotary import turn
@@ -15,7 +15,7 @@ from tflgpu_plugin.passes.fuse.rotary import turn
 HEADS, LENGTH, DEPTH = 3, 5, 16
 
 
-class Spelled(Net):
+class Spelled(ShapedNet):
     """Rotary positions as models write them."""
 
     def cut(self, x: int, start: int, extent: int, step: int = 1) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.passes.layout.rows import keep_rows
 
 
-def dense(n: Net, x: int, outputs: int, keep: bool = False) -> int:
+def dense(n: ShapedNet, x: int, outputs: int, keep: bool = False) -> int:
     shape = n.tensors[x].shape
     weights = n.constant(np.random.default_rng(outputs).uniform(-1, 1, (outputs, shape[-1])))
     return n.run("fully_connected", x, weights, None, shape=(*shape[:-1], outputs),
@@ -25,7 +25,7 @@ def kept(graph: Graph) -> list[str]:
 
 def layers(shape: Shape, rows: int, *, back: Shape | None = None) -> list[str]:
     """What becomes of two layers, each between reshapes."""
-    n = Net()
+    n = ShapedNet()
     x = n.input(shape)
     back = back or shape[:-1]
     y = n.reshape(dense(n, n.reshape(x, (rows, shape[-1])), 6), (*back, 6))
@@ -43,7 +43,7 @@ def test_rows_stay(shape: Shape) -> None:
 def test_rows_that_turn_in_one_batch_stay() -> None:
     """Sequence first is the same order of rows where there is one batch."""
     for batch, expected in ((1, ["fully_connected", "relu"]), (2, None)):
-        n = Net()
+        n = ShapedNet()
         x = n.turn(n.input((batch, 16, 4)), (1, 0, 2))
         y = dense(n, n.reshape(x, (16 * batch, 4)), 6)
         y = n.turn(n.reshape(y, (16, batch, 6)), (1, 0, 2))
@@ -54,7 +54,7 @@ def test_rows_that_turn_in_one_batch_stay() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_rows_in_another_order_move(first: bool) -> None:
     """Turned on one side only: extents that fit say nothing of the order."""
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 16, 4))
     y = dense(n, n.reshape(n.turn(x, (1, 0, 2)) if first else x, (32, 4)), 6)
     y = n.reshape(y, (2, 16, 6)) if first else n.turn(n.reshape(y, (16, 2, 6)), (1, 0, 2))
@@ -63,7 +63,7 @@ def test_rows_in_another_order_move(first: bool) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_rows_that_are_outputs(turned: bool) -> None:
-    n = Net()
+    n = ShapedNet()
     y = dense(n, n.reshape(n.input((1, 16, 4)), (16, 4)), 6)
     y = n.turn(n.reshape(y, (16, 1, 6)), (1, 0, 2)) if turned else n.reshape(y, (1, 16, 6))
     between = n.nodes[-2].outputs[0] if turned else n.nodes[-1].outputs[0]
@@ -85,7 +85,7 @@ def test_rows_that_come_back_otherwise_move(shape: Shape, rows: int, back: Shape
 
 def test_other_inputs_move() -> None:
     """A reshape that changes the last axis."""
-    n = Net()
+    n = ShapedNet()
     x = n.input((1, 16, 4))
     y = n.reshape(dense(n, n.reshape(x, (32, 2)), 4), (1, 32, 4))
     assert kept(n.graph(y)) == ["reshape", "fully_connected", "reshape"]
@@ -93,7 +93,7 @@ def test_other_inputs_move() -> None:
 
 @pytest.mark.parametrize("reader", ["another", "output"])
 def test_rows_that_others_read_stay_together(reader: str) -> None:
-    n = Net()
+    n = ShapedNet()
     y = dense(n, n.reshape(n.input((1, 16, 4)), (16, 4)), 5)
     apart = n.reshape(y, (1, 16, 5))
     graph = n.graph(apart, n.same("relu", y) if reader == "another" else y)
@@ -104,7 +104,7 @@ def test_rows_that_others_read_stay_together(reader: str) -> None:
 
 def test_layers_share_rows() -> None:
     """One reshape before several layers."""
-    n = Net()
+    n = ShapedNet()
     x = n.reshape(n.input((1, 16, 4)), (16, 4))
     made = [n.reshape(dense(n, x, size), (1, 16, size)) for size in (3, 4, 8)]
     assert kept(n.graph(*made)) == ["fully_connected"] * 3

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support.evaluate import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.share import share
@@ -28,7 +28,7 @@ def compared(graph: Graph) -> list[str]:
 
 
 def test_chains_of_equal_nodes() -> None:
-    n = Net()
+    n = ShapedNet()
     x, other = n.input((2, 6)), n.input((2, 6))
     ends = [n.same("tanh", n.same("add", x, other)) for _ in range(3)]
     made = [n.same("mul", end, n.input((2, 6))) for end in ends]
@@ -37,7 +37,7 @@ def test_chains_of_equal_nodes() -> None:
 
 @pytest.mark.parametrize("form", ["order", "attribute", "view", "type", "quantized", "state"])
 def test_others_stay(form: str) -> None:
-    n = Net()
+    n = ShapedNet()
     x, other = n.input((2, 6)), n.input((2, 6))
     pairs = ((x, other), (other, x) if form == "order" else (x, other))
     if form == "view":
@@ -60,7 +60,7 @@ def test_others_stay(form: str) -> None:
 
 def test_views_and_outputs() -> None:
     """Equal views are one; of outputs each stays."""
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 6))
     made = [n.run("view", x, shape=(2, 3), view=part((2, 6), 1, 3, 3)) for _ in range(2)]
     ends = [n.same("relu", t) for t in made]

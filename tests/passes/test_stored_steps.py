@@ -97,7 +97,7 @@ def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, know
     """The host's kernel shifts to the right only."""
     scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits after the point, squared
     levels = Levels(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
-    found = quantized._squared_difference(
+    found = quantized.squared_difference_numbers(
         Node(0, "squared_difference", (0, 1), (2,)), scales, levels
     )
     assert (found is not None) == known
@@ -119,9 +119,9 @@ def test_a_sum_joins_what_makes_either_operand(other: Shape | None, joins: bool)
         node = Node(0, "quantized_sum", tuple(pair if place == 0 else pair[::-1]), (2,),
                     {"numbers": numbers})  # fmt: skip
         graph = Graph(tensors, (node,), (0,), (2,))
-        found = quantized._epilogue(graph, node, place)
+        found = quantized.step_of_quantized(graph, node, place)
         assert found == (EpilogueOp("quantized_sum", 1, wanted) if joins else None)
     even = replace(node, op="even_sum", inputs=(0, 1))
     if joins:
-        ends = [quantized._epilogue(graph, even, place) for place in (0, 1)]
+        ends = [quantized.step_of_quantized(graph, even, place) for place in (0, 1)]
         assert [end and end.parameters[-1] for end in ends] == [13.0, 1.0]

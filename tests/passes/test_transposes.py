@@ -4,14 +4,13 @@ unchanged. No adapter is needed."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 import pytest
 
-from tests.passes.test_passes import Build
 from tests.support.evaluate import evaluate
+from tests.support.net import FIRST, LAST, ShapedNet
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor, geometry, verify
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import movement, rows
@@ -19,34 +18,6 @@ from tflgpu_plugin.passes.layout import propagate
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
 from tflgpu_plugin.passes.rewriter import Rewriter
-
-FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
-
-
-class Net(Build):
-    """A graph by hand whose result shapes come from numpy."""
-
-    def run(
-        self, op: str, *inputs: int | None, shape: tuple[int, ...], **attributes: object
-    ) -> int:
-        return self.op(op, *inputs, shape=shape, **attributes)
-
-    def turn(self, x: int, perm: tuple[int, ...]) -> int:
-        shape = self.tensors[x].shape
-        return self.run("transpose", x, shape=tuple(shape[a] for a in perm), perm=perm)
-
-    def same(self, op: str, *inputs: int | None, **attributes: object) -> int:
-        """An op whose result has the shape of its first input."""
-        return self.run(op, *inputs, shape=self.tensors[inputs[0]].shape, **attributes)  # type: ignore[index]
-
-    def reshape(self, x: int, shape: tuple[int, ...]) -> int:
-        y = self.op("reshape", x, self.constant(np.array(shape, np.int32)), shape=shape)
-        self.nodes[-1] = replace(self.nodes[-1], attributes={"shape": shape})
-        return y
-
-    def pool(self, x: int) -> int:
-        """In the layout [N, C, H, W], with the turns that a reader puts around."""
-        return self.turn(self.same("pool", self.turn(x, LAST)), FIRST)
 
 
 def count(graph: Graph) -> int:
@@ -99,46 +70,46 @@ def unsupported(graph: Graph) -> int:
     return sum(refuse(graph, node, Target()) is not None for node in turns)
 
 
-def chain(middle: Callable[[Net, int], int]) -> Graph:
+def chain(middle: Callable[[ShapedNet, int], int]) -> Graph:
     """Two pools in NCHW with something between."""
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 6, 5, 4))
     return n.graph(n.pool(middle(n, n.pool(x))))
 
 
-def binary_rows(n: Net, x: int) -> int:
+def binary_rows(n: ShapedNet, x: int) -> int:
     return n.same("add", x, n.constant(np.arange(6, dtype=np.float32).reshape(6, 1, 1)))
 
 
-def residual(n: Net, x: int) -> int:
+def residual(n: ShapedNet, x: int) -> int:
     return n.same("add", n.same("relu", x), n.same("mul", x, n.constant(np.float32(2))))
 
 
-def gate(n: Net, x: int) -> int:
+def gate(n: ShapedNet, x: int) -> int:
     mean = n.run("mean", x, n.constant(np.array([2, 3])), shape=(2, 6, 1, 1), keep_dims=True)
     return n.same("mul", x, n.same("sin", mean))
 
 
-def joined(n: Net, x: int) -> int:
+def joined(n: ShapedNet, x: int) -> int:
     y = n.run("concat", x, n.same("relu", x), shape=(2, 12, 5, 4), axis=1)
     ends = [n.constant(np.array(v)) for v in ([0, 3, 0, 0], [2, 9, 5, 4], [1, 1, 1, 1])]
     return n.run("strided_slice", y, *ends, shape=(2, 6, 5, 4), begin_mask=4, end_mask=8)
 
 
-def padded(n: Net, x: int) -> int:
+def padded(n: ShapedNet, x: int) -> int:
     amounts = n.constant(np.array([[0, 0], [0, 0], [1, 2], [0, 1]]))
     return n.run("pad", x, amounts, shape=(2, 6, 8, 5))
 
 
-def slopes(n: Net, x: int) -> int:
+def slopes(n: ShapedNet, x: int) -> int:
     return n.same("prelu", x, n.constant(np.arange(6, dtype=np.float32).reshape(6, 1, 1)))
 
 
-def softmax_of_channels(n: Net, x: int) -> int:
+def softmax_of_channels(n: ShapedNet, x: int) -> int:
     return n.turn(n.same("softmax", n.turn(x, LAST)), FIRST)
 
 
-def shuffled(n: Net, x: int) -> int:
+def shuffled(n: ShapedNet, x: int) -> int:
     five = n.reshape(x, (2, 2, 3, 5, 4))
     return n.reshape(n.turn(five, (0, 2, 1, 3, 4)), (2, 6, 5, 4))
 
@@ -151,13 +122,13 @@ def shuffled(n: Net, x: int) -> int:
         (softmax_of_channels, 2), (shuffled, 3), (lambda n, x: x, 2),
     ],
 )  # fmt: skip
-def test_only_the_outer_turns_are_left(middle: Callable[[Net, int], int], left: int) -> None:
+def test_only_the_outer_turns_are_left(middle: Callable[[ShapedNet, int], int], left: int) -> None:
     assert count(check(chain(middle))) == left
 
 
 def test_a_head_of_a_detector_has_none() -> None:
     """Channels-first maps become [N, places, values] by reshape, concat and a turn."""
-    n = Net()
+    n = ShapedNet()
     x = n.input((1, 8, 8, 5))
     maps = [n.turn(n.same("pool", x), FIRST), n.turn(n.same("pool", n.same("relu", x)), FIRST)]
     flat = []
@@ -168,20 +139,20 @@ def test_a_head_of_a_detector_has_none() -> None:
 
 
 def test_an_output_inside_keeps_its_shape() -> None:
-    n = Net()
+    n = ShapedNet()
     y = n.pool(n.input((2, 6, 5, 4)))
     z = n.same("relu", y)
     assert count(check(n.graph(n.pool(z), z, y))) <= 4
 
 
 def test_one_pixel_turns_are_reshapes() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 1, 1, 9))
     assert count(check(n.graph(n.turn(n.same("relu", x), FIRST)))) == 0
 
 
 def test_equal_turns_are_one() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 6, 5, 4))
     a, b = n.same("pool", n.turn(x, LAST)), n.same("pool", n.turn(x, LAST))
     assert count(check(n.graph(n.same("add", a, b)))) == 1
@@ -189,14 +160,14 @@ def test_equal_turns_are_one() -> None:
 
 def test_turns_of_many_groups_of_axes_are_one() -> None:
     """A pixel shuffle of two images, and another turn: six groups of axes together."""
-    n = Net()
+    n = ShapedNet()
     x = n.reshape(n.input((2, 12, 3, 5)), (2, 2, 2, 3, 3, 5))
     turned = n.turn(n.turn(x, (0, 3, 4, 1, 5, 2)), (5, 0, 2, 3, 4, 1))
     assert count(check(n.graph(n.same("relu", turned)))) == 1
 
 
 def test_a_constant_is_turned_at_once() -> None:
-    n = Net()
+    n = ShapedNet()
     x = n.input((2, 5, 4, 6))
     turned = n.turn(n.constant(np.ones((2, 6, 5, 4), np.float32)), LAST)
     assert count(check(n.graph(n.same("add", x, turned)))) == 0
@@ -285,7 +256,7 @@ def test_what_a_node_holds(found: object, wanted: object) -> None:
 
 def _random_graph(seed: int) -> Graph:
     rng = np.random.default_rng(seed)
-    n = Net()
+    n = ShapedNet()
     shapes: list[tuple[int, ...]] = [(1, 4, 3, 2), (2, 3, 4, 5), (1, 1, 4, 3), (2, 3, 5)]
     pool = [n.input(shapes[rng.integers(4)]) for _ in range(2)]
     for _ in range(int(rng.integers(4, 16))):
@@ -296,7 +267,7 @@ def _random_graph(seed: int) -> Graph:
     return n.graph(*dict.fromkeys([*outputs, *extra]))
 
 
-def _step(n: Net, rng: np.random.Generator, pool: list[int]) -> None:
+def _step(n: ShapedNet, rng: np.random.Generator, pool: list[int]) -> None:
     """One more random node."""
     x = int(pool[-1] if rng.random() < 0.6 else rng.choice(pool))
     shape = n.tensors[x].shape
@@ -336,7 +307,7 @@ def _step(n: Net, rng: np.random.Generator, pool: list[int]) -> None:
         pool.append(n.same("softmax", x))
 
 
-def _reshaped(n: Net, rng: np.random.Generator, x: int) -> int:
+def _reshaped(n: ShapedNet, rng: np.random.Generator, x: int) -> int:
     """Join two axes, split one, or add or drop an axis of extent 1."""
     shape = list(n.tensors[x].shape)
     at = int(rng.integers(len(shape)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.passes.test_transposes import Net
 from tests.support import evaluate
+from tests.support.net import ShapedNet
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.rotary import heads_of
@@ -15,7 +15,7 @@ from tflgpu_plugin.passes.fuse.turns import join_turns
 LENGTH, DEPTH, BEFORE = 5, 8, 3
 
 
-class Decoder(Net):
+class Decoder(ShapedNet):
     """Queries, keys and values of one product, of so many heads each."""
 
     batch = 1

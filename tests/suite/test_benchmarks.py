@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import convert, engine, onnx_worker, tables, today
 from benchmarks.tables import NEWER, Row
-from conformance.models import tflite as models
+from conformance.models import tflite_file
 from conformance.models.tflite import Model
 
 SHAPE = (1, 2, 2, 4)
@@ -96,7 +96,7 @@ def _ending(op: str) -> Any:
 def test_models_end_before_their_custom_operators() -> None:
     assert convert.without_custom(_ending("ADD")) is None
     rest = convert.without_custom(_ending("CUSTOM Other"))
-    graph = models.schema().ModelT.InitFromPackedBuf(rest, 0).subgraphs[0]
+    graph = tflite_file.schema().ModelT.InitFromPackedBuf(rest, 0).subgraphs[0]
     (operator,) = graph.operators
     assert list(graph.outputs) == list(operator.outputs)  # not the constant
 

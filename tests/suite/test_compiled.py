@@ -19,7 +19,7 @@ from benchmarks.compiled.kernels import AMD
 from benchmarks.compiled.networks import Estimate, threads
 from benchmarks.compiled.rounds import Loop, loops
 from benchmarks.engine import Unavailable
-from tests.compile.test_compiler import Builder
+from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.plan import Pipeline
 
@@ -60,14 +60,11 @@ def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     channels: int, rounds: tuple[int, int, int]
 ) -> None:
     """In 3 rows of taps, 4 channels a step: two slices of outputs in a thread, and few threads."""
-    b = Builder()
-    x = b.tensor((1, 6, 6, channels))
-    weights = b.tensor((8, 3, 3, channels), np.ones((8, 3, 3, channels), np.float32))
-    y = b.node(
-        "conv_2d", (x, weights, None), (1, 6, 6, 8), strides=(1, 1), dilations=(1, 1),
-        padding="same", activation="none",
-    )  # fmt: skip
-    plan = compiler.compile(b.graph((x,), (y,)), replace(AMD, tuning={"split": "never"}))
+    b = Net()
+    x = b.input((1, 6, 6, channels))
+    weights = b.constant(np.ones((8, 3, 3, channels), np.float32))
+    y = b.op("conv_2d", x, weights, None, **WINDOW)
+    plan = compiler.compile(b.graph(y), replace(AMD, tuning={"split": "never"}))
     (each,) = (d for d in plan.dispatches if d.label == "conv")
     block = plan.uniforms[each.uniform_offset :]
     found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups, {})
@@ -190,10 +187,10 @@ def test_a_machine_that_opens_no_null_device_is_told(
 
 
 def test_rows_of_tiles_are_compiled_at_every_size() -> None:
-    from benchmarks.compiled.kernels import _rows
+    from benchmarks.compiled.kernels import start_rows
     from tflgpu_plugin.ops.tiles import STARTS
 
-    made = {(row.sizes[0], row.lanes, row.weights) for row in _rows().values()}
+    made = {(row.sizes[0], row.lanes, row.weights) for row in start_rows().values()}
     for start in STARTS.values():
         assert {(size, start.lanes, start.weights) for size in start.sizes} <= made
 

@@ -83,7 +83,7 @@ def test_apt_reads_what_is_written(tmp_path: Path) -> None:
     place, _ = system(tmp_path, "bookworm", lines=f"deb [arch=amd64] file:{tmp_path}/a b c")
     (tmp_path / "a").mkdir()
     source = archive.sources(place)[0]
-    command = archive._private_apt(tmp_path, source, {"b": None})
+    command = archive.private_apt(tmp_path, source, {"b": None})
     try:
         done = subprocess.run([*command, "update"], capture_output=True, text=True)
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def test_what_apt_would_install_is_asked_for() -> None:
     listing += (
         "Inst mesa [22.3-1] (22.3-2 Debian:12 [arm64]) []\nConf libc6 (2.36-9 Debian [arm64])\n"
     )
-    assert archive._chosen(listing) == ["libc6=2.36-9", "mesa=22.3-2"]
+    assert archive.newest_packages(listing) == ["libc6=2.36-9", "mesa=22.3-2"]
 
 
 def test_another_architecture_is_of_an_empty_system(
@@ -115,7 +115,7 @@ def test_another_architecture_is_of_an_empty_system(
     source = archive.Source("http://own.example/debian", "bookworm", "main", options)
     monkeypatch.setattr(archive, "base", lambda: source)
     monkeypatch.setattr(archive.shutil, "which", lambda name: name)
-    monkeypatch.setattr(archive, "_run", run)
+    monkeypatch.setattr(archive, "run_command", run)
     (found,) = archive.fetch_foreign(tmp_path, ["a"], "arm64")
     assert found.name == "a_1_arm64.deb"
     written = (tmp_path / "archive.sources").read_text()

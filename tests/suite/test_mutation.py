@@ -144,12 +144,12 @@ def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -
     running = runner.Runner(2)
     mutant = mutants.sample(1, 1, ["cache"])[0]
     try:
-        waiting = running._fork(mutant, lambda: time.sleep(30))
-        working = running._fork(mutant, lambda: _work_for(3.0))
+        waiting = running.fork(mutant, lambda: time.sleep(30))
+        working = running.fork(mutant, lambda: _work_for(3.0))
         ends = dict[int, str]()
         while running.running:
             before = set(running.running)
-            if outcome := running._wait():
+            if outcome := running.wait():
                 (pid,) = before - set(running.running)
                 ends[pid] = f"{outcome.how} {outcome.by}"
         assert ends == {waiting: "killed : SIGKILL", working: "survived : "}

@@ -52,9 +52,10 @@ def watched(one: Any) -> tuple[Any, Lock]:
     """The table, with a lock and containers that are watched."""
     lock = Lock()
     for name, held in vars(one).items():
-        if isinstance(held, dict | set):
+        if hasattr(held, "acquire"):
+            setattr(one, name, lock)
+        elif isinstance(held, dict | set):
             setattr(one, name, guarded(OrderedDict if "recent" in name else type(held), lock))
-    one._lock = lock
     return one, lock
 
 

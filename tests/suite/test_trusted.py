@@ -38,9 +38,9 @@ def test_rights_of_a_file() -> None:
     """A program with capabilities has its user's numbers, and the kernel's word."""
     entries = [(6, 4096), (trusted.AT_SECURE, 1), (0, 0)]
     vector = b"".join(struct.pack("@LL", *entry) for entry in entries)
-    assert trusted._secure(vector) and trusted._secure(vector + b"\0")
-    assert not trusted._secure(vector[:16]) and not trusted._secure(b"")
-    assert not trusted._secure(struct.pack("@LL", trusted.AT_SECURE, 0))
+    assert trusted.is_secure(vector) and trusted.is_secure(vector + b"\0")
+    assert not trusted.is_secure(vector[:16]) and not trusted.is_secure(b"")
+    assert not trusted.is_secure(struct.pack("@LL", trusted.AT_SECURE, 0))
 
 
 @pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
@@ -66,7 +66,7 @@ def test_nothing_named_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WGPU_LIB_PATH", "/tmp/evil.so")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert manifest not in list(drivers.manifests())
-    assert native._wgpu_path() != Path("/tmp/evil.so")
+    assert native.wgpu_path() != Path("/tmp/evil.so")
     assert folders.cache("plans") is None
     assert not (tmp_path / folders.PACKAGE).exists()
 
@@ -77,7 +77,7 @@ def test_the_same_of_a_plain_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("VK_DRIVER_FILES", str(manifest))
     monkeypatch.setenv("WGPU_LIB_PATH", "/tmp/other.so")
     assert list(drivers.manifests()) == [manifest]
-    assert native._wgpu_path() == Path("/tmp/other.so")
+    assert native.wgpu_path() == Path("/tmp/other.so")
 
 
 def test_variables_that_name_files_are_read_in_one_way() -> None:

@@ -75,7 +75,7 @@ def onnx(model: bytes, given: Any) -> tuple[Any, list[tuple[Any, Any]]]:
 def main() -> None:
     given = json.loads(sys.argv[1])
     count(compiler, "compile")
-    count(tuning, "_measure")
+    count(tuning, "best_settings")
     model = Path(given["model"]).read_bytes()
     report, pairs = (onnx if given["host"] == "onnxruntime" else tflite)(model, given)
     outputs = [sha256(np.ascontiguousarray(ours).data).hexdigest() for ours, _ in pairs]
@@ -85,7 +85,7 @@ def main() -> None:
             {
                 "outputs": outputs,
                 "planned": counts["compile"],
-                "measured": counts["_measure"],
+                "measured": counts["best_settings"],
                 "away": max(away),
                 "cpu": [node.name for node in report.nodes if node.where != GPU],
             }

@@ -7,7 +7,8 @@ from importlib import import_module
 
 import numpy as np
 
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 
 Adds = Callable[[Model, int], int]
 
@@ -23,7 +24,7 @@ def model(shape: Sequence[int], inside: Adds, after: Adds = absolute) -> bytes:
     powers = outer.op("EXP", [outer.input("x", shape)], shape=shape)
     outer.output(after(outer, outer.op("STABLEHLO_COMPOSITE", [powers], shape=shape)))
     inner.output(inside(inner, inner.input("given", shape)))
-    whole, part = outer._model(), inner._model()
+    whole, part = outer.unpacked(), inner.unpacked()
     for operator in part.subgraphs[0].operators:
         operator.opcodeIndex += len(whole.operatorCodes)
     for tensor in part.subgraphs[0].tensors:

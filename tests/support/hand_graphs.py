@@ -4,90 +4,16 @@ optional operand and quantization that it may meet."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor, verify
+from tests.support.net import FIRST, LAST, WINDOW, Net
+from tflgpu_plugin.ir.graph import Graph, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ops.views import part
 
-FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
 STORED = Quantization((0.05,), (10,))
 EVEN = Quantization((0.05,), (10,), rounding="even")
-
-
-class Net:
-    """A graph by hand; shapes of results are those that the ops tell."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[int, Tensor] = {}
-        self.nodes: list[Node] = []
-        self.inputs: list[int] = []
-        self.random = np.random.default_rng(5)
-
-    def tensor(self, tensor: Tensor) -> int:
-        self.tensors[len(self.tensors)] = tensor
-        return len(self.tensors) - 1
-
-    def input(self, *shape: int, **facts: Any) -> int:
-        self.inputs.append(self.tensor(Tensor(f"x{len(self.inputs)}", shape, **facts)))
-        return self.inputs[-1]
-
-    def constant(self, data: Any, dtype: str = "f32", **facts: Any) -> int:
-        array = np.asarray(data)
-        return self.tensor(Tensor("constant", array.shape, dtype, array, **facts))
-
-    def drawn(self, *shape: int, low: float = -0.5) -> int:
-        """A constant; its mean is not 0."""
-        return self.constant(self.random.uniform(low, 1, shape).astype(np.float32))
-
-    def axes(self, *axes: int) -> int:
-        return self.constant(np.array(axes, np.int32), "i32")
-
-    def op(
-        self, op: str, *inputs: int | None, made: Tensor | None = None, **attributes: Any
-    ) -> int:
-        """A node; its result is like `made`, whose shape is worked out."""
-        node = Node(len(self.nodes), op, inputs, (len(self.tensors),), attributes)
-        (shape, *_) = ops.rows()[op].shapes(Graph.over(self.tensors, node), node)
-        result = made or Tensor("", ())
-        y = self.tensor(Tensor(f"{op}{node.id}", tuple(shape), result.dtype, None,
-                               result.quantization))  # fmt: skip
-        self.nodes.append(node)
-        return y
-
-    def shape(self, tensor: int) -> Shape:
-        return self.tensors[tensor].shape
-
-    def turn(self, x: int, perm: tuple[int, ...]) -> int:
-        return self.op("transpose", x, perm=perm)
-
-    def reshape(self, x: int, *shape: int) -> int:
-        return self.op("reshape", x, None, shape=shape)
-
-    def number(self, value: float) -> int:
-        return self.constant(np.float32(value))
-
-    def conv(self, x: int, outputs: int = 8, kernel: int = 1, **more: Any) -> int:
-        """With a bias."""
-        weights = self.drawn(outputs, kernel, kernel, self.shape(x)[-1])
-        return self.op("conv_2d", x, weights, self.drawn(outputs), **WINDOW | more)
-
-    def dense(self, x: int, outputs: int, **more: Any) -> int:
-        weights = self.drawn(outputs, self.shape(x)[-1])
-        given = {"keep_num_dims": True, "activation": "none"} | more
-        return self.op("fully_connected", x, weights, self.drawn(outputs), **given)
-
-    def binary(self, op: str, a: int, b: int, **more: Any) -> int:
-        return self.op(op, a, b, **{"activation": "none"} | more)
-
-    def graph(self, *outputs: int) -> Graph:
-        graph = Graph(self.tensors, tuple(self.nodes), tuple(self.inputs), outputs)
-        verify(graph)
-        return graph
 
 
 # ---- layouts -------------------------------------------------------------------------------------
@@ -96,14 +22,14 @@ class Net:
 def normalized_image() -> Graph:
     """Of more values than one launch takes, channels first: variances are about their centre."""
     n = Net()
-    x = n.turn(n.input(1, 3, 130, 130), LAST)
+    x = n.turn(n.input((1, 3, 130, 130)), LAST)
     y = n.op("instance_normalization", x, n.drawn(3), n.drawn(3), epsilon=1e-3)
     return n.graph(n.op("relu", n.turn(y, FIRST)))
 
 
 def normalized_between_layers() -> Graph:
     n = Net()
-    x = n.turn(n.input(1, 4, 130, 128), LAST)
+    x = n.turn(n.input((1, 4, 130, 128)), LAST)
     y = n.turn(n.conv(x, 4), FIRST)
     y = n.turn(n.op("instance_normalization", n.turn(y, LAST), n.drawn(4), None), FIRST)
     return n.graph(n.turn(n.conv(n.turn(y, LAST), 2), FIRST))
@@ -112,7 +38,7 @@ def normalized_between_layers() -> Graph:
 def added_picture() -> Graph:
     """A constant that has to lie as what it is added to."""
     n = Net()
-    x = n.op("max_pool_2d", n.turn(n.input(1, 3, 7, 7), LAST), window=(2, 2),
+    x = n.op("max_pool_2d", n.turn(n.input((1, 3, 7, 7)), LAST), window=(2, 2),
              strides=(1, 1), padding="valid", activation="none")  # fmt: skip
     y = n.binary("add", n.turn(x, FIRST), n.drawn(1, 3, 6, 6))
     y = n.binary("mul", y, n.drawn(3, 1, 1))
@@ -122,27 +48,27 @@ def added_picture() -> Graph:
 def means_of_turned() -> Graph:
     """Reductions of one and several axes, kept and not."""
     n = Net()
-    x = n.turn(n.op("relu", n.input(2, 5, 6, 4)), FIRST)
-    kept = n.op("reduce_max", x, n.axes(-1), keep_dims=True)
-    gone = n.op("mean", n.binary("sub", x, kept), n.axes(2, 3), keep_dims=False)
+    x = n.turn(n.op("relu", n.input((2, 5, 6, 4))), FIRST)
+    kept = n.op("reduce_max", x, n.ints(-1), keep_dims=True)
+    gone = n.op("mean", n.binary("sub", x, kept), n.ints(2, 3), keep_dims=False)
     return n.graph(n.turn(n.binary("sub", x, kept), LAST), gone)
 
 
 def kept_rows() -> Graph:
     n = Net()
-    x = n.dense(n.reshape(n.input(1, 16, 4), 16, 4), 6)
+    x = n.dense(n.reshape(n.input((1, 16, 4)), 16, 4), 6)
     return n.graph(n.op("relu", n.reshape(x, 1, 16, 6)))
 
 
 def steps_behind_a_reshape() -> Graph:
     n = Net()
-    x = n.reshape(n.op("tanh", n.input(1, 5, 7, 8)), 1, 35, 8)
+    x = n.reshape(n.op("tanh", n.input((1, 5, 7, 8))), 1, 35, 8)
     return n.graph(n.op("neg", n.binary("add", x, n.drawn(8))))
 
 
 def moves_of_moves() -> Graph:
     n = Net()
-    x = n.op("space_to_depth", n.conv(n.input(1, 6, 8, 4), 4), block=2)
+    x = n.op("space_to_depth", n.conv(n.input((1, 6, 8, 4)), 4), block=2)
     view = part(n.shape(x), 3, 4, 8)
     return n.graph(n.op("relu", n.op("depth_to_space", n.op("view", x, view=view), block=2)))
 
@@ -153,63 +79,63 @@ def moves_of_moves() -> Graph:
 def scaled_layer() -> Graph:
     """As a batch normalization leaves it."""
     n = Net()
-    y = n.binary("mul", n.conv(n.input(1, 6, 6, 5), 7, 3), n.drawn(7, low=0.5))
+    y = n.binary("mul", n.conv(n.input((1, 6, 6, 5)), 7, 3), n.drawn(7, low=0.5))
     return n.graph(n.op("sin", n.binary("add", y, n.drawn(7))))
 
 
 def leaky_layer() -> Graph:
     n = Net()
-    return n.graph(n.op("leaky_relu", n.conv(n.input(2, 5, 5, 4), 6, 3), alpha=0.2))
+    return n.graph(n.op("leaky_relu", n.conv(n.input((2, 5, 5, 4)), 6, 3), alpha=0.2))
 
 
 def two_steps() -> Graph:
     n = Net()
-    y = n.binary("add", n.op("relu", n.conv(n.input(1, 5, 5, 4), 6)), n.drawn(6))
-    return n.graph(n.binary("mul", y, n.input(1, 5, 5, 6)))
+    y = n.binary("add", n.op("relu", n.conv(n.input((1, 5, 5, 4)), 6)), n.drawn(6))
+    return n.graph(n.binary("mul", y, n.input((1, 5, 5, 6))))
 
 
 def padded_layer() -> Graph:
     n = Net()
     widths = n.constant(np.array([[0, 0], [1, 2], [2, 1], [0, 0]], np.int32), "i32")
-    return n.graph(n.conv(n.op("pad", n.input(1, 6, 5, 4), widths), 4, 3, padding="valid"))
+    return n.graph(n.conv(n.op("pad", n.input((1, 6, 5, 4)), widths), 4, 3, padding="valid"))
 
 
 def branches() -> Graph:
     """Two layers of one tensor, with other activations."""
     n = Net()
-    x = n.op("relu", n.input(1, 5, 5, 6))
+    x = n.op("relu", n.input((1, 5, 5, 6)))
     a, b = (n.conv(x, count, activation="relu") for count in (8, 6))
-    return n.graph(n.op("mean", a, n.axes(1, 2), keep_dims=True),
-                   n.op("mean", n.conv(b, 5, activation="relu6"), n.axes(1, 2),
+    return n.graph(n.op("mean", a, n.ints(1, 2), keep_dims=True),
+                   n.op("mean", n.conv(b, 5, activation="relu6"), n.ints(1, 2),
                         keep_dims=False))  # fmt: skip
 
 
 def excited(side: int = 5) -> Graph:
     """Squeeze and excitation, and what its gates are multiplied into."""
     n = Net()
-    x = n.conv(n.input(1, side, side, 12), 12)
-    means = n.op("mean", x, n.axes(1, 2), keep_dims=True)
+    x = n.conv(n.input((1, side, side, 12)), 12)
+    means = n.op("mean", x, n.ints(1, 2), keep_dims=True)
     gates = n.op("logistic", n.conv(n.op("relu", n.conv(means, 6)), 12))
     return n.graph(n.conv(n.binary("mul", x, gates), 8))
 
 
 def limits_of_layers() -> Graph:
     n = Net()
-    y = n.conv(n.conv(n.input(1, 5, 5, 4), 6, activation="relu"), 6, activation="relu6")
+    y = n.conv(n.conv(n.input((1, 5, 5, 4)), 6, activation="relu"), 6, activation="relu6")
     return n.graph(y)
 
 
 def nothing_beside() -> Graph:
     """A part without elements, and a result that has none."""
     n = Net()
-    x, none = n.input(0, 4), n.input(2, 4)
+    x, none = n.input((0, 4)), n.input((2, 4))
     y = n.binary("sub", n.op("relu", x), n.number(2.0))
     return n.graph(y, n.op("concat", y, n.op("neg", none), axis=0, activation="none"))
 
 
 def repeated() -> Graph:
     n = Net()
-    x = n.input(2, 4, 6)
+    x = n.input((2, 4, 6))
     return n.graph(
         n.binary("div", n.op("exp", x), n.binary("add", n.op("exp", x), n.drawn(6, low=1)))
     )
@@ -220,7 +146,7 @@ def repeated() -> Graph:
 
 def gated() -> Graph:
     n = Net()
-    x = n.conv(n.input(1, 4, 4, 4))
+    x = n.conv(n.input((1, 4, 4, 4)))
     cubic = n.binary("add", x, n.binary("mul", n.op("pow", x, n.number(3)), n.number(0.044715)))
     inner = n.op("tanh", n.binary("mul", cubic, n.number((2 / np.pi) ** 0.5)))
     gelu = n.binary("mul", n.binary("mul", x, n.number(0.5)), n.binary("add", inner, n.number(1)))
@@ -230,17 +156,17 @@ def gated() -> Graph:
 def squares_of_an_image() -> Graph:
     """The mean of squared differences from a value per channel."""
     n = Net()
-    x = n.input(1, 9, 7, 6)
-    mean = n.op("mean", x, n.axes(1, 2), keep_dims=True)
+    x = n.input((1, 9, 7, 6))
+    mean = n.op("mean", x, n.ints(1, 2), keep_dims=True)
     squares = n.op("squared_difference", x, mean)
-    return n.graph(n.op("mean", squares, n.axes(1, 2), keep_dims=True))
+    return n.graph(n.op("mean", squares, n.ints(1, 2), keep_dims=True))
 
 
 def normalized_rows() -> Graph:
     n = Net()
-    x = n.input(2, 5, 16)
-    d = n.binary("sub", x, n.op("mean", x, n.axes(-1), keep_dims=True))
-    squares = n.op("mean", n.binary("mul", d, d), n.axes(-1), keep_dims=True)
+    x = n.input((2, 5, 16))
+    d = n.binary("sub", x, n.op("mean", x, n.ints(-1), keep_dims=True))
+    squares = n.op("mean", n.binary("mul", d, d), n.ints(-1), keep_dims=True)
     factor = n.op("rsqrt", n.binary("add", squares, n.number(0.1)))
     y = n.binary("mul", n.binary("mul", d, factor), n.drawn(16))
     return n.graph(n.binary("add", y, n.drawn(16)))
@@ -248,7 +174,7 @@ def normalized_rows() -> Graph:
 
 def normalized_groups() -> Graph:
     n = Net()
-    x = n.turn(n.input(2, 3, 5, 16), FIRST)
+    x = n.turn(n.input((2, 3, 5, 16)), FIRST)
     rows = n.turn(n.reshape(x, 2, 4, 60), (0, 2, 1))
     one, none = n.constant(np.ones(4, np.float32)), n.constant(np.zeros(4, np.float32))
     y = n.op("instance_normalization", rows, one, none, epsilon=1e-3)
@@ -257,7 +183,7 @@ def normalized_groups() -> Graph:
 
 def _product(n: Net, heads: tuple[int, ...], length: int, depth: int) -> list[int]:
     whole, start, made = (1, length, depth * sum(heads)), 0, []
-    x = n.input(*whole)
+    x = n.input(whole)
     for count in heads:
         made.append(n.op("view", x, view=part(whole, 2, start, count * depth)))
         start += count * depth
@@ -267,9 +193,9 @@ def _product(n: Net, heads: tuple[int, ...], length: int, depth: int) -> list[in
 def attended() -> Graph:
     """With a factor and a mask."""
     n = Net()
-    q, k, v = (n.turn(n.reshape(n.input(2, 5, 16), 2, 5, 4, 4), (0, 2, 1, 3)) for _ in range(3))
+    q, k, v = (n.turn(n.reshape(n.input((2, 5, 16)), 2, 5, 4, 4), (0, 2, 1, 3)) for _ in range(3))
     scores = n.binary("mul", n.op("matmul", q, k, transpose_b=True), n.number(0.5))
-    scores = n.binary("add", scores, n.input(2, 1, 5, 5))
+    scores = n.binary("add", scores, n.input((2, 1, 5, 5)))
     shares = n.op("softmax", scores, beta=1.0)
     return n.graph(n.reshape(n.turn(n.op("matmul", shares, v), (0, 2, 1, 3)), 2, 5, 16))
 
@@ -277,7 +203,7 @@ def attended() -> Graph:
 def layers_of_attention() -> Graph:
     """Queries, keys and values with biases."""
     n = Net()
-    x = n.input(1, 5, 12)
+    x = n.input((1, 5, 12))
     q, k, v = (n.dense(x, 16) for _ in range(3))
     return n.graph(n.op("attention", q, k, v, None, heads=4, scale=0.5, joined=True))
 
@@ -285,7 +211,7 @@ def layers_of_attention() -> Graph:
 def rotated() -> Graph:
     n = Net()
     shape = (1, 3, 5, 16)
-    x, cos, sin = n.input(*shape), n.input(1, 1, 5, 16), n.input(1, 1, 5, 16)
+    x, cos, sin = n.input(shape), n.input((1, 1, 5, 16)), n.input((1, 1, 5, 16))
     a, b = (n.op("view", x, view=part(shape, 3, start, 8)) for start in (0, 8))
     crossed = n.op("concat", n.op("neg", b), a, axis=-1, activation="none")
     return n.graph(n.binary("add", n.binary("mul", x, cos), n.binary("mul", crossed, sin)))
@@ -295,7 +221,7 @@ def rotated_together() -> Graph:
     """Queries and keys of one product, by the same angles."""
     n = Net()
     q, k, v = _product(n, (4, 2, 2), 5, 8)
-    angles = n.input(1, 1, 5, 8), n.input(1, 1, 5, 8)
+    angles = n.input((1, 1, 5, 8)), n.input((1, 1, 5, 8))
     q, k = (n.op("rotary", t, *angles, heads=count, joined=True) for t, count in ((q, 4), (k, 2)))
     return n.graph(n.op("attention", q, k, v, None, heads=4, kv_heads=2, scale=0.5, joined=True))
 
@@ -318,12 +244,12 @@ def _whole_bias(n: Net, count: int) -> int:
 def quantized_layer(activation: str = "relu6", axis: int | None = 0) -> Graph:
     n = Net()
     stored = Tensor("", (), "i8", None, STORED)
-    x = n.input(1, 6, 6, 4, dtype="i8", quantization=STORED)
+    x = n.input((1, 6, 6, 4), dtype="i8", quantization=STORED)
     y = n.op("conv_2d", x, _levels(n, 5, 3, 3, 4, axis=axis), _whole_bias(n, 5), made=stored,
              **WINDOW | {"activation": activation})  # fmt: skip
     z = n.op("add", y, y, made=Tensor("", (), "i8", None, Quantization((0.11,), (-20,))),
              activation="none")  # fmt: skip
-    mean = n.op("mean", z, n.axes(1, 2), made=n.tensors[z], keep_dims=True)
+    mean = n.op("mean", z, n.ints(1, 2), made=n.tensors[z], keep_dims=True)
     share = Tensor("", (), "i8", None, Quantization((1 / 256,), (-128,)))
     return n.graph(n.op("logistic", z, made=share), mean)
 
@@ -331,7 +257,7 @@ def quantized_layer(activation: str = "relu6", axis: int | None = 0) -> Graph:
 def quantized_functions() -> Graph:
     """Each by its own steps in whole numbers."""
     n = Net()
-    x = n.input(1, 5, 5, 4, dtype="i8", quantization=STORED)
+    x = n.input((1, 5, 5, 4), dtype="i8", quantization=STORED)
     made = Tensor("", (), "i8", None, Quantization((0.07,), (-5,)))
     alpha = n.constant(n.random.integers(20, 100, (1, 1, 4)).astype(np.int8), "i8",
                        quantization=Quantization((0.01,), (0,)))  # fmt: skip
@@ -345,7 +271,7 @@ def quantized_functions() -> Graph:
 def weights_in_8_bits(axis: int | None = 0) -> Graph:
     """Of layers over floats, with constants that lie otherwise."""
     n = Net()
-    y = n.op("conv_2d", n.input(1, 6, 6, 4), _levels(n, 5, 3, 3, 4, axis=axis), n.drawn(5),
+    y = n.op("conv_2d", n.input((1, 6, 6, 4)), _levels(n, 5, 3, 3, 4, axis=axis), n.drawn(5),
              **WINDOW)  # fmt: skip
     b = n.turn(_levels(n, 6, 5, axis=axis), (1, 0))
     return n.graph(n.op("matmul", n.reshape(y, 1, 36, 5), b))
@@ -354,7 +280,7 @@ def weights_in_8_bits(axis: int | None = 0) -> Graph:
 def weights_in_16_bits() -> Graph:
     n = Net()
     held = n.constant(n.random.uniform(-0.5, 1, (5, 3, 3, 4)).astype(np.float16), "f16")
-    y = n.op("conv_2d", n.input(1, 6, 6, 4), n.op("dequantize", held), n.drawn(5), **WINDOW)
+    y = n.op("conv_2d", n.input((1, 6, 6, 4)), n.op("dequantize", held), n.drawn(5), **WINDOW)
     return n.graph(y)
 
 
@@ -362,7 +288,7 @@ def between_levels(op: str = "relu6") -> Graph:
     """A layer between a dequantize and a quantize, and what moves its result."""
     n = Net()
     stored = Tensor("", (), "u8", None, Quantization((0.04,), (9,), rounding="even"))
-    x = n.op("quantize", n.input(1, 6, 6, 4), made=stored)
+    x = n.op("quantize", n.input((1, 6, 6, 4)), made=stored)
     weights = n.op("dequantize", _levels(n, 5, 3, 3, 4))
     y = n.op(op, n.op("conv_2d", n.op("dequantize", x), weights, n.drawn(5), **WINDOW))
     held = Tensor("", (), "u8", None, Quantization((6 / 255,), (0,), rounding="even"))
@@ -372,14 +298,14 @@ def between_levels(op: str = "relu6") -> Graph:
 
 def whole_numbers_and_back() -> Graph:
     n = Net()
-    x = n.input(2, 3, 4, dtype="i8", quantization=NUMBERS)
+    x = n.input((2, 3, 4), dtype="i8", quantization=NUMBERS)
     return n.graph(n.op("cast", n.op("cast", x, made=Tensor("", (), "i32"))))
 
 
 def truth_of_whole_numbers(between: str = "bool") -> Graph:
     """A type in between that does not hold every number."""
     n = Net()
-    x = n.input(2, 3, 4, dtype="u8", quantization=NUMBERS)
+    x = n.input((2, 3, 4), dtype="u8", quantization=NUMBERS)
     held = NUMBERS if between == "i8" else None
     return n.graph(n.op("cast", n.op("cast", x, made=Tensor("", (), between, None, held))))
 
@@ -388,7 +314,7 @@ def padded_between_levels() -> Graph:
     """Zeros around a quantized image are the zero point."""
     n = Net()
     stored = Tensor("", (), "i8", None, STORED)
-    x = n.input(1, 6, 6, 4, dtype="i8", quantization=STORED)
+    x = n.input((1, 6, 6, 4), dtype="i8", quantization=STORED)
     widths = n.constant(np.array([[0, 0], [1, 2], [2, 1], [0, 0]], np.int32), "i32")
     y = n.op("conv_2d", n.op("pad", x, widths, made=stored), _levels(n, 5, 3, 3, 4),
              _whole_bias(n, 5), made=stored, **WINDOW | {"padding": "valid"})  # fmt: skip
@@ -402,7 +328,7 @@ def turned_levels() -> Graph:
     n = Net()
     stored = Tensor("", (), "i8", None, STORED)
     other = Tensor("", (), "i8", None, Quantization((0.08,), (-3,)))
-    given = n.input(1, 4, 6, 6, dtype="i8", quantization=STORED)
+    given = n.input((1, 4, 6, 6), dtype="i8", quantization=STORED)
     x = n.op("transpose", given, made=stored, perm=LAST)
     y = n.op("conv_2d", x, _levels(n, 4, 1, 1, 4), _whole_bias(n, 4), made=stored, **WINDOW)
     y = n.op("transpose", y, made=stored, perm=FIRST)

@@ -15,11 +15,12 @@ from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir.graph import Array, Shape, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 
 def node(
     number: int, op: str, inputs: Sequence[int | None], outputs: Sequence[int],
-    attributes: Mapping[str, Any] | None = None, refusal: str = "",
+    attributes: Mapping[str, Any] | None = None, refusal: Refusal | None = None,
 ) -> HostNode:  # fmt: skip
     """A node of a host that has numbers for its tensors."""
     keys = tuple(None if t is None else str(t) for t in inputs)

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from conformance.cases import seeded
+from tests.support.net import Net
 from tflgpu_plugin.importer import loop_layer
 from tflgpu_plugin.importer.loop_body import Body
-from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import Array, Shape, Tensor
 
 STEPS, BATCH, INPUTS, UNITS = 6, 2, 5, 3
 
 
-class Graph:
-    """A graph under construction; its methods return the numbers of tensors."""
+class Graph(Net):
+    """The nodes of a body: results have no shapes yet, and the names of the host's operators are
+    there."""
 
     def __init__(self) -> None:
-        self.tensors: dict[int, Tensor] = {}
-        self.nodes: list[Node] = []
-        self.inputs: list[int] = []
+        super().__init__()
         self.outputs: list[int] = []
 
-    def tensor(self, shape: Shape = (), dtype: str = "f32", data: Array | None = None) -> int:
-        number = len(self.tensors)
-        self.tensors[number] = Tensor(f"t{number}", tuple(shape), dtype, data)
-        return number
-
-    def input(self, shape: Shape = (), dtype: str = "f32") -> int:
-        self.inputs.append(self.tensor(shape, dtype))
-        return self.inputs[-1]
-
-    def constant(self, data: Any) -> int:
-        array = np.asarray(data)
-        kinds = {"float32": "f32", "float16": "f16", "int32": "i32", "int8": "i8"}
-        return self.tensor(array.shape, kinds[array.dtype.name], array)
-
-    def ints(self, *values: int) -> int:
-        return self.constant(np.array(values, np.int32))
-
     def many(self, op: str, *inputs: int | None, count: int = 1, **attributes: Any) -> list[int]:
-        results = [self.tensor(dtype="f32") for _ in range(count)]
-        node = Node(len(self.nodes), op, inputs, tuple(results), attributes, host_op=op.upper())
-        self.nodes.append(node)
+        results = [self.tensor() for _ in range(count)]
+        self.node(op, inputs, results, **attributes)
+        self.nodes[-1] = replace(self.nodes[-1], host_op=op.upper())
         return results
 
-    def op(self, op: str, *inputs: int | None, **attributes: Any) -> int:
+    def op(self, op: str, *inputs: int | None, **attributes: Any) -> int:  # type: ignore[override]
         return self.many(op, *inputs, **attributes)[0]
 
     def dense(self, x: int, weights: Any, bias: Any = None, **attributes: Any) -> int:

@@ -16,9 +16,9 @@ FIRST_BODY = 1  # number of the first graph after the model's own
 
 def packed(main: Model, *others: Model) -> bytes:
     """The model with further graphs, from number 1 on."""
-    whole = main._model()
+    whole = main.unpacked()
     for other in others:
-        append_subgraph(whole, other._model())
+        append_subgraph(whole, other.unpacked())
     builder = import_module("flatbuffers").Builder(1 << 16)
     builder.Finish(whole.Pack(builder), b"TFL3")
     return bytes(builder.Output())

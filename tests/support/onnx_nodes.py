@@ -66,6 +66,11 @@ class Node:
         """Why it is refused, "" when it is not."""
         return next(iter(self.read().refusals.values()), "")
 
+    @property
+    def code(self) -> str:
+        """The code of that, "" when it is not refused."""
+        return next((reason.code for reason in self.read().refusals.values()), "")
+
 
 def rows(*shape: int) -> Any:
     return np.arange(np.prod(shape), dtype=F).reshape(shape) / 8 + 1

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 from tests.support.small_models import FEATURES, conv, on_cpu
 
 SHAPE = (1, 6, 5, 3)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import seeded
-from conformance.models.tflite import Model, schema
+from conformance.models.tflite import Model
+from conformance.models.tflite_file import schema
 
 FEATURES = 4
 CPU_OP = "MUL"  # of `on_cpu`
@@ -183,11 +184,11 @@ def branches() -> bytes:
     x = whole.input("x", shape)
     options = {"thenSubgraphIndex": 1, "elseSubgraphIndex": 2}
     whole.output(whole.op("IF", [which, x], "IfOptions", options, shape=(1, 5, 5, FEATURES)))
-    packed = whole._model()
+    packed = whole.unpacked()
     for seed in (1, 3):
         branch = Model()
         branch.output(conv(branch, branch.input("x", shape), shape, "branch", seed=seed))
-        append_subgraph(packed, branch._model())
+        append_subgraph(packed, branch.unpacked())
     builder = flatbuffers.Builder(1 << 16)
     builder.Finish(packed.Pack(builder), b"TFL3")
     assert len(packed.subgraphs) == 3 and s is not None

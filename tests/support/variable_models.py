@@ -51,9 +51,9 @@ class Stateful(Model):
         first = Model()
         for seed, (name, shape) in enumerate(self.stores.values()):
             _assign(first, _handle(first, name), first.constant(seeded(*shape, seed=seed)))
-        packed = self._model()
+        packed = self.unpacked()
         for more in (first, *self.branches):
-            append_subgraph(packed, more._model())
+            append_subgraph(packed, more.unpacked())
         builder = import_module("flatbuffers").Builder(1 << 16)
         builder.Finish(packed.Pack(builder), b"TFL3")
         return bytes(builder.Output())

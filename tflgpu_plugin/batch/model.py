@@ -17,6 +17,7 @@ from tflgpu_plugin.frontend.reports import GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import Device, NoAdapter
 
 Sample = Sequence[Array]
 Row = list[Array]
@@ -141,8 +142,8 @@ class Model:
         self.running = opened(self.spec)
         try:
             chosen = adapter.select(self.spec.options.get("adapter"))
-            self.device: adapter.Device | None = adapter.open_device(chosen)
-        except adapter.NoAdapter:
+            self.device: Device | None = adapter.open_device(chosen)
+        except NoAdapter:
             self.device = None
 
     def _lost(self) -> bool:

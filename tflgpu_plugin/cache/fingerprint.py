@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
 THREADS = max(1, threads.MAX_THREADS - 1)  # a core stays for the rest of a start
-_CODE = (
+CODE_FOLDERS = (
     ".", "ir", "frontend", "importer", "compile", "cache", "kernels", "ops",
     "passes", "passes/layout", "passes/fuse", "passes/quant",
 )  # folders of this package  # fmt: skip
@@ -76,16 +76,16 @@ def of_plugin() -> str:
     before, _, known = ((path and folders.kept(path)) or "").partition(" ")
     if before == signature and known:
         return known
-    made = _of_code()
+    made = of_code()
     if path:
         folders.keep(path, f"{signature} {made}")
     return made
 
 
-def _code() -> list[os.DirEntry[str]]:
+def code_files() -> list[os.DirEntry[str]]:
     """Files that plans depend on."""
     package = Path(__file__).parent.parent
-    listed = (entry for name in _CODE for entry in os.scandir(package / name))
+    listed = (entry for name in CODE_FOLDERS for entry in os.scandir(package / name))
     return [entry for entry in listed if entry.name.endswith((".py", ".wgsl"))]
 
 
@@ -93,13 +93,13 @@ def _signature() -> str:
     """A file that is written or replaced has another time of change (ctime), which nobody sets,
     whatever its installer does with the time of its content."""
     listed = []
-    for file in _code():
+    for file in code_files():
         s = file.stat()
         listed.append((file.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino))
     return sha256(repr(sorted(listed)).encode()).hexdigest()
 
 
-def _of_code() -> str:
+def of_code() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -107,7 +107,7 @@ def _of_code() -> str:
     except PackageNotFoundError:
         number = "unknown"
     digest = sha256()
-    for path in sorted(file.path for file in _code()):
+    for path in sorted(file.path for file in code_files()):
         digest.update(os.path.basename(path).encode())
         digest.update(Path(path).read_bytes())
     return f"{number}-{digest.hexdigest()[:16]}"

@@ -80,7 +80,7 @@ class Entry:
         """What is kept here, mapped into memory; None when there is nothing or, with a line for the
         user, when it cannot be used for this partition. It is of use when `check` has passed it."""
         try:
-            found = plan_file.read(_mapped(self.path, _most(graph)), whole=False)
+            found = plan_file.read(mapped_file(self.path, _most(graph)), whole=False)
             if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
                 raise Damaged(reason)
             if not found.serves(graph):
@@ -186,7 +186,7 @@ def _most(graph: Graph) -> int:
     return ROOM + PACKED * sum(data.nbytes for data in constants)
 
 
-def _mapped(path: Path, most: int) -> memoryview:
+def mapped_file(path: Path, most: int) -> memoryview:
     """The file's bytes, as they were when it was opened: writers put a new file in its place.
     Raises OSError, or Damaged for what cannot be a plan of at most so many bytes.
     """

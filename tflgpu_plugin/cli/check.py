@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
 
@@ -26,6 +26,15 @@ from tflgpu_plugin.runtime import adapter
 ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be kept in ")
 
 
+class Reason(NamedTuple):
+    """Why nodes of an operator stay on the CPU: a code, a sentence, and how many they are."""
+
+    operator: str
+    refusal_code: str
+    reason: str
+    nodes: int
+
+
 @dataclass(frozen=True)
 class Check:
     """The model, the host that was asked, and the delegate's report."""
@@ -36,13 +45,14 @@ class Check:
     problem: str = ""  # why the host cannot run what is left to it
 
     @property
-    def reasons(self) -> list[tuple[str, str, int]]:
-        """(operator, sentence, nodes) for what stays on the CPU, the commonest first."""
-        counted = Counter((n.op, n.reason or "") for n in self.report.nodes if n.where == CPU)
-        return [(op, reason, count) for (op, reason), count in counted.most_common()]
+    def reasons(self) -> list[Reason]:
+        """For what stays on the CPU, the commonest first."""
+        away = (node for node in self.report.nodes if node.where == CPU)
+        counted = Counter((n.op, n.refusal_code or "", n.reason or "") for n in away)
+        return [Reason(*told, count) for told, count in counted.most_common()]
 
     def as_json(self) -> dict[str, Any]:
-        reasons = [{"operator": op, "reason": reason, "nodes": n} for op, reason, n in self.reasons]
+        reasons = [one._asdict() for one in self.reasons]
         report: dict[str, Any] = json.loads(self.report.to_json())
         found = {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
         return found | ({"problem": self.problem} if self.problem else {})
@@ -89,7 +99,7 @@ def lines(found: Check) -> list[str]:
         text.append(f"  partition {one.number}: {_many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):
         text.append("The rest stays on the CPU:")
-    for operator, reason, nodes in found.reasons:
+    for operator, _, reason, nodes in found.reasons:
         text.append(f"  {operator} ({_many(nodes, 'node')}): {reason}")
     return [*text, found.problem] if found.problem else text
 

@@ -256,7 +256,7 @@ def _show_demo(result: Any) -> None:
         first = comparison is result.comparisons[0]
         title = result.title if first else "\nThe same network"
         console.print(f"{title}, {comparison.host}")
-        _show_agreements(comparison.agreements)
+        show_agreements(comparison.agreements)
         for label, score in result.classes if first else ():
             console.print(f"  {score:8.4f}  {label}")
         for line in result.lines(comparison):
@@ -265,7 +265,7 @@ def _show_demo(result: Any) -> None:
         console.print(line)
 
 
-def _show_agreements(agreements: Iterable[Any]) -> None:
+def show_agreements(agreements: Iterable[Any]) -> None:
     cells = [
         [
             _tail(a.name) if console.is_terminal else a.name,

@@ -39,7 +39,7 @@ class Info:
 def examine() -> Info:
     """Look at this machine. Never raises for a missing part: that is what `advice` is for."""
     adapters, advice = _adapters()
-    found = hosts.installed() | _others()
+    found = hosts.installed() | other_hosts()
     advice += _missing(found)
     if adapters and all(adapter["kind"] == "software" for adapter in adapters):
         advice.append(
@@ -59,10 +59,11 @@ def examine() -> Info:
 
 def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
     from tflgpu_plugin.runtime import adapter
+    from tflgpu_plugin.runtime.device import NoAdapter
 
     try:
         found = adapter.adapters()
-    except adapter.NoAdapter as error:
+    except NoAdapter as error:
         return [], [str(error)]
     if not found:
         return [], [adapter.INSTALL_HINT]
@@ -77,7 +78,7 @@ def _describe(info: Any) -> dict[str, Any]:
     }
 
 
-def _others() -> dict[str, str]:
+def other_hosts() -> dict[str, str]:
     """Hosts that the plugin can serve and that the demo does not use. Importing them is not needed
     to know.
     """

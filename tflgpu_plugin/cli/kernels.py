@@ -132,12 +132,12 @@ def _launches(
             tuple(dict.fromkeys(names[n] for n in made.nodes if n in names)),
             pipeline.name,
             made.groups,
-            tuple(_bindings(plan, made)),
-            _parameters(plan, made),
+            tuple(bindings_of(plan, made)),
+            parameters_of(plan, made),
         )
 
 
-def _bindings(plan: Plan, made: Dispatch) -> Iterator[Binding]:
+def bindings_of(plan: Plan, made: Dispatch) -> Iterator[Binding]:
     pipeline = plan.pipelines[made.pipeline]
     for number, name, elements in _BINDING.findall(pipeline.wgsl):
         buffer = made.buffers[int(number)]
@@ -149,7 +149,7 @@ def _bindings(plan: Plan, made: Dispatch) -> Iterator[Binding]:
         )
 
 
-def _parameters(plan: Plan, made: Dispatch) -> dict[str, int | float]:
+def parameters_of(plan: Plan, made: Dispatch) -> dict[str, int | float]:
     """The uniform block, as the kernel's own struct names its words."""
     fields = _PARAMETERS.search(plan.pipelines[made.pipeline].wgsl)
     pairs = [field.split(": ") for field in fields[1].split(", ")] if fields else []

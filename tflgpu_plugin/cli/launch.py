@@ -62,12 +62,12 @@ def _command(words: Sequence[str]) -> list[str]:
         if Path(words[0]).is_dir():
             raise LaunchError(f"{words[0]!r} is a folder.")
         raise LaunchError(f"There is no file or program {words[0]!r}.")
-    if reason := _elsewhere(Path(found)):
+    if reason := elsewhere(Path(found)):
         log.say(f"WARNING: tflgpu: {reason}")
     return [os.path.abspath(found), *words[1:]]
 
 
-def _elsewhere(program: Path) -> str:
+def elsewhere(program: Path) -> str:
     """Why a program will not have this plugin, as a sentence; "" where it will, or where that
     cannot be told."""
     if not Path(tflgpu_startup.__file__).with_name("tflgpu_startup.pth").is_file():

@@ -20,6 +20,7 @@ from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.harness.compare import difference
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter, profile
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
@@ -165,7 +166,7 @@ def _run(built: Built) -> Built:
     return [pair for pair in built if pair[1].counters().runs]
 
 
-def _opened(options: Mapping[str, str]) -> adapter.AdapterInfo:
+def _opened(options: Mapping[str, str]) -> AdapterInfo:
     info = adapter.select(parse(options).adapter)
     adapter.open_device(info)
     return info

@@ -16,6 +16,7 @@ from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import COMPLEX
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir.refusal import CODES, OTHER
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.providers.onnxruntime.conditions import EVERY as ONNX_NODES
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
@@ -207,6 +208,15 @@ order:
 What keeps the nodes of a partition on the CPU:
 
 {_listed(rule for together in PARTITION_RULES for rule in together)}
+
+## Codes
+
+Each reason why a node stays on the CPU is a sentence for people and a code for programs:
+`refusal_code` of a node in `tflgpu_plugin.report(...)`, in its `to_json()` and in
+`tflgpu check MODEL --json`. Sentences may change, codes stay. A reason from another package has the
+code `{OTHER}`.
+
+{_markdown(["code", "what it says"], [list(row) for row in CODES.items()])}
 """
 
 

@@ -30,7 +30,7 @@ def compile(graph: Graph, target: Target) -> Plan:
     """Plan a partition. Raises Unsupported with the node that cannot run on this target."""
     rewritten = pipeline.run(graph)
     low = lower(rewritten, target)
-    return _Assembly(graph, rewritten, low).plan()
+    return Assembly(graph, rewritten, low).plan()
 
 
 def lower(graph: Graph, target: Target) -> Lowering:
@@ -75,7 +75,7 @@ def _at_the_host(tensor: int) -> Node:
 
 
 @dataclass
-class _Assembly:
+class Assembly:
     """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
     graph before it was rewritten: the plan's ports have its shapes and types."""
 
@@ -142,7 +142,8 @@ class _Assembly:
 
     def _refuse_size(self, size: int, node: Node) -> NoReturn:
         """Raise Unsupported for a tensor of so many bytes, which this node makes or reads."""
-        raise Unsupported(
+        raise Unsupported.of(
+            "device.limit",
             f"A tensor of {size:,} bytes is over this adapter's binding limit of "
             f"{self.low.target.storage_bytes:,}.",
             node.id,
@@ -292,7 +293,7 @@ class _Assembly:
 
     def _dispatch(self, place: int, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
-        folded, groups = _fold(launch.workgroups, self.low.target.max_groups)
+        folded, groups = folded_groups(launch.workgroups, self.low.target.max_groups)
         parameters: dict[str, Any] = {}
         for (operand, source), (_, start) in zip(launch.operands, located, strict=True):
             parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
@@ -377,7 +378,7 @@ class _Sizes(dict[int, int]):
                 self[tensor] = -(-self[tensor] // 2)
 
 
-def _fold(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
+def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
     """(groups in x when folded else 0, groups to dispatch): a dispatch over the limit becomes a
     two-dimensional one.
     """

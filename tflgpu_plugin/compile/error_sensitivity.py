@@ -40,7 +40,7 @@ def sensitivities(graph: Graph) -> dict[int, float]:
     share of the square of its magnitude and summed over outputs, where every value of the tensor
     has an error of mean square 1. For a constant, where every value has a relative error so large.
     """
-    walk = _Walk(graph)
+    walk = Walk(graph)
     with np.errstate(over="ignore", invalid="ignore"):
         for tensor in graph.outputs:
             walk.give(tensor, np.full(1, 1.0 / max(walk.square(tensor), TINY)))
@@ -51,7 +51,7 @@ def sensitivities(graph: Graph) -> dict[int, float]:
 
 
 @dataclass
-class _Walk:
+class Walk:
     """From the outputs back to the inputs. `found` holds a tensor's sensitivity by channel."""
 
     graph: Graph
@@ -123,8 +123,9 @@ class _Walk:
 
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
         """The sensitivity in front of a fused step. Its operand has that after it."""
-        gated = each.op == "clip" and each.parameters[:1] == (0.0,)
-        sensitivity = sensitivity * (GATE.passes if gated else _errors(each.op).passes)
+        errors = _errors(each.op)
+        gated = errors.floors and each.parameters[:1] == (0.0,)
+        sensitivity = sensitivity * (GATE.passes if gated else errors.passes)
         self.give(each.tensor, sensitivity)
         data = self.graph.constant(each.tensor)
         factors = np.ravel(np.asarray(each.parameters if data is None else data, np.float64))

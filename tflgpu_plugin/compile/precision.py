@@ -48,7 +48,7 @@ def halves(
     """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
     many vec4 that is. `small`: constants that may be, however small they are."""
     logged = before_logs(low.graph)
-    wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph, logged), *low.homes)}
+    wide = {key(memory(tensor)) for tensor in (*wide_tensors(low.graph, logged), *low.homes)}
     found: dict[object, Source] = {}
     for launch in low.launches:
         row = ops.row(launch.node.op)
@@ -65,13 +65,13 @@ def halves(
     may = {
         name: source
         for name, source in found.items()
-        if name not in wide and _may_be(source, size, name in small)
+        if name not in wide and may_be_half(source, size, name in small)
     }
-    narrow = set(may) - _unbearable(low, memory, may)
+    narrow = set(may) - unbearable(low, memory, may)
     return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
 
 
-def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -> set[object]:
+def unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -> set[object]:
     """Of these, what must stay float32: the worst, until the errors that all others bring to the
     outputs are BEARABLE. Where all of them were a multiple of that, what is left may be only the
     same fraction of it, or HARMLESS: the larger the estimate, the further are single places from
@@ -84,7 +84,7 @@ def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) 
         name = key(memory(tensor)) if low.graph.constant(tensor) is None else None
         if name in found:  # the tensor, or one that it is part of
             found[name] = max(found[name], sensitivity)
-    return {name for name in worst(found) if not _exact(narrow[name])}
+    return {name for name in worst(found) if not exact_in_half(narrow[name])}
 
 
 def worst(found: Mapping[Name, float]) -> Iterator[Name]:
@@ -104,7 +104,8 @@ def whole(low: Lowering) -> dict[object, float]:
         for operand, given in launch.operands:
             source = low.root(given)
             if isinstance(source, Constant):
-                least = _least(source) if operand.view == 4 and operand.access == "r" else None
+                fours = operand.view == 4 and operand.access == "r"
+                least = least_number(source) if fours else None
                 if least is None:
                     other.add(source.key)
                 else:
@@ -112,7 +113,7 @@ def whole(low: Lowering) -> dict[object, float]:
     return {name: least for name, least in found.items() if name not in other}
 
 
-def _least(source: Constant) -> float | None:
+def least_number(source: Constant) -> float | None:
     """The least number of a constant in bytes, zero (which fills it up) among them."""
     data = source.data
     if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
@@ -166,20 +167,20 @@ def _goes_on(op: str, inside: bool) -> bool:
     return row.errors.relative or (inside and not saturates)
 
 
-def _wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
+def wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
     """Tensors that must stay float32, and so all that lies in the same memory."""
     kept = logged | {t for pair in graph.states for t in pair} | inputs_and_outputs(graph)
     kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.wide}
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 
 
-def _exact(source: Source) -> bool:
+def exact_in_half(source: Source) -> bool:
     """Of a constant: float16 has all its values."""
     data = source.data if isinstance(source, Constant) else None
     return data is not None and bool(np.array_equal(data.astype(np.float16), data))
 
 
-def _may_be(source: Source, size: Size, small: bool = False) -> bool:
+def may_be_half(source: Source, size: Size, small: bool = False) -> bool:
     if isinstance(source, Constant):
         large = source.half and (small or source.vectors >= CACHED_VECTORS)
         return large and source.data is not None and representable(source.data)

@@ -26,7 +26,7 @@ from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, shared
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import Device
+    from tflgpu_plugin.runtime.device import Device
 
 VERSION = 5  # of what the settings mean; results of other versions are ignored
 RUNS = 5
@@ -66,15 +66,15 @@ def best(graph: Graph, device: Device, target: Target) -> Target:
     """The target, which is one of this device, with the fastest settings for this partition: from
     the cache, or measured now and put there."""
     path = _path(graph, target)
-    stored = _load(path)
+    stored = kept_settings(path)
     if stored is None:
-        stored = _measure(graph, device, target)
+        stored = best_settings(graph, device, target)
         if path:
             folders.keep(path, json.dumps(stored))
     return replace(target, tuning=stored)
 
 
-def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
+def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     """Settings are added one at a time to those that were fastest so far."""
     chosen: dict[str, str] = {}
     fastest, plans = float("inf"), set[bytes | None]()
@@ -91,7 +91,7 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
             if key in plans:
                 continue
             plans.add(key)
-            taken = _time(Instance(shared(plan, device, True)))
+            taken = fastest_run(Instance(shared(plan, device, True)))
         except (Unsupported, PipelineError, native.NativeError):
             continue
         if taken < fastest * MIN_TUNING_GAIN:
@@ -99,7 +99,7 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     return chosen
 
 
-def _time(instance: Instance) -> float:
+def fastest_run(instance: Instance) -> float:
     """Nanoseconds of the fastest of a few runs on zeros: other work on the machine only adds."""
     ports = instance.plan.inputs, instance.plan.states
     inputs, states = (
@@ -127,7 +127,7 @@ def _path(graph: Graph, target: Target) -> Path | None:
     return folder / f"{sha256(repr((VERSION, adapter, dump(graph))).encode()).hexdigest()}.json"
 
 
-def _load(path: Path | None) -> dict[str, str] | None:
+def kept_settings(path: Path | None) -> dict[str, str] | None:
     try:
         content = json.loads((path and folders.kept(path)) or "null")
     except (ValueError, RecursionError):

@@ -20,7 +20,7 @@ from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.harness.tflite import TfliteModel
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import AdapterInfo
+    from tflgpu_plugin.runtime.device import AdapterInfo
 
 __all__ = ["BadInput", "NoHost", "Request", "Result", "adapter", "run"]
 
@@ -128,7 +128,7 @@ def run(request: Request) -> Result:
         return _own(request, options)
     subject = subjects.opened(request.model, request.host, request.image, request.mean, request.std)
     found, title = compare(subject, options, request.runs), request.model.name
-    classes = _classes(found, names) if names else []
+    classes = top_classes(found, names) if names else []
     if isinstance(subject, onnx.OnnxModel):
         return Result(title, None, found, classes)
     return Result(title, found, None, classes)
@@ -160,7 +160,7 @@ def _own(request: Request, options: dict[str, str]) -> Result:
     return Result(title, tflite, other, inputs.top(best, None), missing)
 
 
-def _classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
+def top_classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
     """Of the first output that has one score per class, floats before others."""
     fitting = [value for value in found.outputs if inputs.are_scores(value, len(names))]
     scores = [value for value in fitting if value.dtype.kind == "f"] or fitting

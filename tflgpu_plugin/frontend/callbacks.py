@@ -18,9 +18,10 @@ from tflgpu_plugin import native, threads
 from tflgpu_plugin.cache import store
 from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, debugging
 from tflgpu_plugin.frontend import messages
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
+from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 
@@ -96,6 +97,19 @@ def sentence(error: BaseException) -> str:
         where = f" ({error.filename})" if error.filename else ""
         return f"The operating system says: {error.strerror}{where}."
     return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+
+
+def refusal(error: Exception) -> Refusal:
+    """Returns why nothing of a graph is taken where an exception ends the work on it."""
+    if isinstance(error, BuildError):
+        return error.sentence
+    kinds = {
+        MemoryError: "memory.exhausted",
+        NoAdapter: "device.missing",
+        HostError: "host.interface",
+    }
+    code = next((code for kind, code in kinds.items() if isinstance(error, kind)), "defect")
+    return Refusal(code, sentence(error))
 
 
 def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:

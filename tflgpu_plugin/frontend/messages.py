@@ -12,7 +12,7 @@ import tflgpu_plugin
 from tflgpu_plugin import log
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report
 from tflgpu_plugin.registry import Once
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo
 from tflgpu_plugin.threads import foreign
 
 _told = Once()

@@ -25,9 +25,10 @@ from tflgpu_plugin.frontend.reports import (
     Report,
 )
 from tflgpu_plugin.ir.graph import Graph, Shape, counts
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Partition
@@ -164,14 +165,14 @@ class GraphRecord(Generic[Placed]):
     nodes: list[NodeReport] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
 
-    def decide(self, reasons: Mapping[int, str]) -> None:
+    def decide(self, reasons: Mapping[int, Refusal]) -> None:
         """Nodes with a reason (by id) are on the CPU, all others on the GPU."""
         self.nodes = [
-            replace(node, where=CPU if node.id in reasons else GPU, reason=reasons.get(node.id))
+            node.placed(CPU if node.id in reasons else GPU, reasons.get(node.id))
             for node in self.nodes
         ]
 
-    def fail(self, sentence: str) -> None:
+    def fail(self, sentence: Refusal) -> None:
         """All nodes stay on the CPU, with a warning."""
         self.placed = []
         self.decide({node.id: sentence for node in self.nodes})
@@ -187,7 +188,7 @@ class Client(Generic[Record]):
     lines that are already printed. `gone` is what nodes say whose partition the host has freed.
     """
 
-    gone: ClassVar[str]
+    gone: ClassVar[Refusal]
     last_is_first: ClassVar[bool] = False  # graph 0 of reports was handed over last
 
     options: Options
@@ -226,7 +227,7 @@ class Records(Generic[Owner, Placed]):
         for one in placed:
             self.partitions.put(one.number, one)
 
-    def claimed(self, number: int, gone: str) -> Placed:
+    def claimed(self, number: int, gone: Refusal) -> Placed:
         """The partition of this number. Raises BuildError with `gone` where nothing is built for
         other shapes (any more)."""
         placed = self.partitions.get(number)
@@ -262,13 +263,13 @@ class Records(Generic[Owner, Placed]):
         return found
 
 
-def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str) -> Report:
+def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: Refusal) -> Report:
     """As of now; `gone` is the sentence for nodes whose partition the host has freed."""
     nodes, partitions = list[NodeReport](), list[PartitionReport]()
     for number, graph in enumerate(graphs):
         freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
         nodes += [
-            replace(node, graph=number, where=REVERTED, reason=gone)
+            replace(node.placed(REVERTED, gone), graph=number)
             if node.where == GPU and node.id in freed
             else replace(node, graph=number)
             for node in graph.nodes

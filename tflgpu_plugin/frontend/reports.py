@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from tflgpu_plugin.frontend.callers import PerCaller
+from tflgpu_plugin.ir.refusal import code_of
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 
@@ -35,7 +36,8 @@ class AdapterReport:
 class NodeReport:
     """One node of the host's graph. `where` is gpu, cpu, or reverted: claimed, but the host has
     taken it out again (or has been closed). `reason` is the sentence for a node that is not on the
-    GPU. `graph` counts the host's subgraphs.
+    GPU, `refusal_code` its code (`ir.refusal.CODES`). `graph` counts the host's subgraphs; `code`
+    is the number that the host has for the operator.
     """
 
     id: int
@@ -45,6 +47,13 @@ class NodeReport:
     reason: str | None = None
     graph: int = 0
     code: int | None = None
+    refusal_code: str | None = None
+
+    def placed(self, where: str, reason: str | None = None) -> NodeReport:
+        """Returns the same node somewhere, for a reason where that is not the GPU."""
+        code = None if reason is None else code_of(reason)
+        said = None if reason is None else str(reason)
+        return replace(self, where=where, reason=said, refusal_code=code)
 
 
 @dataclass(frozen=True)

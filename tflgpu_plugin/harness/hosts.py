@@ -33,7 +33,7 @@ class Lacking(RuntimeError):
 
 def installed() -> dict[str, str]:
     """Versions of the installed hosts by distribution name, the preferred one first."""
-    return {name: version(name) for name in _names()}
+    return {name: version(name) for name in installed_names()}
 
 
 @cache
@@ -43,7 +43,7 @@ def version(name: str) -> str:
     return importlib.metadata.version(name)
 
 
-def _names() -> list[str]:
+def installed_names() -> list[str]:
     return [name for name, module in PACKAGES.items() if importlib.util.find_spec(module)]
 
 
@@ -121,7 +121,7 @@ class Host:
 def host(name: str | None = None) -> Host:
     """The host with this distribution name, or that of its package, or the preferred one of those
     that can be imported. Raises NoHost."""
-    found = _names()
+    found = installed_names()
     if not found:
         raise NoHost(INSTALL)
     fitting = [each for each in found if not misfit(each)]
@@ -130,10 +130,10 @@ def host(name: str | None = None) -> Host:
         raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
     if reason := misfit(name):
         raise NoHost(reason)
-    return Host(name, _imported(PACKAGES[name] + ".interpreter"))
+    return Host(name, import_host(PACKAGES[name] + ".interpreter"))
 
 
-def _imported(name: str) -> Any:
+def import_host(name: str) -> Any:
     """A host's module, loaded with this thread's floating-point environment kept: tflite-runtime
     for ARM has the smallest floats flushed to zero from then on, also in numpy, which compares."""
     try:

@@ -78,7 +78,7 @@ def _check_size(e: Builder, elements: float) -> None:
 
 
 def _unknown(e: Builder) -> Unsupported:
-    return Unsupported(f"What {e.host.title} gives is not known before a run.")
+    return Unsupported.of("dynamic.value", f"What {e.host.title} gives is not known before a run.")
 
 
 def _ints(values: Array) -> tuple[int, ...]:

@@ -29,14 +29,14 @@ from tflgpu_plugin.ir.graph import (
     Shape,
     Tensor,
 )  # fmt: skip
-from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
+from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
-BETWEEN = ("quantize", "dequantize")
 Default = bool | int | float | str  # of an attribute
 NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
 
@@ -194,7 +194,9 @@ class Builder:
     def axis(self, value: int, rank: int) -> int:
         """An axis from the front. Raises Unsupported when it is out of range."""
         if not -rank <= value < max(rank, 1):
-            raise Unsupported(Impossible(f"Axis {value} is out of range for rank {rank}."))
+            raise Unsupported(
+                Impossible("attribute.invalid", f"Axis {value} is out of range for rank {rank}.")
+            )
         return value % rank if rank else 0
 
     @property
@@ -332,7 +334,9 @@ class Builder:
         limit = self.known_limit
         found = None if meaning is None or missing else meaning.compute(values, limit)
         if found is None or (kinds and len(kinds) != len(found)):
-            raise Unsupported(f"What {row.name} gives is not known before a run.")
+            raise Unsupported.of(
+                "dynamic.value", f"What {row.name} gives is not known before a run."
+            )
         pairs = zip(kinds or [one] * len(found), found, strict=True)
         return [
             self.tensors.add(Tensor("", data.shape, kind, cast_array(data, kind)))
@@ -379,15 +383,15 @@ class Builder:
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and _moves_integers(row):
             return
-        if row.name in BETWEEN and real(tensor):
+        if row.quantizes and real(tensor):
             return
         if tensor.data is None and not row.takes(tensor.dtype):
             own = of_host(row.types, self.row)
             known = type_names(kind for kind in own if kind != COMPLEX)  # ONNX has none
-            raise Unsupported(
-                f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
-                f" {self.host.title} is supported for {' or '.join(known)}."
-            )
+            held = TYPE_NAMES.get(tensor.dtype, tensor.dtype)
+            said = f"{self.host.title} is supported for {' or '.join(known)}."
+            sentence = f"Tensor {tensor.name!r} holds {held} values; {said}"
+            raise Unsupported.of("dtype.unsupported", sentence)
 
     def _shapes(self, row: Op, node: Node) -> list[Shape]:
         try:
@@ -396,14 +400,15 @@ class Builder:
             # Of what is not the node's own it may be a limit of ours, and the host runs it.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
-            reason = self._reason(row, node) or f"{self.host.title}: {error}."
-            raise Unsupported(kind(reason)) from error
+            plain = Refusal("shape.mismatch", f"{self.host.title}: {error}.")
+            reason = self._reason(row, node) or plain
+            raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):
-            reason = f"The input of {self.host.title} is smaller than what it looks for."
-            raise Unsupported(Unfit(reason))
+            said = f"The input of {self.host.title} is smaller than what it looks for."
+            raise Unsupported(Unfit("shape.window_too_large", said))
         return shapes
 
-    def _reason(self, row: Op, node: Node) -> str | None:
+    def _reason(self, row: Op, node: Node) -> Refusal | None:
         """The op's own sentence for what it cannot take."""
         try:
             return row.refuse(self.tensors.graph, node, Target())

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization, Tensor
@@ -102,9 +103,9 @@ def constants(
     computed is computed as hosts do, where the same numbers come out everywhere: whole numbers that
     fit, and steps of float32 that round once.
     """
-    if node.op == "quantize":
+    if ops.quantizes(node) == "to":
         made = quantized(inputs[0], outputs[0])
-    elif node.op == "dequantize":
+    elif ops.quantizes(node) == "from":
         made = dequantized(inputs[0])
     else:
         return _held(_computed(meaning, inputs, outputs), outputs)

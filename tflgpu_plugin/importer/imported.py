@@ -12,6 +12,7 @@ from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Condition, HostOp
 from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir.refusal import Refusal
 
 SMALL = ("i8", "u8", "i16", "u16")
 
@@ -32,7 +33,7 @@ class Table:
     arithmetic: Mapping[str, HostOp] = field(default_factory=dict)
     every: tuple[Condition, ...] = ()
     kernels: tuple[Condition, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, Refusal] = field(default_factory=dict)
     taken: str = "{} has taken it."
     asks_runs: bool = False
     keeps_half: bool = False
@@ -44,12 +45,13 @@ class Table:
         row = self.rows.get(host.title)
         return row and row.form(len(host.inputs))
 
-    def refusal(self, host: HostNode) -> str:
+    def refusal(self, host: HostNode) -> Refusal:
         """Why the node stays with the host, if it has no row or is not to be had."""
         if host.provider:
-            return self.taken.format(host.provider)
+            return Refusal("host.other_delegate", self.taken.format(host.provider))
         absent = f"{host.title} is not in the table of this plugin."
-        return host.refusal or self.left.get(host.title, absent)
+        unknown = Refusal("operator.unknown", absent)
+        return host.refusal or self.left.get(host.title, unknown)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Imported:
     table: Table
     graph: Graph
     ids: Mapping[str, int] = field(default_factory=dict)
-    refusals: Mapping[int, str] = field(default_factory=dict)
+    refusals: Mapping[int, Refusal] = field(default_factory=dict)
     judged: AbstractSet[int] = frozenset()
     arithmetic: AbstractSet[int] = frozenset()
     unfit: AbstractSet[int] = frozenset()

@@ -22,7 +22,8 @@ from tflgpu_plugin.importer.state import UNKNOWN, State, widened
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
+from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known
@@ -71,7 +72,7 @@ class _Importer(State):
                 self.unfit.add(host.id)
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
-            self._refuse(host, inputs, str(reason))
+            self._refuse(host, inputs, reason.sentence)
 
     def _guess(self, builder: Builder) -> None:
         """Values from outside that this node's shapes depend on become known, by a guess."""
@@ -149,12 +150,14 @@ class _Importer(State):
             self.arithmetic.add(host.id)
             return
         if self.planned is not None and host.id in self.planned:
-            raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
+            said = f"The result of {host.title} cannot be worked out beforehand."
+            raise Unsupported.of("dynamic.value", said)
         outputs = _fresh(builder, made)
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(key, t) for key, t in pairs if key and t is not None]
         if len(named) < len(host.writes):
-            raise Unsupported(f"{len(host.writes)} outputs of {host.title} are not supported.")
+            many = f"{len(host.writes)} outputs of {host.title} are not supported."
+            raise Unsupported.of("output.unsupported", many)
         self._check(builder, named)
         for key, tensor in named:
             stated, table = self.model.values[key], self.tensors.table
@@ -195,9 +198,10 @@ class _Importer(State):
                     self.misled.add(key)
                     continue
                 name = self.model.values[key].name
-                raise Unsupported(
+                raise Unsupported.of(
+                    "shape.contradiction",
                     f"Tensor {name!r} has shape {_written(stated)} in the model, but the inputs "
-                    f"give {list(found)}."
+                    f"give {list(found)}.",
                 )
 
     def _agree(self, stated: Extent, found: int) -> bool:
@@ -226,7 +230,7 @@ class _Importer(State):
 
     # ---- refuse -------------------------------------------------------------------------------
 
-    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:
+    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: Refusal) -> None:
         outputs = []
         for key in host.writes:
             stated = self.model.values[key]

@@ -104,7 +104,7 @@ class Body:
 
 def otherwise(why: str) -> Unsupported:
     """The refusal of a loop."""
-    return Unsupported(OTHERWISE.format(why))
+    return Unsupported.of("loop.unsupported", OTHERWISE.format(why))
 
 
 @dataclass
@@ -314,7 +314,7 @@ def _gather(forms: Forms, node: Node) -> None:
 def _moved(forms: Forms, node: Node) -> None:
     """Numbers and rows in another shape, or some columns of rows."""
     given = forms.value(node.operand())
-    if isinstance(given, Numbers) and node.op == "reshape":
+    if isinstance(given, Numbers) and ops.arranges(node) == "shape":
         forms.values[node.outputs[0]] = given
         return
     x = forms.vector(node.operand())

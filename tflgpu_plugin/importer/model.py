@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin.ir.graph import Array, Quantization
+from tflgpu_plugin.ir.refusal import Refusal
 
 Extent = int | str  # a number, or the name of an open extent
 DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -55,7 +56,7 @@ class HostNode:
     implicit: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
     provider: str = ""
-    refusal: str = ""
+    refusal: Refusal | None = None
     bodies: tuple[HostModel, ...] = field(default=(), compare=False)
 
     @property

@@ -14,6 +14,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, counts
+from tflgpu_plugin.ir.refusal import Refusal
 
 # The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
 # (2024).
@@ -106,7 +107,7 @@ def work(graph: Graph) -> int:
     return total
 
 
-def loss(whole: Graph, part: Graph, repeated: bool = False) -> str | None:
+def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
     """Why a partition should stay on the CPU: a sentence, or None when it pays.
 
     Only a partition that splits the graph can be dropped: one that the CPU both feeds and reads, or
@@ -132,8 +133,9 @@ def loss(whole: Graph, part: Graph, repeated: bool = False) -> str | None:
     wrong = (
         "would be launched at every step of a loop" if repeated else "would only split the graph"
     )
-    return (
+    return Refusal(
+        "partition.does_not_pay",
         f"This partition of {count} node{'s' if count > 1 else ''} {wrong}: with its present "
         f"shapes {io_bytes:,} bytes go in and out for {multiply_adds:,} multiply-adds. "
-        "The option force=1 takes it all the same."
+        "The option force=1 takes it all the same.",
     )

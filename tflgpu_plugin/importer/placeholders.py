@@ -17,6 +17,7 @@ from math import prod
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.symbols import until_fit
 from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.refusal import Refusal
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
@@ -47,7 +48,7 @@ def grown(host: Imported, read: Read) -> Imported:
     return replace(larger, refusals=found)
 
 
-def explained(host: Imported, reasons: Mapping[int, str], read: Read) -> dict[int, str]:
+def explained(host: Imported, reasons: Mapping[int, Refusal], read: Read) -> dict[int, Refusal]:
     """These reasons for leaving nodes to the CPU, saying so where the present shape of an input is
     why.
     """
@@ -61,13 +62,13 @@ def explained(host: Imported, reasons: Mapping[int, str], read: Read) -> dict[in
     }
 
 
-def said(host: Imported, reason: str) -> str:
+def said(host: Imported, reason: Refusal) -> Refusal:
     """A reason that holds for the present shapes only."""
     named = " and ".join(
         f"{list(host.graph.tensors[t].shape)} of {host.graph.tensors[t].name!r}"
         for t in host.open or host.graph.inputs
     )
-    return f"With the present shape {named}: {reason}"
+    return reason.reworded(f"With the present shape {named}: {reason}")
 
 
 def _larger(host: Imported, present: Imported, read: Read) -> Imported | None:

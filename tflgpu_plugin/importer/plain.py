@@ -21,7 +21,8 @@ from tflgpu_plugin.importer.builder import NUMPY_NAMES
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp, Unfit
+from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Refusal, Unfit
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -55,13 +56,12 @@ class Plain:
         try:
             made = self._evaluated(host, node, refusal) or self._value(host, node)
         except Unsupported as unreadable:
-            made, refusal = None, str(unreadable)
+            made, refusal = None, unreadable.sentence
         if made is None:
             planned = self.state.planned
             if planned is not None and host.id in planned:
-                raise Unsupported(
-                    f"{host.title} {node.name!r} has no value for these input shapes."
-                )
+                said = f"{host.title} {node.name!r} has no value for these input shapes."
+                raise Unsupported.of("dynamic.value", said)
             self._shape(host, node, refusal)
         if made is None and refusal is not None:
             self.state.refusals[host.id] = refusal
@@ -71,7 +71,7 @@ class Plain:
 
     # ---- the node -----------------------------------------------------------------------------
 
-    def _node(self, host: HostNode) -> tuple[Node, str | None]:
+    def _node(self, host: HostNode) -> tuple[Node, Refusal | None]:
         """A node in the terms of the op contract, and why it cannot run."""
         state = self.state
         row, inputs = state.table.row(host), state.operands(host)
@@ -115,13 +115,13 @@ class Plain:
 
     # ---- values -------------------------------------------------------------------------------
 
-    def _evaluated(self, host: HostNode, node: Node, refusal: str | None) -> Node | None:
+    def _evaluated(self, host: HostNode, node: Node, refusal: Refusal | None) -> Node | None:
         """The constant-folded node whose results follow from constants alone. Raises Unsupported
         where these cannot be read."""
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.chained.update(node.outputs[: len(host.writes)])
-        if node.op == "dequantize" and refusal is None:  # done where the graph is judged
+        if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
             self.later[node.outputs[0]] = node
             return None
         return self._constant(host, node)
@@ -148,7 +148,7 @@ class Plain:
         row = self.state.table.arithmetic.get(host.title)
         sparse = {t: keys[t] for t in inputs} if row is not None and row.sparse else {}
         if sparse and not any(self.state.model.values[key].dense for key in sparse.values()):
-            raise Unsupported("Its input is not sparse.")
+            raise Unsupported.of("input.unsupported", "Its input is not sparse.")
         values = [self._value_of(t, sparse.get(t, "")) for t in inputs]
         if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None
@@ -254,7 +254,7 @@ class Plain:
         stated = self.state.model.values[key].shape
         return stated is None or self.state.stated_shape(self.state.model.values[key]) == shape
 
-    def _shape(self, host: HostNode, node: Node, refusal: str | None) -> None:
+    def _shape(self, host: HostNode, node: Node, refusal: Refusal | None) -> None:
         """The shapes of the node's outputs are as known from now on."""
         derived = self._derived(host, node, refusal is None)
         found = [None] * len(node.outputs) if derived is None else [tuple(s) for s in derived]
@@ -314,7 +314,7 @@ class Plain:
         """The node makes nothing of inputs that have something. Raises Unsupported where it was
         claimed for other shapes."""
         if self.state.planned is not None and reason:
-            raise Unsupported(Unfit(reason))
+            raise Unsupported(Unfit("shape.unsupported", reason))
         if whole:
             self.state.unfit.add(host.id)
 

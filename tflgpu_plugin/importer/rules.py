@@ -16,38 +16,60 @@ from typing import NamedTuple
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import folded
 
-Refusals = Mapping[int, str]
-Rule = Callable[[Graph, Refusals], dict[int, str]]
+Refusals = Mapping[int, Refusal]
+Rule = Callable[[Graph, Refusals], dict[int, Refusal]]
 
-UNORDERED = (
+UNORDERED = Refusal(
+    "state.order",
     "This host does not keep the order in which variables are read and assigned when some nodes "
-    "run elsewhere."
+    "run elsewhere.",
 )
-SHARED_STATE = "Its state is read in other places too, which is not supported."
-UNWRITTEN = (
+SHARED_STATE = Refusal(
+    "state.unsupported", "Its state is read in other places too, which is not supported."
+)
+UNWRITTEN = Refusal(
+    "constant.on_cpu",
     "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
-    "that as a weight of its own."
+    "that as a weight of its own.",
 )
 EXACT = 1 << 24  # float32 has every whole number up to here
-INEXACT = (
+INEXACT = Refusal(
+    "result.inexact",
     "Its sums may be {:,.0f}, and beyond 2^24 they are supported where only casts to floats read "
-    "them."
+    "them.",
 )
 # Hosts number the indices of a pooling each in its own way: XNNPACK keeps bits of a whole number in
 # a float tensor, MediaPipe's own kernel a float with a fraction.
 INDICES = 1  # position among the outputs of the one, and the inputs of the other
-READ = "Its indices in windows are read by more than unpoolings; hosts number them differently."
-FOREIGN = "Its indices must be those of a pooling on the GPU; hosts number them differently."
-INCOMPLETE = "It belongs to a quantized group of which another node stays on the CPU."
-PARTED = "Complex numbers stay on the GPU: what makes them and all that reads them must run there."
-ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
-COPIED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
+READ = Refusal(
+    "indices.unpaired",
+    "Its indices in windows are read by more than unpoolings; hosts number them differently.",
+)
+FOREIGN = Refusal(
+    "indices.unpaired",
+    "Its indices must be those of a pooling on the GPU; hosts number them differently.",
+)
+INCOMPLETE = Refusal(
+    "group.incomplete", "It belongs to a quantized group of which another node stays on the CPU."
+)
+PARTED = Refusal(
+    "partition.split",
+    "Complex numbers stay on the GPU: what makes them and all that reads them must run there.",
+)
+ELSEWHERE = Refusal(
+    "partition.split", "What reads this result of shape arithmetic is not in one partition with it."
+)
+COPIED = Refusal(
+    "constant.on_cpu",
+    "A node on the CPU reads this constant; nodes on the GPU have a copy of their own.",
+)
 
 
-def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, str]:
+def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Nothing of a model with variables runs here where the host might move a node that reads one
     past a node that assigns it.
     """
@@ -56,7 +78,7 @@ def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, str]:
     return {node.id: UNORDERED for node in graph.nodes if node.id not in refused}
 
 
-def unshared_states(graph: Graph, refused: Refusals) -> dict[int, str]:
+def unshared_states(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """State that is read in more than one place stays with the host, which updates it in the
     middle of a run.
     """
@@ -69,7 +91,7 @@ def unshared_states(graph: Graph, refused: Refusals) -> dict[int, str]:
     }
 
 
-def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, str]:
+def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A node of the host that became several nodes runs here with all of them or not at all."""
     sources = {s: refused[node.id] for node in graph.nodes if node.id in refused
                for s in node.sources}  # fmt: skip
@@ -81,7 +103,7 @@ def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, str]:
     return found
 
 
-def written_constants(graph: Graph, refused: Refusals) -> dict[int, str]:
+def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A node that reads what the CPU makes of constants alone stays on the CPU: the host's own
     delegate, which comes after this one, may keep that as a weight and never write it.
     """
@@ -92,19 +114,21 @@ def written_constants(graph: Graph, refused: Refusals) -> dict[int, str]:
         index = next((t for t in node.reads if t in made), None)
         if index is None or node.id in refused:
             continue
-        found[node.id] = UNWRITTEN.format(graph.tensors[index].name, made[index].host_op)
+        found[node.id] = UNWRITTEN.reworded(
+            UNWRITTEN.format(graph.tensors[index].name, made[index].host_op)
+        )
         made |= {t: node for t in node.outputs if t in chained}
     return found
 
 
-def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
+def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Sums of products of integers that may pass 2^24 are read by casts to floats only, where the
     hosts round them, too.
     """
     sums = {n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT}
     if not sums:
         return {}
-    readers, found = graph.consumers(), dict[int, str]()
+    readers, found = graph.consumers(), dict[int, Refusal]()
     for node in graph.nodes:
         if not _converts(node) or node.inputs[0] not in sums or node.id in refused:
             continue
@@ -112,7 +136,7 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
         cast = all(_to_float(graph, reader) for reader in readers.get(result, []))
         if not cast or result in graph.outputs:
             bound = sums[node.inputs[0]].attributes["bound"]
-            found[node.id] = INEXACT.format(bound)
+            found[node.id] = INEXACT.reworded(INEXACT.format(bound))
     return found
 
 
@@ -132,13 +156,13 @@ def _to_float(graph: Graph, node: Node) -> bool:
     return _converts(node) and graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
 
 
-def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, str]:
+def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A pooling that gives indices and the unpoolings that read them run here together, and nothing
     else reads these: hosts number them differently.
     """
     pools = [node for node in graph.nodes if _places(node) == "makes"]
     unpools = [node for node in graph.nodes if _places(node) == "takes"]
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     consumers = graph.consumers()
     visible = graph.outputs if graph.fused else ()
     kept = set()
@@ -174,7 +198,7 @@ class _HostNode:
     writes: set[int] = field(default_factory=set)
 
 
-def whole_groups(graph: Graph, refused: Refusals) -> dict[int, str]:
+def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """An operator of ONNX between DequantizeLinear and QuantizeLinear runs here with all of these
     or not at all, since the CPU runs such a group as one.
     """
@@ -225,11 +249,11 @@ def _hosts(graph: Graph) -> list[_HostNode]:
     return list(found.values())
 
 
-def copied_constants(graph: Graph, refused: Refusals) -> dict[int, str]:
+def copied_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A constant that was worked out here is made on the CPU, too, where a node on the CPU or the
     model's user reads it.
     """
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     needed = {t for node in graph.nodes if node.id in refused for t in node.reads}
     for node in reversed(graph.nodes):
         if node.id in refused or not folded(graph, node):
@@ -253,7 +277,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def closed(graph: Graph, refused: Refusals) -> dict[int, str]:
+def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Also all that cannot run here without these nodes: the rules, until none finds any more."""
     found = dict(refused)
     while True:
@@ -301,10 +325,10 @@ class Parted:
         return {tuple(sorted(group)): extract(self.graph, set(group)) for group in self.groups}
 
 
-PartitionRule = Callable[[Parted], dict[int, str]]
+PartitionRule = Callable[[Parted], dict[int, Refusal]]
 
 
-def read_in_one_place(parted: Parted) -> dict[int, str]:
+def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
     """Results of shape arithmetic are read in one partition: alone they are no work, and they have
     no place on the device that another partition could take them from.
     """
@@ -321,7 +345,7 @@ def read_in_one_place(parted: Parted) -> dict[int, str]:
     return found
 
 
-def undivided_complex_numbers(parted: Parted) -> dict[int, str]:
+def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
     """Complex numbers are made and read in one partition: they are pairs on the device, which
     nothing outside it could take.
     """
@@ -340,11 +364,11 @@ def undivided_complex_numbers(parted: Parted) -> dict[int, str]:
     }
 
 
-def paying(parted: Parted) -> dict[int, str]:
+def paying(parted: Parted) -> dict[int, Refusal]:
     """A partition that splits the graph pays for moving its inputs and outputs, unless the option
     force is set.
     """
-    found: dict[int, str] = {}
+    found: dict[int, Refusal] = {}
     for group, part in parted.parts.items():
         reason = partition.loss(parted.graph, part, parted.repeated)
         if reason and not parted.options.force:
@@ -352,14 +376,15 @@ def paying(parted: Parted) -> dict[int, str]:
     return found
 
 
-def most_partitions(parted: Parted) -> dict[int, str]:
+def most_partitions(parted: Parted) -> dict[int, Refusal]:
     """No more partitions than the option max_delegated_partitions says; the largest are kept."""
     limit, parts = parted.options.max_delegated_partitions, parted.parts
     if limit is None or len(parts) <= limit:
         return {}
-    reason = (
+    reason = Refusal(
+        "option.partitions",
         f"Only the largest {limit} of {len(parts)} partitions are taken "
-        "(option max_delegated_partitions)."
+        "(option max_delegated_partitions).",
     )
     left = sorted(parts, key=len, reverse=True)[limit:]
     return {node: reason for group in left for node in group}
@@ -378,10 +403,10 @@ def parted(graph: Graph, refused: Refusals, ways: Ways, options: Options, repeat
     return Parted(graph, ways.group(kept) if kept else [], ways, options, repeated)
 
 
-def placed(found: Parted) -> dict[int, str]:
+def placed(found: Parted) -> dict[int, Refusal]:
     """What keeps nodes of partitions off the GPU: what the first rules find that find something."""
     for together in PARTITION_RULES:
-        reasons: dict[int, str] = {}
+        reasons: dict[int, Refusal] = {}
         for rule in together:
             reasons = rule(found) | reasons
         if reasons:

@@ -13,6 +13,7 @@ from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.refusal import Refusal
 
 UNKNOWN = (-1,)
 
@@ -32,7 +33,7 @@ class State:
     tensors: Tensors = field(default_factory=Tensors)
     ids: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    refusals: dict[int, str] = field(default_factory=dict)
+    refusals: dict[int, Refusal] = field(default_factory=dict)
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
     misled: set[str] = field(default_factory=set)

@@ -56,7 +56,8 @@ def again(
     for key in outputs:
         if ids[key] not in tensors:
             name = model.values[key].name
-            raise BuildError((), f"The result {name!r} does not depend on its inputs' values.")
+            said = f"The result {name!r} does not depend on its inputs' values."
+            raise BuildError.of((), "dynamic.value", said)
     for key in ports:
         value = model.values[key]
         tensors.setdefault(ids[key], Tensor(value.name, facts.shapes[key], value.dtype))

@@ -1,5 +1,5 @@
 """support(): the one place that decides whether a node can run on a target. The answer is None or
-a sentence.
+a refusal.
 
 It joins what others state as data: the provider's row (versions, documented editions), the op's
 row (types, constraint) and the quirk rows below (drivers on which an op is known to go wrong).
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import folded
@@ -70,7 +71,7 @@ QUIRKS: list[Quirk] = []
 
 def support(
     graph: Graph, node: Node, target: Target, edition: str = "all", quantized: bool = True
-) -> str | None:
+) -> Refusal | None:
     """None when `node` of `graph` can run on `target`, else a sentence that says why not.
 
     `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
@@ -81,7 +82,7 @@ def support(
         return None if edition == "all" else _unlisted(node, edition)
     op = ops.rows().get(node.op)
     if op is None:
-        return f"{_name(node)} is not supported."
+        return Refusal("operator.unknown", f"{_name(node)} is not supported.")
     return (
         _refuse_version(graph, node, edition)
         or _refuse_unlisted(graph, node, edition)
@@ -90,7 +91,7 @@ def support(
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
-        or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
+        or next(_quirks(graph, node, target), None)
     )
 
 
@@ -104,22 +105,29 @@ class Judge:
     quantized: bool = True
     excluded: frozenset[str] = frozenset()
 
-    def reasons(self, graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
+    def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
         """Why nodes cannot run, by their ids: of those that are not `refused` already, and of all
         that are left out."""
-        found: dict[int, str] = {}
+        found: dict[int, Refusal] = {}
         for node in graph.nodes:
             if self.excluded & {node.name, node.host_op, str(node.id)}:
-                found[node.id] = f"{_name(node)} is left out by the option exclude."
+                left_out = f"{_name(node)} is left out by the option exclude."
+                found[node.id] = Refusal("option.excluded", left_out)
             elif node.id not in refused and (reason := self._reason(graph, node)):
                 found[node.id] = reason
         return found
 
-    def _reason(self, graph: Graph, node: Node) -> str | None:
+    def _reason(self, graph: Graph, node: Node) -> Refusal | None:
         return support(graph, node, self.target, self.edition, self.quantized)
 
 
-def by_row(graph: Graph, node: Node) -> str | None:
+def _quirks(graph: Graph, node: Node, target: Target) -> Iterator[Refusal]:
+    """What is known to go wrong with this node on this target."""
+    found = (quirk.reason for quirk in QUIRKS if quirk.applies(graph, node, target))
+    return (Refusal("device.wrong_result", reason) for reason in found)
+
+
+def by_row(graph: Graph, node: Node) -> Refusal | None:
     """What the row of a host's node says against it: None, or a sentence. `graph` is as the host
     gives it, and the node's inputs are all that its op takes.
     """
@@ -129,7 +137,7 @@ def by_row(graph: Graph, node: Node) -> str | None:
     return unmet(EVERY, graph, node, row) or unmet(row.conditions, graph, node)
 
 
-def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:
+def unmet(conditions: Iterable[Condition], *seen: Any) -> Refusal | None:
     """The sentence of the first condition that a node does not meet; `seen` is what the conditions
     look at.
     """
@@ -144,20 +152,21 @@ def _operands(node: Node, row: HostOp) -> list[tuple[int, int, Operand]]:
     return [(k, t, given[min(k, len(given) - 1)]) for k, t in pairs if t is not None]
 
 
-def row_types(graph: Graph, node: Node, row: HostOp) -> str | None:
+def row_types(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
     """Tensors of the types of its row, where these are not those of its op."""
     for index in (*node.reads, *node.outputs) if row.types else ():
         held = graph.tensors[index]
         if held.dtype not in row.types and not (row.bfloat16 and held.dtype == BFLOAT16):
             names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
-            return (
+            return Refusal(
+                "dtype.unsupported",
                 f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
-                f"{' or '.join(names[1:])}."
+                f"{' or '.join(names[1:])}.",
             )
     return None
 
 
-def one_type(graph: Graph, node: Node, row: HostOp) -> str | None:
+def one_type(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
     """Values of one type, and results of that type in the model, too."""
     # Hosts give results the type of the first value when they prepare a node; that comes later.
     values = [t for _, t, operand in _operands(node, row) if operand.traits.typed]
@@ -168,9 +177,10 @@ def one_type(graph: Graph, node: Node, row: HostOp) -> str | None:
     given = graph.tensors[values[0]].dtype if values else ""
     for tensor in (graph.tensors[t] for t in (*results, *values)):
         if _whole(tensor.dtype) != _whole(given):
-            return (
+            return Refusal(
+                "dtype.mismatch",
                 f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
-                f"{row.name} goes by the {given} values of its input."
+                f"{row.name} goes by the {given} values of its input.",
             )
     return None
 
@@ -179,16 +189,18 @@ def _whole(dtype: str) -> str:
     return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
-def constants(graph: Graph, node: Node, row: HostOp) -> str | None:
+def constants(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
     """Constants of the model where the row names them."""
     for _, index, operand in _operands(node, row):
         if operand.constant and graph.constant(index) is None:
             what = operand.role.replace("_", " ")
-            return f"The {what} of {row.name} must be a constant of the model."
+            return Refusal(
+                "constant.required", f"The {what} of {row.name} must be a constant of the model."
+            )
     return None
 
 
-def extents(graph: Graph, node: Node, row: HostOp) -> str | None:
+def extents(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
     """Axes, sizes, paddings and the like in shapes that hosts take."""
     found = _operands(node, row)
     rank = next((len(graph.shape(t)) for _, t, operand in found if operand.role == "value"), 0)
@@ -201,22 +213,25 @@ def extents(graph: Graph, node: Node, row: HostOp) -> str | None:
             "one": prod(shape) == 1,
         }
         if wanted and not fits[wanted]:
-            return (
+            return Refusal(
+                "shape.mismatch",
                 f"Input {at}, {graph.tensors[index].name!r}, has the shape {list(shape)}, "
-                f"which is not one that {row.name} takes."
+                f"which is not one that {row.name} takes.",
             )
     return None
 
 
-def variables(graph: Graph, node: Node, row: HostOp) -> str | None:
+def variables(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
     """State that is a variable of the model."""
     for before, _ in ops.rows()[node.op].states:
         state = node.inputs[before]
         if state is None:
-            return "It has no state."
+            return Refusal("input.missing", "It has no state.")
         if not graph.tensors[state].variable:
             name = graph.tensors[state].name
-            return f"The state {name!r} is not a variable of the model."
+            return Refusal(
+                "state.unsupported", f"The state {name!r} is not a variable of the model."
+            )
     return None
 
 
@@ -246,7 +261,7 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
             yield graph.tensors[index]
 
 
-def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
+def _refuse_version(graph: Graph, node: Node, edition: str) -> Refusal | None:
     row = node.row
     if row is None or folded(graph, node):  # a constant is no operation
         return None
@@ -268,15 +283,17 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
         return None
     first, last = allowed
     span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
-    return f"This is version {node.version} of {row.name}. {span} supported{where}."
+    said = f"This is version {node.version} of {row.name}. {span} supported{where}."
+    return Refusal("version.unsupported", said)
 
 
-def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> str | None:
+def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
     """Neither edition of the documentation lists whole numbers, nor bfloat16."""
     for tensor in _values(graph, node) if edition != "all" else ():
         if whole(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
-            return f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+            said = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+            return Refusal("option.capabilities", said)
     return None
 
 
@@ -284,18 +301,19 @@ def _listed(edition: str) -> str:
     return f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
 
 
-def _unlisted(node: Node, edition: str) -> str:
-    return f"{_name(node)} is not listed{_listed(edition)}."
+def _unlisted(node: Node, edition: str) -> Refusal:
+    return Refusal("option.capabilities", f"{_name(node)} is not listed{_listed(edition)}.")
 
 
-def without_kernel(tensor: Tensor, row: HostOp | None) -> str | None:
+def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
     """A sentence about a tensor of bfloat16, where the row does not say that hosts have kernels of
     that."""
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
-    return (
+    return Refusal(
+        "dtype.unsupported",
         f"Tensor {tensor.name!r} holds bfloat16 values, and {row.name} is none of the operators "
-        "that take these on the host's CPU."
+        "that take these on the host's CPU.",
     )
 
 
@@ -304,7 +322,7 @@ def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
     return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
 
 
-def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> str | None:
+def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal | None:
     states, types = _states(graph, node), op.types
     for index in node.inputs:
         if index is not None and (reason := out_of_range(graph.tensors[index])):
@@ -315,22 +333,24 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> str | No
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
             if reason := _refuse_quantized(tensor, quantized):
-                return f"{held}{reason}"
+                return reason.reworded(f"{held}{reason}")
             continue
         if real(tensor) and "f32" in types and not folded(graph, node):
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
-                return f"{held}{reason}"
+                return reason.reworded(f"{held}{reason}")
             continue
         if tensor.dtype == "i16" and ("i16" in types or any(tensor is state for state in states)):
             if reason := _refuse_quantized(tensor, quantized):
-                return f"{held}{reason}"
+                return reason.reworded(f"{held}{reason}")
             continue
         if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
-            return f"{held}; quantized tensors must be int8 or uint8."
+            return Refusal("dtype.unsupported", f"{held}; quantized tensors must be int8 or uint8.")
         known = type_names(of_host(types, node.row))
-        return f"{held}; {_name(node)} is supported for {' or '.join(known)}."
+        return Refusal(
+            "dtype.unsupported", f"{held}; {_name(node)} is supported for {' or '.join(known)}."
+        )
     return None
 
 
@@ -340,14 +360,15 @@ def type_names(types: Iterable[str]) -> list[str]:
     return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
 
 
-def out_of_range(tensor: Tensor) -> str | None:
+def out_of_range(tensor: Tensor) -> Refusal | None:
     """A sentence about a constant that int32 does not hold, which whole numbers are computed in."""
     data = tensor.data
     if tensor.dtype != "i64" or data is None or not data.size:
         return None
     if INT32.min <= data.min() and data.max() <= INT32.max:
         return None
-    return f"The constant {tensor.name!r} holds int64 numbers that int32 does not."
+    said = f"The constant {tensor.name!r} holds int64 numbers that int32 does not."
+    return Refusal("constant.out_of_range", said)
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
@@ -362,20 +383,22 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
     return [graph.tensors[t] for t in found if t is not None]
 
 
-def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
+def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
     """The end of a sentence about an 8-bit tensor."""
     if not wanted:
-        return " and the option enable_quantized_inference is off."
+        return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
-        return " that are not quantized: it has no scale."
+        return Refusal("quantization.missing", " that are not quantized: it has no scale.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
-        return " computed at run time with a scale per channel; only constants may have that."
+        said = " computed at run time with a scale per channel; only constants may have that."
+        return Refusal("quantization.unsupported", said)
     if not all(0.0 < scale < math.inf for scale in tensor.quantization.scale):
-        return f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+        said = f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+        return Refusal("quantization.unsupported", said)
     return None
 
 
-def _refuse_rescaling(graph: Graph, node: Node) -> str | None:
+def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
     """These ops are computed on stored numbers, so both sides must mean the same by them, unless
     the node says that its host rescales them."""
     row = ops.rows()[node.op]
@@ -384,30 +407,37 @@ def _refuse_rescaling(graph: Graph, node: Node) -> str | None:
     result = graph.tensors[node.outputs[0]]
     for tensor in _values(graph, node) if real(result) else ():
         if tensor.quantization is not None and not alike(tensor, result):
-            return (
+            return Refusal(
+                "quantization.mismatch",
                 f"Tensors {tensor.name!r} and {result.name!r} are quantized differently, which "
-                f"{_name(node)} does not provide for."
+                f"{_name(node)} does not provide for.",
             )
     return None
 
 
-def _refuse_bias(graph: Graph, node: Node) -> str | None:
+def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
     """int32 biases become float32 when the model is prepared."""
     bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
         return None
-    return f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
+    said = f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
+    return Refusal("dynamic.value", said)
 
 
-def _refuse_shapes(graph: Graph, node: Node) -> str | None:
+def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     for tensor in _values(graph, node):
         known = f"Tensor {tensor.name!r} has"
         if len(tensor.shape) > MAX_RANK:
-            return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+            said = f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+            return Refusal("rank.too_large", said)
         if any(extent < 0 for extent in tensor.shape):
-            return f"{known} a shape that is only known when the model runs."
+            return Refusal(
+                "dynamic.shape", f"{known} a shape that is only known when the model runs."
+            )
         if 0 in tensor.shape and not _takes_empty(graph, node):
-            return f"{known} no elements, its shape being {list(tensor.shape)}."
+            return Refusal(
+                "shape.empty", f"{known} no elements, its shape being {list(tensor.shape)}."
+            )
     return None
 
 
@@ -419,7 +449,7 @@ def _takes_empty(graph: Graph, node: Node) -> bool:
     return joins or (idle(graph, node) and not node.attributes.get("raises"))
 
 
-def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | None:
+def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal | None:
     """The op's own constraint. The host's output shapes must be those that the inputs give; where
     they are not, a value decides them at run time."""
     try:
@@ -429,13 +459,14 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | Non
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down
         if empty and isinstance(error, ValueError):  # what `refuse` would have found
-            return f"{_name(node)} cannot be planned: {error}."
+            return Refusal("shape.mismatch", f"{_name(node)} cannot be planned: {error}.")
         return defect(error, f"Checking {_name(node)}")
     for index, shape in zip(node.outputs, shapes, strict=False):
         tensor = graph.tensors[index]
         if tensor.shape != tuple(shape):
-            return (
+            return Refusal(
+                "shape.contradiction",
                 f"Tensor {tensor.name!r} has shape {list(tensor.shape)} in the model, but the "
-                f"inputs give {list(shape)}; shapes must be known before the model runs."
+                f"inputs give {list(shape)}; shapes must be known before the model runs.",
             )
     return None

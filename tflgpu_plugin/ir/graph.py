@@ -41,6 +41,10 @@ class Misfit(ValueError):
     """Shapes that an operator does not take, whatever it runs on."""
 
 
+class NotConstant(ValueError):
+    """An input whose value decides shapes is no constant."""
+
+
 @dataclass(frozen=True)
 class Quantization:
     """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-Condition = Callable[..., str | None]
+from tflgpu_plugin.ir.refusal import Refusal
+
+Condition = Callable[..., Refusal | None]
 
 
 class Role(NamedTuple):
@@ -46,28 +48,24 @@ ROLES: Mapping[str, Role] = (
 
 
 def needs(
-    page: str, met: Callable[..., bool], sentence: str = "", kind: type[str] = str
+    code: str,
+    page: str,
+    met: Callable[..., bool],
+    sentence: str = "",
+    kind: type[Refusal] = Refusal,
 ) -> Condition:
     """A condition: `page` says what a node needs, and so does the sentence for the user of one that
     lacks it, unless that is given; {0} in it is the operator. `met` looks at what conditions do,
-    whose last has the node's row.
+    whose last has the node's row. `code` is that of the refusals.
     """
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
 
-    def condition(*seen: Any) -> str | None:
-        return None if met(*seen) else kind((sentence or plain).format(seen[-1].row.name))
+    def condition(*seen: Any) -> Refusal | None:
+        return None if met(*seen) else kind(code, (sentence or plain).format(seen[-1].row.name))
 
     condition.__doc__ = page
     return condition
-
-
-class Unfit(str):
-    """A sentence about a node that may make sense with inputs of other shapes."""
-
-
-class Impossible(Unfit):
-    """A sentence about a node whose inputs have shapes that no host takes."""
 
 
 class Operand(NamedTuple):
@@ -182,16 +180,17 @@ class HostOp:
         listed = (*inputs, *[None] * (len(self.operands) - len(inputs)))
         return tuple(listed[k] for k in self.order or range(len(listed)))
 
-    def lacking(self, inputs: Sequence[int | None]) -> str | None:
-        """A sentence about a node's inputs when one is absent or too many are there."""
+    def lacking(self, inputs: Sequence[int | None]) -> Refusal | None:
+        """The refusal of a node's inputs when one is absent or too many are there."""
         given = list(self.operands)
         if given and given[-1].repeated:
             given += [given[-1]] * (len(inputs) - len(given))
         if len(inputs) > len(given):
-            return f"{len(inputs)} inputs are more than the {len(given)} that are supported."
+            many = f"{len(inputs)} inputs are more than the {len(given)} that are supported."
+            return Refusal("input.unsupported", many)
         for position, operand in enumerate(given):
             if not operand.optional and (position >= len(inputs) or inputs[position] is None):
-                return f"Input {position} of {self.name} is absent."
+                return Refusal("input.missing", f"Input {position} of {self.name} is absent.")
         return None
 
 

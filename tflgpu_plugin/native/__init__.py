@@ -38,11 +38,11 @@ def library_path() -> Path:
     folders = (Path(folder, "tflgpu_plugin", "native") for folder in sys.path)
     for candidate in (beside, *(folder / _FILE for folder in folders)):
         if candidate.is_file():
-            return _of_the_code_page(candidate) if sys.platform == "win32" else candidate
+            return in_code_page(candidate) if sys.platform == "win32" else candidate
     raise NativeError(f"{_FILE} is not installed; it should be {beside}. Reinstall tflgpu-plugin.")
 
 
-def _of_the_code_page(path: Path) -> Path:
+def in_code_page(path: Path) -> Path:
     """A path that onnxruntime for Windows can hand on: it ends registering with "No Unicode
     translation" where the code page lacks a sign of it. Windows keeps a short name, if any.
     """
@@ -136,7 +136,7 @@ def open_wgpu() -> None:
     """Load wgpu's native library and bind ours to it. The wgpu package is not imported: that takes
     as long as all else at a start. Raises NativeError.
     """
-    call(load().tg_bind_wgpu, str(_wgpu_path()).encode())
+    call(load().tg_bind_wgpu, str(wgpu_path()).encode())
 
 
 def adapters() -> tuple[Any, int]:
@@ -152,7 +152,7 @@ def _look() -> tuple[Any, int]:
     if sys.platform == "linux":
         from tflgpu_plugin.native import drivers
 
-        drivers.open_ahead()
+        drivers.open_ahead(load())
         quiet = drivers.quiet()
     open_wgpu()
     listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
@@ -182,7 +182,7 @@ def looking() -> Iterator[None]:
         begun.wait()
 
 
-def _wgpu_path() -> Path:
+def wgpu_path() -> Path:
     """The library inside the installed wgpu package, or the one that its variable names."""
     if named := trusted.variable("WGPU_LIB_PATH").strip():
         return Path(named)

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
-from tflgpu_plugin import native, trusted
+from tflgpu_plugin import trusted
 
 NO_LAYER = "NODEVICE_SELECT"  # without Mesa's device-select layer, whose own variables follow
 CHOICE = (
@@ -28,12 +29,13 @@ CHOICE = (
 MOST_BYTES = 1 << 20  # of a manifest file
 
 
-def open_ahead() -> None:
-    """Open the library of every driver that the Vulkan loader would find; it gets the same ones."""
-    alone = native.lib.tg_llvm_is_exported()
+def open_ahead(lib: Any) -> None:
+    """Have our shared library, `lib`, open that of every driver that the Vulkan loader would find;
+    the loader gets the same ones."""
+    alone = lib.tg_llvm_is_exported()
     for library in dict.fromkeys(libraries()):
         with suppress(UnicodeError):  # no file has that name
-            native.lib.tg_open_driver(os.fsencode(library), alone)
+            lib.tg_open_driver(os.fsencode(library), alone)
 
 
 @contextmanager

@@ -88,6 +88,18 @@ def bias(node: Node) -> int | None:
     return node.inputs[BIAS] if biased else None
 
 
+def quantizes(node: Node) -> str:
+    """ "to" or "from": its result is its input, put on levels or read from them; else ""."""
+    found = row(node.op)
+    return found.quantizes if found else ""
+
+
+def arranges(node: Node) -> str:
+    """Of what its result is another arrangement of the input: "order", "shape", or ""."""
+    found = row(node.op)
+    return found.arranges if found else ""
+
+
 @cache
 def rows() -> Mapping[str, Op]:
     """All ops by name; each family module has a tuple `OPS`."""

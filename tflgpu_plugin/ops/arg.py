@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis
@@ -19,7 +20,7 @@ AHEAD = 4  # steps that a thread of a GPU loads at once; half as many of channel
 BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One constant axis of less than 2^28 elements."""
     return refuse_axis(graph, node, MAX_COUNT - 1)
 

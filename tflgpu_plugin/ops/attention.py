@@ -25,6 +25,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
@@ -94,24 +95,28 @@ def lasts(keys: int, depth: int) -> bool:
     return -(-keys // 32) * (-(-depth // 4) + 64) <= MAX_LOOP_ROUNDS
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Queries, keys and values of the same heads; a mask that spreads over the scores."""
     reason = unplanned("Attention", shapes, graph, node)
     if reason:
         return reason
     q, k, v = split(graph, node)
     if 0 in (*q, *k, *v):
-        return "Attention over empty tensors is not supported."
+        return Refusal("shape.empty", "Attention over empty tensors is not supported.")
     if target.software and not lasts(k[2], k[3]):
-        return f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
+        said = f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
+        return Refusal("device.limit", said)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:
         if quantization.whole(graph.tensors[mask]):
-            return "A mask of integers is not supported; cast it to float32."
+            return Refusal(
+                "dtype.unsupported", "A mask of integers is not supported; cast it to float32."
+            )
         given, whole = graph.shape(mask), (*q[:3], k[2])
         fits = zip(given[::-1], whole[::-1], strict=False)
         if not 0 < len(given) <= 4 or any(g not in (1, w) for g, w in fits):
-            return f"A mask of shape {list(given)} does not fit scores of {list(whole)}."
+            said = f"A mask of shape {list(given)} does not fit scores of {list(whole)}."
+            return Refusal("shape.mismatch", said)
     return None
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import lstm, rnn_basic
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -47,12 +48,14 @@ def _direction(node: Node, d: int) -> Node:
     )  # fmt: skip
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """In both directions what a layer of one needs; a sequence of rank 3, no auxiliary input."""
     if any(tensor is not None for tensor in node.inputs[AUXILIARY[node.op] :]):
-        return "An auxiliary input of a bidirectional layer is not supported."
+        return Refusal(
+            "input.unsupported", "An auxiliary input of a bidirectional layer is not supported."
+        )
     if len(graph.shape(node.operand())) != 3:
-        return "A bidirectional layer needs a sequence of rank 3."
+        return Refusal("rank.unsupported", "A bidirectional layer needs a sequence of rank 3.")
     found = (LAYERS[node.op].refuse(graph, one, target) for one in _directions(node))
     return next(filter(None, found), None)
 

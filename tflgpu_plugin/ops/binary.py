@@ -13,6 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
@@ -36,12 +37,13 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Shapes that broadcast together."""
     activation = node.attributes.get("activation", "none")
     if activation not in ("none", *LIMITS):  # hosts' kernels accept tanh and leave it out
         known = ", ".join(LIMITS)
-        return f"The fused activation {activation} is not supported; use one of {known}."
+        said = f"The fused activation {activation} is not supported; use one of {known}."
+        return Refusal("activation.unsupported", said)
     return broadcast_refusal(graph, node)
 
 
@@ -74,23 +76,25 @@ def row(
               decompose=decompose_spread, **traits)  # fmt: skip
 
 
-def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> str | None:
+def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> Refusal | None:
     """Shapes that broadcast together, and no constant that hosts refuse."""
     value = graph.constant(node.operand(1))
     if node.attributes.get("raises") and value is not None and value.dtype.kind in "iu":
         if bool(ORDERS[wrong](value, 0).any()):
-            return f"The second operand of {node.op} has elements {wrong} 0, which is an error."
+            said = f"The second operand of {node.op} has elements {wrong} 0, which is an error."
+            return Refusal("constant.invalid", said)
     return refuse(graph, node, target)
 
 
-def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Alpha broadcasts to the shape of x."""
     x, alpha = (graph.shape(node.operand(k)) for k in range(2))
     if (refusal := refuse(graph, node, target)) or shapes(graph, node) == [x]:
         return refusal
-    return (
+    return Refusal(
+        "shape.mismatch",
         f"prelu has alpha of shape {list(alpha)}, which does not broadcast to {list(x)}; "
-        "give alpha the shape of x or of its last axes."
+        "give alpha the shape of x or of its last axes.",
     )
 
 
@@ -122,12 +126,13 @@ def _lower_checked(low: Lowering, node: Node) -> None:
     lower_pair(low, node, "v", checked="beyond_int32(e, v)")
 
 
-def refuse_sum(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_sum(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One or more values of one shape."""
     found = [graph.shape(node.operand(k)) for k in range(len(node.inputs))]
     if len(set(found)) == 1:
         return None
-    return f"{node.op} needs values of one shape, not of {', '.join(map(str, map(list, found)))}."
+    said = f"{node.op} needs values of one shape, not of {', '.join(map(str, map(list, found)))}."
+    return Refusal("shape.mismatch", said)
 
 
 def decompose_sum(steps: Decomposition, node: Node) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.lowering import (
     MAX_LOOP_ROUNDS,
     Access,
@@ -61,14 +62,16 @@ def work(graph: Graph, node: Node) -> int:
     return prod(shape) // shape[-1] * prod(graph.shape(node.operand(1)))
 
 
-def refuse_groups(x: Shape, weights: Shape) -> str | None:
+def refuse_groups(x: Shape, weights: Shape) -> Refusal | None:
     """The sentence for weights [O, ..., C / groups] that do not divide the channels of x."""
     if x[-1] % weights[-1] or weights[0] % (x[-1] // weights[-1]):
-        return f"{x[-1]} channels and weights of {list(weights)} do not make groups."
+        return Refusal(
+            "shape.mismatch", f"{x[-1]} channels and weights of {list(weights)} do not make groups."
+        )
     return None
 
 
-def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
+def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> Refusal | None:
     """The sentence for a bias (input 2) that is not one row of values per output, or a fused tanh.
 
     Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
@@ -78,9 +81,12 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
         shape = graph.shape(bias)
         row = shape == (outputs,) or spread(graph, bias, node.outputs[0]) is not None
         if prod(shape) != outputs or not row:
-            return f"The bias has shape {list(shape)} for {outputs} output channels."
+            return Refusal(
+                "shape.mismatch", f"The bias has shape {list(shape)} for {outputs} output channels."
+            )
     if node.attributes.get("activation") == "tanh":
-        return f"A tanh fused into {node.op} is not supported; make it an op of its own."
+        said = f"A tanh fused into {node.op} is not supported; make it an op of its own."
+        return Refusal("activation.unsupported", said)
     return None
 
 
@@ -165,9 +171,10 @@ def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[in
     weights, block_bytes = node.operand(1), blocks.block_vectors * VECTOR_BYTES
     fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
-        raise Unsupported(
-            f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, over "
-            f"this adapter's binding limit of {low.target.storage_bytes:,}.",
+        raise Unsupported.of(
+            "device.limit",
+            f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, "
+            f"over this adapter's binding limit of {low.target.storage_bytes:,}.",
             node.id,
         )
     for first in range(0, blocks.count, fitting):
@@ -270,7 +277,8 @@ def convolve(
     tile = waiting(low.target, tile, threads * blocks.count * planes, steps)
     tile, across = along_row(tile, width, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
-        raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
+        said = f"{blocks.depth} channels or {blocks.taps} taps are too many."
+        raise Unsupported.of("shape.too_large", said, node.id)
     length = PART if blocks.depth < LONG else LONG_PART
     parts = in_parts and steps * tile.step > length
     in_stages = tile.weights == "memory" or parts

@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
@@ -50,10 +51,11 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
     if node.attributes.get("activation", "none") != "none" or node.epilogue:
-        return "Concatenation has a fused activation; apply the activation to its result instead."
+        said = "Concatenation has a fused activation; apply the activation to its result instead."
+        return Refusal("activation.unsupported", said)
     return unplanned("Concatenation", shapes, graph, node)
 
 
@@ -253,7 +255,7 @@ def stack_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*shape[:axis], len(node.inputs), *shape[axis + 1 :])]
 
 
-def refuse_stack(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_stack(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Inputs of one shape."""
     return unplanned("Packing", stack_shapes, graph, node)
 

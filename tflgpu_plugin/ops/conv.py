@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, split_depth, stem, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import (
@@ -20,21 +21,24 @@ from tflgpu_plugin.ops.blocks import (
 )
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.lowering import Lowering, Source
-from tflgpu_plugin.ops.table import Op, Refusal, Weights
+from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Strides for all axes between batch and channels; groups that divide the channels; a window
     that fits; no fused tanh."""
     (x, weights), rank = operands(graph, node), len(node.attributes["strides"]) + 2
     if len(x) != rank or len(weights) != rank:
-        return f"This convolution needs an input and weights of {rank} dimensions."
+        return Refusal(
+            "rank.unsupported", f"This convolution needs an input and weights of {rank} dimensions."
+        )
     if min(prod(x), prod(weights)) < 1:
-        return "A convolution of empty tensors is not supported."
+        return Refusal("shape.empty", "A convolution of empty tensors is not supported.")
     if node.attributes.get("filters_last") and x[-1] != weights[-1]:
-        return f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."
+        said = f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."
+        return Refusal("shape.mismatch", said)
     if refusal := refuse_groups(x, weights) or refuse_epilogue(graph, node, weights[0]):
         return refusal
     return window.refuse_window(x, weights[1:-1], node.attributes)

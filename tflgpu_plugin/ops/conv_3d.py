@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
@@ -44,25 +45,34 @@ def _decompose(steps: Decomposition, node: Node) -> bool:
 # ---- transposed ----------------------------------------------------------------------------------
 
 
-def _refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
+def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """5 dimensions, constant weights and shape, and a part of the full result."""
     x, weights, wanted = graph.shape(node.operand()), _filters(graph, node), _wanted(graph, node)
     if len(x) != 5 or len(weights) != 5 or wanted is None or len(wanted) != 5:
-        return "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
+        said = "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
+        return Refusal("rank.unsupported", said)
     if graph.constant(node.inputs[1]) is None:
-        return "The weights of a transposed convolution of volumes must be constant."
+        said = "The weights of a transposed convolution of volumes must be constant."
+        return Refusal("constant.required", said)
     if min(*node.attributes["strides"], *wanted) < 1 or 0 in (*x, *weights):
-        return f"Nothing is made of {list(x)} with weights of {list(weights)}."
+        return Refusal(
+            "shape.empty", f"Nothing is made of {list(x)} with weights of {list(weights)}."
+        )
     if refusal := refuse_groups(x, weights):
         return refusal
     if wanted[0] != x[0] or wanted[4] != weights[0]:
-        return f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
+        said = f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
+        return Refusal("shape.mismatch", said)
     if isinstance(node.attributes["padding"], str) and x[1:4] != windows_of(
         node, wanted[1:4], _filters(graph, node)[1:4]
     ):
-        return f"An output of {list(wanted)} does not have {list(x[1:4])} windows."
+        return Refusal(
+            "shape.mismatch", f"An output of {list(wanted)} does not have {list(x[1:4])} windows."
+        )
     if min(_sides(graph, node)) < 0:
-        return f"An output of {list(wanted)} is not a part of the full result."
+        return Refusal(
+            "shape.mismatch", f"An output of {list(wanted)} is not a part of the full result."
+        )
     return None
 
 
@@ -80,7 +90,7 @@ def _wanted(graph: Graph, node: Node) -> Shape | None:
 def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
     wanted = _wanted(graph, node)
     if wanted is None:
-        raise ValueError("the shape must be a constant")
+        raise NotConstant("the shape must be a constant")
     return [wanted]
 
 

@@ -119,6 +119,6 @@ class Decomposition:
 
 def lower_decomposed(low: Lowering, node: Node) -> None:
     """In place of a lowering: such a node never gets there."""
-    raise Unsupported(
-        f"{node.op} was not expanded before it was lowered; please report it.", node.id
+    raise Unsupported.of(
+        "defect", f"{node.op} was not expanded before it was lowered; please report it.", node.id
     )

@@ -8,27 +8,31 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.table import Op, Refusal, Weights
+from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
 AT_ONCE = 2  # output rows whose input a thread of a GPU loads at once; a third costs GCN waves
 
 
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; a whole number of filters per channel; a window that fits; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
-        return "A depthwise convolution needs an input and weights of 4 dimensions."
+        said = "A depthwise convolution needs an input and weights of 4 dimensions."
+        return Refusal("rank.unsupported", said)
     if min(prod(x), prod(weights)) < 1 or weights[0] != 1:
-        return f"Weights of shape {list(weights)} for an input of {list(x)} are not supported."
+        said = f"Weights of shape {list(weights)} for an input of {list(x)} are not supported."
+        return Refusal("shape.unsupported", said)
     multiplier = node.attributes.get("multiplier") or weights[3] // x[3]
     if weights[3] != x[3] * multiplier:
-        return f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
+        said = f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
+        return Refusal("shape.mismatch", said)
     if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal
     return window.refuse_window(x, weights[1:3], node.attributes)

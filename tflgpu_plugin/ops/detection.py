@@ -25,6 +25,7 @@ from math import inf, nan
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
@@ -34,25 +35,35 @@ THREADS = 256  # that choose among many boxes of a class
 MAX_VISITS = 1 << 20  # of boxes by one thread: a launch must not seem to hang
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One image; an anchor for each box; as many scores of a box as classes, or one more for the
     background; an overlap over 0 and up to 1; up to 2^20 times 256 looks at boxes of a class."""
     boxes, scores, anchors = (graph.shape(node.operand(k)) for k in range(3))
     if len(boxes) != 3 or boxes[0] != 1 or boxes[2] < 4 or anchors != (boxes[1], 4):
-        return f"Boxes of {list(boxes)} do not fit anchors of {list(anchors)}."
+        return Refusal(
+            "shape.mismatch", f"Boxes of {list(boxes)} do not fit anchors of {list(anchors)}."
+        )
     given, classes = node.attributes, int(node.attributes["classes"])
     if len(scores) != 3 or scores[:2] != boxes[:2]:
-        return f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
+        return Refusal(
+            "shape.mismatch", f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
+        )
     if classes < 1 or scores[2] - classes not in (0, 1):
-        return f"{scores[2]} scores of a box are not those of {classes} classes."
+        return Refusal(
+            "shape.mismatch", f"{scores[2]} scores of a box are not those of {classes} classes."
+        )
     if not 0 < given["overlap"] <= 1:
-        return f"An overlap of {given['overlap']:g} is not over 0 and up to 1."
+        return Refusal(
+            "attribute.invalid", f"An overlap of {given['overlap']:g} is not over 0 and up to 1."
+        )
     each, count = given["each"], given["count"]
     if count < 1 or (each is not None and each < 1):
-        return "Of no boxes there is nothing to choose."
+        return Refusal("shape.empty", "Of no boxes there is nothing to choose.")
     last = 0 if each is None else visits(classes * each, count)
     if max(visits(boxes[1], each or count), last) > MAX_VISITS:
-        return f"{count:,} of {boxes[1]:,} boxes are too many to choose."
+        return Refusal(
+            "shape.too_large", f"{count:,} of {boxes[1]:,} boxes are too many to choose."
+        )
     return None
 
 
@@ -131,7 +142,7 @@ def lower_boxes(low: Lowering, node: Node) -> None:
 # ---- the choice ----------------------------------------------------------------------------------
 
 
-def _fit(graph: Graph, node: Node, target: Target) -> str | None:
+def _fit(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """What `detections` makes."""
     return None
 

@@ -16,6 +16,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
@@ -39,13 +40,13 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(found)
 
 
-def broadcast_refusal(graph: Graph, node: Node) -> str | None:
+def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
     """A sentence when the inputs cannot be combined by `lower_pair`."""
     shapes = [graph.shape(tensor) for tensor in operands(node)]
     try:
         broadcast(*shapes)
     except ValueError as error:
-        return f"{node.op}: {error}."
+        return Refusal("shape.mismatch", f"{node.op}: {error}.")
     return None
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
-from tflgpu_plugin.ops.table import Op, Refusal, Weights
+from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
@@ -21,17 +22,22 @@ KEPT = 4  # dimensions
 MANY_ROWS = 8  # from here on rows are treated as the pixels of a 1x1 convolution
 
 
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A weight matrix; no fused tanh."""
     x, weights = operands(graph, node)
     if len(weights) != 2 or min(prod(x), prod(weights)) < 1:
-        return f"Weights of shape {list(weights)} are not a matrix with elements."
+        return Refusal(
+            "shape.unsupported", f"Weights of shape {list(weights)} are not a matrix with elements."
+        )
     outputs, inputs = weights
     if prod(x) % inputs:
-        return f"{prod(x)} input elements do not divide into rows of {inputs}."
+        return Refusal(
+            "shape.mismatch", f"{prod(x)} input elements do not divide into rows of {inputs}."
+        )
     if node.attributes.get("keep_num_dims"):
         if not x or x[-1] != inputs:
-            return f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
+            said = f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
+            return Refusal("shape.mismatch", said)
     return refuse_epilogue(graph, node, outputs)
 
 

@@ -11,6 +11,7 @@ from math import prod
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.matmul_blocks import (
@@ -31,16 +32,17 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*graph.shape(node.operand()), width)]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant rows of blocks of 16 numbers, 32, 64 or more; indices of rank 4 at most."""
     reason = unplanned("A table of blocks", shapes, graph, node) or refuse_constants(graph, node)
     if reason:
         return reason
     given = graph.shape(node.operand())
     if len(given) > MAX_RANK:
-        return f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
+        said = f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
+        return Refusal("rank.too_large", said)
     if 0 in (*graph.shape(node.operand(1)), *given):
-        return "Rows of an empty table, or none of them, are not supported."
+        return Refusal("shape.empty", "Rows of an empty table, or none of them, are not supported.")
     return refuse_indices(graph, node, 0)
 
 
@@ -51,7 +53,9 @@ def lower(low: Lowering, node: Node) -> None:
     most = low.target.storage_bytes // row_bytes(low, node)
     raises = bool(node.attributes.get("raises"))
     if most == 0:
-        raise Unsupported("A row of the table is over this adapter's binding limit.", node.id)
+        raise Unsupported.of(
+            "device.limit", "A row of the table is over this adapter's binding limit.", node.id
+        )
     for first in range(0, rows, most):
         here = slice(first, min(first + most, rows))
         reads, parameters, variant = constant_blocks(low, node, here)

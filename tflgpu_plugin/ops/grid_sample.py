@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
@@ -22,18 +23,21 @@ TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels that count, per axis
 OUTSIDE = ("zeros", "border", "reflection")
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An image of 4 dimensions or a volume of 5, coordinates for each batch, one of the three
     methods (of volumes not cubic) and one of the three for what is outside."""
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(x) not in (4, 5) or 0 in (*x, *grid):
-        return f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."
+        said = f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."
+        return Refusal("rank.unsupported", said)
     if len(grid) != len(x) or grid[0] != x[0] or grid[-1] != len(x) - 2:
-        return f"A grid of shape {list(grid)} does not fit an image of {list(x)}."
+        return Refusal(
+            "shape.mismatch", f"A grid of shape {list(grid)} does not fit an image of {list(x)}."
+        )
     method, outside = node.attributes["method"], node.attributes["outside"]
     if method not in TAPS or outside not in OUTSIDE or (method == "cubic" and len(x) == 5):
         how = f"{method} with {outside} outside, in {len(x) - 2} dimensions"
-        return f"Sampling by a grid, {how}, is not supported."
+        return Refusal("attribute.unsupported", f"Sampling by a grid, {how}, is not supported.")
     return None
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import reduce
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import AVERAGED, Op, Refusal
+from tflgpu_plugin.ops.table import AVERAGED, Op
 
 OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
 
@@ -24,11 +25,11 @@ def divides(shape: Shape, groups: int) -> bool:
     return fits and 0 < groups <= shape[-1] and shape[-1] % groups == 0
 
 
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An image or a volume, groups that divide its channels."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if not divides(shape, groups):
-        return f"{node.op} takes no {groups} groups of {list(shape)}."
+        return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
     return None
 
 

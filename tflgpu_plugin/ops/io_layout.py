@@ -144,9 +144,8 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype = low.graph.tensors[tensor].dtype
     if dtype not in DTYPES or (dtype in WORDS and quantization.real(low.graph.tensors[tensor])):
         accepted = ", ".join(DTYPES)
-        raise Unsupported(
-            f"A {dtype} tensor cannot be an input or output; use one of {accepted}.", node.id
-        )
+        said = f"A {dtype} tensor cannot be an input or output; use one of {accepted}."
+        raise Unsupported.of("dtype.unsupported", said, node.id)
     return dtype
 
 

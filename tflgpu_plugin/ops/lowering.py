@@ -199,7 +199,8 @@ class Lowering:
         assert data is not None
         limit = self.target.storage_bytes
         if vectors * 16 > limit:
-            raise Unsupported(
+            raise Unsupported.of(
+                "device.limit",
                 f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
                 f"of {limit:,}.",
             )
@@ -226,7 +227,8 @@ class Lowering:
         row = geometry((1, *shape[1:])).vectors * 16
         fitting = self.target.storage_bytes // row // step * step
         if fitting == 0:
-            raise Unsupported(
+            raise Unsupported.of(
+                "device.limit",
                 f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
                 f"{self.target.storage_bytes:,}.",
             )
@@ -259,7 +261,8 @@ class Lowering:
         driver would end them: Mesa's counts the rounds of a whole function, for each loop the one
         that ends it, too, and says nothing."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
-            raise Unsupported(
+            raise Unsupported.of(
+                "device.limit",
                 f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
                 f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
                 node.id,
@@ -309,7 +312,8 @@ class Lowering:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
-            raise Unsupported(
+            raise Unsupported.of(
+                "device.limit",
                 f"{len(operands)} buffers in one kernel are more than this adapter's "
                 f"{self.target.max_storage_buffers}.",
                 node.id,

@@ -8,20 +8,25 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """2 to 5 dimensions, a positive size, a bias that keeps the base of the power positive."""
     shape, size = graph.shape(node.operand()), int(node.attributes["size"])
     if not 2 <= len(shape) <= 5:
-        return f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
+        said = f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if not 1 <= size <= MAX_LOOP_ROUNDS:
-        return f"A size of {size} is not from 1 to {MAX_LOOP_ROUNDS:,}."
+        return Refusal(
+            "attribute.unsupported", f"A size of {size} is not from 1 to {MAX_LOOP_ROUNDS:,}."
+        )
     if float(node.attributes.get("alpha", 1e-4)) < 0 or float(node.attributes.get("bias", 1)) <= 0:
-        return "Local response normalization needs alpha of at least 0 and a positive bias."
+        said = "Local response normalization needs alpha of at least 0 and a positive bias."
+        return Refusal("attribute.unsupported", said)
     return None
 
 

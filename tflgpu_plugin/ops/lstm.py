@@ -25,6 +25,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Lowering
@@ -40,36 +41,40 @@ FULL = 24
 WEIGHTS = (*range(INPUT, OUTPUT), *range(NORM, FULL))
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """The basic LSTM: tanh, constant weights, no clipping, scratch outputs that nothing reads."""
     if node.attributes.get("activation", "tanh") != "tanh":
-        return "A basic LSTM needs the tanh activation."
+        return Refusal("activation.unsupported", "A basic LSTM needs the tanh activation.")
     if node.attributes.get("cell_clip") or node.attributes.get("proj_clip"):
-        return "Clipping of an LSTM cell (cell_clip, proj_clip) is not supported."
+        said = "Clipping of an LSTM cell (cell_clip, proj_clip) is not supported."
+        return Refusal("attribute.unsupported", said)
     if len(node.inputs) != 5 or any(t is None for t in node.inputs):
-        return "A basic LSTM needs five inputs."
+        return Refusal("input.missing", "A basic LSTM needs five inputs.")
     if graph.constant(node.inputs[2]) is None or graph.constant(node.inputs[3]) is None:
-        return "The weights and bias of an LSTM must be constant."
+        return Refusal("constant.required", "The weights and bias of an LSTM must be constant.")
     return _refuse_shapes(graph, node) or _refuse_scratch(graph, node)
 
 
-def _refuse_shapes(graph: Graph, node: Node) -> str | None:
+def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     x, h, weights, bias, c = (graph.shape(node.operand(k)) for k in range(5))
     if len(x) != 2 or len(h) != 2 or 0 in x or 0 in h:
-        return "A basic LSTM needs an input [B, I] and a previous activation [B, D], not empty."
+        said = "A basic LSTM needs an input [B, I] and a previous activation [B, D], not empty."
+        return Refusal("shape.unsupported", said)
     depth = h[1]
     wanted = [(x[0], depth), (GATES * depth, x[1] + depth), (GATES * depth,), (x[0], depth)]
     if [h, weights, bias, c] != wanted:
-        return (
-            f"The inputs of an LSTM over {list(x)} with {depth} units have shapes that do not fit."
+        return Refusal(
+            "shape.mismatch",
+            f"The inputs of an LSTM over {list(x)} with {depth} units have shapes that do not fit.",
         )
     return None
 
 
-def _refuse_scratch(graph: Graph, node: Node) -> str | None:
+def _refuse_scratch(graph: Graph, node: Node) -> Refusal | None:
     consumers, needed = graph.consumers(), graph.needed()
     if any(t in needed or t in consumers for t in node.outputs[2:]):
-        return "The scratch outputs of a basic LSTM are not computed, but something reads them."
+        said = "The scratch outputs of a basic LSTM are not computed, but something reads them."
+        return Refusal("output.unsupported", said)
     return None
 
 
@@ -138,64 +143,82 @@ def _work(graph: Graph, node: Node) -> int:
     return graph.shape(node.operand())[0] * prod(graph.shape(node.operand(2)))
 
 
-def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights, tanh, and only the parts together that belong together."""
     if node.attributes.get("activation", "tanh") != "tanh":
-        return "An LSTM needs the tanh activation."
+        return Refusal("activation.unsupported", "An LSTM needs the tanh activation.")
     if len(node.inputs) != FULL:
-        return f"An LSTM needs {FULL} inputs, present or not."
+        return Refusal("input.missing", f"An LSTM needs {FULL} inputs, present or not.")
     present = [t is not None for t in node.inputs]
     if len(graph.shape(node.operand())) not in (2, 3):
-        return "An LSTM needs an input of rank 2 or 3."
+        return Refusal("rank.unsupported", "An LSTM needs an input of rank 2 or 3.")
     for tensor in (node.inputs[k] for k in WEIGHTS):
         if tensor is not None and graph.constant(tensor) is None:
-            return "The weights of an LSTM must be constant."
+            return Refusal("constant.required", "The weights of an LSTM must be constant.")
     needed = [*range(INPUT + 1, INPUT + 4), *range(RECURRENT + 1, RECURRENT + 4),
               *range(BIAS + 1, BIAS + 4), OUTPUT, STATE]  # fmt: skip
     if not all(present[k] for k in needed):
-        return (
-            "An LSTM needs the weights and biases of all gates but the input gate, and its state."
+        return Refusal(
+            "input.missing",
+            "An LSTM needs the weights and biases of all gates but the input gate, and its state.",
         )
     if not present[INPUT] == present[RECURRENT] == present[BIAS]:
-        return "An LSTM needs the weights and the bias of its input gate together."
+        return Refusal(
+            "input.missing", "An LSTM needs the weights and the bias of its input gate together."
+        )
     if present[PEEPHOLE + 1] != present[PEEPHOLE + 2]:
-        return "An LSTM needs the peepholes of all its gates together."
+        return Refusal("input.missing", "An LSTM needs the peepholes of all its gates together.")
     if any(present[NORM:]) and present[NORM:] != present[INPUT:RECURRENT]:
-        return "An LSTM needs the layer normalization of all its gates together."
+        return Refusal(
+            "input.missing", "An LSTM needs the layer normalization of all its gates together."
+        )
     return _refuse_quantized(graph, node) or _refuse_extents(graph, node)
 
 
-def _refuse_quantized(graph: Graph, node: Node) -> str | None:
+def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
     """In 8 bits: the plain layer, output and state quantized as hosts do it."""
     x, output, state = (graph.tensors[node.operand(k)] for k in (0, OUTPUT, STATE))
     if not quantization.quantized(x):
         mixed = any(t.dtype != "f32" for t in (output, state))
-        return "An LSTM over float32 values needs a state of float32 values." if mixed else None
-    if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION, NORM + 1)):
         return (
-            "Peepholes, projections and layer normalization of an LSTM in 8 bits are not supported."
+            Refusal(
+                "dtype.mismatch", "An LSTM over float32 values needs a state of float32 values."
+            )
+            if mixed
+            else None
+        )
+    if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION, NORM + 1)):
+        return Refusal(
+            "attribute.unsupported",
+            "Peepholes, projections and layer normalization of an LSTM in 8 bits are not "
+            "supported.",
         )
     if node.inputs[INPUT] is None:
-        return "Coupled gates of an LSTM in 8 bits are not supported."
+        return Refusal(
+            "attribute.unsupported", "Coupled gates of an LSTM in 8 bits are not supported."
+        )
     if not quantization.quantized(output) or state.dtype != "i16":
-        return "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16."
+        said = "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16."
+        return Refusal("dtype.unsupported", said)
     if not quantization.alike(output, graph.tensors[node.outputs[0]]):
-        return "An LSTM in 8 bits needs one quantization of its output and its output state."
+        said = "An LSTM in 8 bits needs one quantization of its output and its output state."
+        return Refusal("quantization.mismatch", said)
     return None
 
 
-def _refuse_extents(graph: Graph, node: Node) -> str | None:
+def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
     """Every weight fits the input's, the cells' and the output's extents."""
     given = [None if t is None else graph.shape(t) for t in node.inputs]
     cells, outputs = given[INPUT + 1], given[RECURRENT + 1]
     if cells is None or outputs is None or len(cells) != 2 or len(outputs) != 2:
-        return "The weights of an LSTM must be matrices."
+        return Refusal("rank.unsupported", "The weights of an LSTM must be matrices.")
     units, batch = cells[0], _batch(graph, node)
     wanted = [*[(units, (given[0] or (0,))[-1])] * 4, *[(units, outputs[1])] * 4, *[(units,)] * 7,
               (outputs[1], units), (outputs[1],), (batch, outputs[1]), (batch, units),
               *[(units,)] * 4]  # fmt: skip
     if any(have is not None and have != want for have, want in zip(given[1:], wanted, strict=True)):
-        return "The weights and states of an LSTM have shapes that do not fit its input."
+        said = "The weights and states of an LSTM have shapes that do not fit its input."
+        return Refusal("shape.mismatch", said)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -45,14 +46,14 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*broadcast(a[:-2], b[:-2]), a[-2], b[-1])]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Matrices that fit."""
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:
-        return f"A matrix product cannot be planned: {error}."
+        return Refusal("shape.mismatch", f"A matrix product cannot be planned: {error}.")
     if 0 in (*shape, _matrices(graph, node)[0][-1]):
-        return "A matrix product of empty tensors is not supported."
+        return Refusal("shape.empty", "A matrix product of empty tensors is not supported.")
     return None
 
 

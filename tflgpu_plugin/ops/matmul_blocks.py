@@ -15,6 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.fully_connected import KEPT, are_many, multiply_many, tiled
@@ -50,10 +51,12 @@ def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     return inputs, *count_blocks(graph, node, inputs), int(node.attributes["block"])
 
 
-def refuse_constants(graph: Graph, node: Node) -> str | None:
+def refuse_constants(graph: Graph, node: Node) -> Refusal | None:
     """All but the first input is constant."""
     if any(t is not None and graph.constant(t) is None for t in node.inputs[1:]):
-        return "Weights, scales and zero points of blocks are constants."
+        return Refusal(
+            "constant.required", "Weights, scales and zero points of blocks are constants."
+        )
     return None
 
 
@@ -61,12 +64,12 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*graph.shape(node.operand())[:-1], _sizes(graph, node)[1])]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights of blocks of 16 numbers, 32, 64 or more."""
     reason = unplanned("A product with blocks", shapes, graph, node)
     reason = reason or refuse_constants(graph, node)
     if reason is None and 0 in (*graph.shape(node.operand()), *graph.shape(node.operand(1))):
-        return "A matrix product of empty tensors is not supported."
+        return Refusal("shape.empty", "A matrix product of empty tensors is not supported.")
     return reason
 
 
@@ -126,7 +129,9 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
     low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
     most = low.target.storage_bytes // row_bytes(low, node) // 4 * 4
     if most == 0:
-        raise Unsupported("4 rows of weights are over this adapter's binding limit.", node.id)
+        raise Unsupported.of(
+            "device.limit", "4 rows of weights are over this adapter's binding limit.", node.id
+        )
     for first in range(0, outputs, most):
         here = slice(first, min(first + most, outputs))
         slices = -(-(here.stop - first) // 4)

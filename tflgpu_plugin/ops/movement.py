@@ -18,6 +18,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
@@ -39,7 +40,7 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     """The row of an op whose results are these views of its first input, one each. `views` raises
     ValueError where there are none; `needs` says what they take."""
 
-    def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         if found := unplanned(name, views, graph, node):
             return found
         many = len(graph.shape(node.operand())) > MAX_AXES
@@ -53,12 +54,13 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
 
 
-def refuse_walk(name: str, views: Sequence[View]) -> str | None:
+def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
     """More axes, with those of copies and blocks, than a launch has parameters for."""
     most = max(len(view.simple().axes) for view in views)
     if most <= MAX_WALKED:
         return None
-    return f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
+    said = f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
+    return Refusal("rank.too_large", said)
 
 
 def moves(node: Node) -> bool:

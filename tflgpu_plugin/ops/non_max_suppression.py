@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op, unplanned
@@ -30,7 +31,7 @@ def _constant(graph: Graph, node: Node, position: int) -> float:
     """Raises ValueError where it is no constant number."""
     value = graph.constant(node.inputs[position])
     if value is None or value.size != 1:
-        raise ValueError("its count and thresholds must be constant numbers")
+        raise NotConstant("its count and thresholds must be constant numbers")
     return float(value.reshape(-1)[0])
 
 
@@ -42,23 +43,25 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(wanted,)] * (len(node.outputs) - 1) + [()]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Boxes and scores that are floats; a constant count and thresholds; up to 65,535 boxes,
     and 2^20 times 64 comparisons."""
     for needed in (shapes, _settings):
         if found := unplanned(node.op, needed, graph, node):
             return found
     if any(graph.tensors[node.operand(k)].dtype not in ("f32", "f16") for k in (0, 1)):
-        return "Boxes and their scores must be floats."
+        return Refusal("dtype.unsupported", "Boxes and their scores must be floats.")
     boxes, scores = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(boxes) != 2 or boxes[1] != 4 or scores != boxes[:1]:
-        return f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
+        return Refusal(
+            "shape.mismatch", f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
+        )
     count, (wanted, _, _, sigma) = boxes[0], _settings(graph, node)
     if sigma < 0:
-        return f"A sigma of {sigma:g} is below 0."
+        return Refusal("attribute.invalid", f"A sigma of {sigma:g} is below 0.")
     at_once = 1 if sigma else WORKGROUP
     if count > MAX_LOOP_ROUNDS or (count + wanted) * -(-wanted // at_once) > MAX_COMPARISONS:
-        return f"{wanted:,} of {count:,} boxes are too many to choose."
+        return Refusal("shape.too_large", f"{wanted:,} of {count:,} boxes are too many to choose.")
     return None
 
 

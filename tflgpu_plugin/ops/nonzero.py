@@ -11,6 +11,7 @@ from math import prod
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -18,11 +19,12 @@ from tflgpu_plugin.ops.scan import MAX_LINE
 from tflgpu_plugin.ops.table import Errors, Op, same_shape
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One list of true and false, with something in it."""
     shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
     if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
-        return f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
+        said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
+        return Refusal("shape.unsupported", said)
     return None
 
 
@@ -42,11 +44,13 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def refuse_places(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_places(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One list of whole numbers."""
     shape, sums = graph.shape(node.operand()), graph.tensors[node.operand()]
     if len(shape) != 1 or not prod(shape) or not quantization.whole(sums):
-        return f"nonzero_places takes a list of whole numbers, not {list(shape)}."
+        return Refusal(
+            "shape.unsupported", f"nonzero_places takes a list of whole numbers, not {list(shape)}."
+        )
     return None
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -47,14 +48,15 @@ def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
     return (axis,) if alone else tuple(range(axis, rank))
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An axis of the input; scale and bias that broadcast to it."""
     shape = graph.shape(node.operand())
     axes = _axes(graph, node)
     if prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if not axes or not all(0 <= axis < len(shape) for axis in axes):
-        return f"{node.op} has no axes to work on in an input of shape {list(shape)}."
+        said = f"{node.op} has no axes to work on in an input of shape {list(shape)}."
+        return Refusal("shape.unsupported", said)
     for tensor in node.inputs[1:]:
         if tensor is None:
             continue
@@ -64,7 +66,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         except ValueError:
             fits = False
         if not fits:
-            return f"A scale or bias of shape {list(given)} does not fit {list(shape)}."
+            said = f"A scale or bias of shape {list(given)} does not fit {list(shape)}."
+            return Refusal("shape.mismatch", said)
     return None
 
 
@@ -74,11 +77,11 @@ def whole_rows(shape: Shape, axes: tuple[int, ...]) -> bool:
     return axes == (len(shape) - 1,) and planar(shape) and shape[-1] <= MAX_CHANNELS
 
 
-def refuse_rows(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_rows(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Rows of up to 16,384 channels."""
     shape = graph.shape(node.operand())
     if not whole_rows(shape, (len(shape) - 1,)) or prod(shape) == 0:
-        return f"{node.op} takes no rows of {list(shape)}."
+        return Refusal("shape.unsupported", f"{node.op} takes no rows of {list(shape)}.")
     return None
 
 
@@ -99,13 +102,13 @@ def groups_pay(shape: Shape, groups: int) -> bool:
     return large or whole_groups(shape, groups)
 
 
-def refuse_groups(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Groups of one channel or a multiple of 4, of up to 16,384 values; of tensors of at least
     65,536 values any groups."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if groups_pay(shape, groups) and 0 not in shape:
         return None
-    return f"{node.op} takes no {groups} groups of {list(shape)}."
+    return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -236,10 +239,11 @@ def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def refuse_lp(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_lp(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An axis of the input, p 1 or 2."""
     if node.attributes.get("p", 2) not in (1, 2):
-        return f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are."
+        said = f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are."
+        return Refusal("attribute.unsupported", said)
     return refuse(graph, node, target)
 
 

@@ -9,7 +9,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import ANY
@@ -25,17 +26,17 @@ def _axis(graph: Graph, node: Node) -> int:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     shape, depth = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if depth is None or depth.size != 1 or int(depth.reshape(-1)[0]) < 0:
-        raise ValueError("the depth must be one constant number, not negative")
+        raise NotConstant("the depth must be one constant number, not negative")
     axis = _axis(graph, node)
     return [(*shape[:axis], int(depth.reshape(-1)[0]), *shape[axis:])]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant depth; one value for on and one for off."""
     if found := unplanned(node.op, shapes, graph, node):
         return found
     if any(prod(graph.shape(node.operand(k))) != 1 for k in (2, 3)):
-        return "one_hot takes one value for on and one for off."
+        return Refusal("shape.mismatch", "one_hot takes one value for on and one for off.")
     return refuse_indices(graph, node, 0)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
@@ -43,13 +44,13 @@ def views(graph: Graph, node: Node) -> list[View]:
     shape, added, value = graph.shape(node.operand()), paddings(graph, node), pad_value(graph, node)
     mode = node.attributes.get("mode", "constant")
     if added is None:
-        raise ValueError("the paddings are computed at run time; make them a constant")
+        raise NotConstant("the paddings are computed at run time; make them a constant")
     if len(added) != len(shape):
         raise ValueError(f"paddings for {len(added)} axes do not fit a tensor of rank {len(shape)}")
     if added.size and added.min() < 0:
         raise ValueError("paddings must not be negative; cut the tensor with a slice instead")
     if value is None:
-        raise ValueError("the pad value must be a constant with one element")
+        raise NotConstant("the pad value must be a constant with one element")
     if mode not in MODES:
         raise ValueError(f"mode {mode} is not supported; use one of {', '.join(MODES)}")
     if mode != "constant" and not _reaches(shape, added, mode):
@@ -71,11 +72,11 @@ def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
     where there is none. Raises ValueError with the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
-        raise ValueError("the dilations are computed at run time; make them a constant")
+        raise NotConstant("the dilations are computed at run time; make them a constant")
     if steps.size != len(shape) or (steps.size and steps.min() < 1) or 0 in shape:
         raise ValueError(f"dilations {steps.reshape(-1).tolist()} do not fit {list(shape)}")
     if pad_value(graph, node) is None:
-        raise ValueError("the value in between must be a constant with one element")
+        raise NotConstant("the value in between must be a constant with one element")
     places = {}
     for k, (extent, step) in enumerate(zip(shape, steps.reshape(-1), strict=True)):
         if step > 1:
@@ -89,10 +90,10 @@ def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [tuple(len(places[k]) if k in places else n for k, n in enumerate(shape))]
 
 
-def refuse_dilation(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant dilations and a constant value; up to 5 axes."""
     if len(graph.shape(node.operand())) > MAX_AXES:
-        return f"dilate takes tensors of up to {MAX_AXES} axes."
+        return Refusal("rank.too_large", f"dilate takes tensors of up to {MAX_AXES} axes.")
     return unplanned("dilate", dilated_shapes, graph, node)
 
 

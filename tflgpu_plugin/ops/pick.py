@@ -18,6 +18,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
@@ -61,19 +62,23 @@ def batched(node: Node) -> int:
     return int(node.attributes.get("batch", 0))
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Indices that fit the input."""
     shape, indices = _pair(graph, node)
     try:
         SHAPES[node.op](graph, node)
     except ValueError as error:
-        return f"{node.op} cannot be planned: {error}."
+        return Refusal("shape.mismatch", f"{node.op} cannot be planned: {error}.")
     if prod(shape) == 0:
-        return f"{node.op} takes from axes of at least 1, not from {list(shape)}."
+        return Refusal(
+            "shape.unsupported", f"{node.op} takes from axes of at least 1, not from {list(shape)}."
+        )
     first = int(node.attributes.get("axis", batched(node)))
     width = indices[-1] if node.op == "gather_nd" else 1
     if node.op != "pick" and not inside(graph, node, shape[first : first + width]):
-        return f"{node.op} cannot be planned: an index is outside {list(shape)}."
+        return Refusal(
+            "constant.invalid", f"{node.op} cannot be planned: an index is outside {list(shape)}."
+        )
     return refuse_indices(graph, node)
 
 
@@ -86,12 +91,13 @@ def inside(graph: Graph, node: Node, extents: Shape) -> bool:
     return bool(np.all((listed >= first) & (listed < np.asarray(extents))))
 
 
-def refuse_indices(graph: Graph, node: Node, position: int = 1) -> str | None:
+def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | None:
     """They are int32 or int64."""
     indices = graph.tensors[node.operand(position)]
     if quantization.whole(indices):
         return None
-    return f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
+    said = f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
+    return Refusal("dtype.unsupported", said)
 
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:

@@ -16,6 +16,7 @@ from math import lcm, prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -31,24 +32,27 @@ NORM = Reduction(
 ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """3 to 5 dimensions; every window meets at least one element of the image."""
     shape, kernel = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) not in (3, 4, 5) or len(kernel) != len(shape) - 2:
-        return f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
+        said = f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if node.attributes.get("activation", "none") not in ("none", *LIMITS):  # hosts ignore others
-        return f"Pooling takes no {node.attributes['activation']} activation."
+        said = f"Pooling takes no {node.attributes['activation']} activation."
+        return Refusal("activation.unsupported", said)
     if node.attributes.get("counted") and node.attributes["padding"] == "same":
-        return "Padding that counts must be given in numbers."
+        return Refusal("attribute.unsupported", "Padding that counts must be given in numbers.")
     if refusal := window.refuse_window(shape, kernel, node.attributes):
         return refusal
     found = _spans(graph, node)
     if not all(map(_meets, found)):
-        return "Some window lies in the padding altogether."
+        return Refusal("shape.unsupported", "Some window lies in the padding altogether.")
     if not _whole(node, found) and max(map(_longest, found)) > MAX_LOOP_ROUNDS:
-        return f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image."
+        said = f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -52,23 +53,26 @@ def to_even(levels: quantization.Levels) -> EpilogueOp:
     return EpilogueOp("fake_quant_even", None, tuple(levels))
 
 
-def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Int8 and uint8 quantized as a whole; as a constant also float16, int32, and per channel."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
-        return f"Dequantizing gives float32, not {result.dtype}."
+        return Refusal("dtype.unsupported", f"Dequantizing gives float32, not {result.dtype}.")
     if result.data is None and source.data is None and not quantization.real(source):
-        return f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
+        said = f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
+        return Refusal("dynamic.value", said)
     return None
 
 
-def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """To int8 or uint8, quantized as a whole."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if not quantization.real(result):
-        return f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
+        said = f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
+        return Refusal("dtype.unsupported", said)
     if source.dtype != "f32" and not quantization.quantized(source):
-        return f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
+        said = f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
+        return Refusal("dtype.unsupported", said)
     return None
 
 
@@ -81,19 +85,22 @@ def lower_quantize(low: Lowering, node: Node) -> None:
     lower_step(low, node, step(low.graph, node))
 
 
-def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Between floats, bool, and whole numbers that are not quantized."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
         held = tensor.quantization if quantization.real(tensor) else None
         if held and (set(held.scale), set(held.zero_point)) != ({1.0}, {0}):
-            return (
+            return Refusal(
+                "quantization.unsupported",
                 f"Tensor {tensor.name!r} is quantized, and a cast takes its stored numbers; "
-                "only those of tensors that are not quantized are supported."
+                "only those of tensors that are not quantized are supported.",
             )
     stored = result.dtype in COUNTED
     if stored and not (quantization.real(source) and quantization.real(result)):
-        return f"Casting {source.dtype} to {result.dtype} is not supported."
+        return Refusal(
+            "dtype.unsupported", f"Casting {source.dtype} to {result.dtype} is not supported."
+        )
     return None
 
 
@@ -179,9 +186,10 @@ def converted(data: Array, dtype: str) -> Array:
 
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
-       types=(*TYPES, "f16"), kind="elementwise", follows="elementwise"),
+       types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
+       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue,
+       quantizes="to"),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
        kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
        meaning=converted),

@@ -19,6 +19,7 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
 from tflgpu_plugin.ops.lowering import Lowering, spread
@@ -129,7 +130,9 @@ def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     return (float(x), *_factors(x / unit, x * abs(alpha) / unit), *levels, sign)
 
 
-def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
+def squared_difference_numbers(
+    node: Node, scales: list[np.float32], levels: Levels
+) -> Numbers | None:
     """Laid out as the numbers of `quantized_sum`."""
     a, b = (float(scale) for scale in scales)
     common = 2 * max(a, b)
@@ -229,7 +232,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """What its op refuses."""
     return None
 
@@ -250,7 +253,7 @@ def lower_factor(low: Lowering, node: Node) -> None:
     lower_pair(low, node, f"vec4f(multiplied({n}, {factor})) * p.number4", numbers)
 
 
-def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
+def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
     numbers = node.attributes["numbers"]
     if len(node.inputs) == 1:
         return EpilogueOp(node.op, None, numbers)
@@ -270,13 +273,13 @@ def _swapped(op: str, numbers: Numbers) -> Numbers:
 def _row(name: str, *stands_for: str, **traits: Any) -> Op:
     return Op(
         name, refuse, shapes, lower, "exact", kind="elementwise", fuses=True,
-        follows="elementwise", as_epilogue=_epilogue, stands_for=stands_for, **traits,
+        follows="elementwise", as_epilogue=step_of_quantized, stands_for=stands_for, **traits,
     )  # fmt: skip
 
 
 prelu = by_scales(_prelu, "quantized_prelu")
 leaky_relu = by_scales(_leaky_relu, "quantized_leaky_relu")
-squared_difference = by_scales(_squared_difference, "quantized_squared_difference")
+squared_difference = by_scales(squared_difference_numbers, "quantized_squared_difference")
 hard_swish = by_scales(_hard_swish, "quantized_hard_swish")
 ROWS = (  # of the family quantization
     _row("quantized_sum", "add", "sub"),

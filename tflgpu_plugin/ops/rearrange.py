@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -34,7 +35,7 @@ from tflgpu_plugin.ops.views import View, axis_of, region, repeated, taken, tran
 def _numbers(graph: Graph, node: Node, what: str) -> Array:
     value = graph.constant(node.inputs[1])
     if value is None:
-        raise ValueError(f"{what} must be constant")
+        raise NotConstant(f"{what} must be constant")
     return value
 
 
@@ -140,7 +141,7 @@ def _batches(graph: Graph, node: Node) -> _Batches:
     """Raises ValueError with the reason when it cannot be read."""
     shape, given = graph.shape(node.operand()), [graph.constant(t) for t in node.inputs[1:3]]
     if given[0] is None or given[1] is None:
-        raise ValueError("blocks and margins must be constant")
+        raise NotConstant("blocks and margins must be constant")
     blocks = tuple(int(n) for n in given[0].reshape(-1))
     if given[1].size != 2 * len(blocks) or not 0 < len(blocks) < len(shape):
         raise ValueError(f"{len(blocks)} blocks do not fit an input of shape {list(shape)}")
@@ -165,7 +166,7 @@ def _batches(graph: Graph, node: Node) -> _Batches:
 NEEDS = "A pattern that is known when the model is prepared."
 
 
-def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_gather(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Indices inside the tensor; of a run, any."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
@@ -199,7 +200,7 @@ def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
     pick.pick_by(steps, node, x, [np.repeat(np.arange(batches * between), each), index])
 
 
-def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_batches(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant blocks, paddings and crops."""
     return unplanned(node.op, batch_shapes, graph, node)
 

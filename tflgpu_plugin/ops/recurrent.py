@@ -34,6 +34,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
@@ -81,27 +82,31 @@ def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     return z[axis], z[1 - axis], z[2] // gate_count(node), outputs
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights, shapes that fit, and states that fit into workgroup memory."""
     name = node.op.upper()
     constants = [R, GRU_BIAS] if node.op == "gru" else [R]
     constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM] if node.op == "lstm" else []
     for tensor in (_given(node, position) for position in constants):
         if tensor is not None and graph.constant(tensor) is None:
-            return f"The weights of {name} must be constant."
+            return Refusal("constant.required", f"The weights of {name} must be constant.")
     if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
-        return f"{name} with the activation {node.attributes['activation']} is not supported."
+        said = f"{name} with the activation {node.attributes['activation']} is not supported."
+        return Refusal("activation.unsupported", said)
     z = graph.shape(node.operand(0))
     if len(z) != 3 or 0 in z:
-        return f"{name} needs a sequence of rank 3 that is not empty."
+        return Refusal("rank.unsupported", f"{name} needs a sequence of rank 3 that is not empty.")
     steps, batch, units, outputs = _extents(graph, node)
     if max(units, outputs) > MAX_UNITS:
-        return f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
+        said = f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
+        return Refusal("shape.too_large", said)
     if steps > MAX_STEPS:
-        return f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
+        said = f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
+        return Refusal("shape.too_large", said)
     directions = _directions(node)
     if directions > 1 and _extra(node):
-        return f"{name} of both directions takes no peepholes, projection or normalization."
+        said = f"{name} of both directions takes no peepholes, projection or normalization."
+        return Refusal("attribute.unsupported", said)
     wanted = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if node.op == "lstm":
@@ -109,7 +114,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         given.append(graph.shape(node.operand(C0)))
     projected = node.op == "lstm" and _given(node, PROJECTION) is not None
     if given != wanted or (outputs != units and not projected):
-        return f"The weights and states of {name} have shapes that do not fit its input."
+        said = f"The weights and states of {name} have shapes that do not fit its input."
+        return Refusal("shape.mismatch", said)
     return None
 
 
@@ -152,7 +158,7 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
         "normalized": False,
         "threads": THREADS if low.target.software else GPU_THREADS,
-        "ahead": _ahead(low.target, depth),
+        "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
         "own": _own(node) if low.target.software else 1,
     }
@@ -182,7 +188,7 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-def _ahead(target: Target, depth: int) -> int:
+def loaded_ahead(target: Target, depth: int) -> int:
     """Of the weights of a row, those that are loaded together: what waits least often, the rest of
     a row being loaded one by one."""
     if target.software:

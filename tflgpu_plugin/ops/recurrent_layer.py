@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.recurrent import MAX_STEPS, MAX_UNITS
@@ -24,18 +25,20 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 X, WEIGHTS, RECURRENT, BIAS, HIDDEN, CELL, CONTENT_BIAS = range(7)
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Of up to 512 units: the loop over a sequence that is an LSTM, a GRU or a simple recurrent
     layer, one step of it after the other and nothing besides."""
     x, state = graph.shape(node.operand()), graph.shape(node.operand(HIDDEN))
     steps, batch = node.attributes["steps"], node.attributes["batch"]
     units = state[-1] if state else 0
     if len(x) != 3 or 0 in x or x[0] < steps or x[1] != batch:
-        return f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}."
+        said = f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}."
+        return Refusal("shape.mismatch", said)
     if units > MAX_UNITS or steps > MAX_STEPS:
-        return (
+        return Refusal(
+            "shape.too_large",
             f"A recurrent layer of {units:,} units over {steps:,} steps is not supported; up to "
-            f"{MAX_UNITS} units and {MAX_STEPS:,} steps are."
+            f"{MAX_UNITS} units and {MAX_STEPS:,} steps are.",
         )
     rows = GATES[node.attributes["cell"]] * units
     lists = {WEIGHTS: (rows, x[2]), RECURRENT: (rows, units), BIAS: (rows,), HIDDEN: (x[1], units),
@@ -43,10 +46,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     for position, wanted in lists.items():
         tensor = node.inputs[position]
         if tensor is not None and graph.shape(tensor) != wanted:
-            return "The weights and states of a recurrent layer have shapes that do not fit."
+            said = "The weights and states of a recurrent layer have shapes that do not fit."
+            return Refusal("shape.mismatch", said)
         constant = position not in (HIDDEN, CELL)
         if tensor is not None and constant and graph.constant(tensor) is None:
-            return "The weights of a recurrent layer must be constant."
+            return Refusal(
+                "constant.required", "The weights of a recurrent layer must be constant."
+            )
     return None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
@@ -100,17 +101,18 @@ def _count(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())[axis] for axis in reduced_axes(graph, node))
 
 
-def refuse_axis(graph: Graph, node: Node, most: int) -> str | None:
+def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
     """The sentence for an op along one constant axis, of so many elements at most."""
     axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
     if axes is None or axes.size != 1:
-        return f"{node.op} needs one constant axis."
+        return Refusal("constant.required", f"{node.op} needs one constant axis.")
     try:
         (axis,) = reduced_axes(graph, node) or (0,)
     except ValueError as error:
-        return str(error)
+        return Refusal("constant.invalid", str(error))
     if not shape or prod(shape) == 0 or shape[axis] > most:
-        return f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}."
+        said = f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}."
+        return Refusal("shape.unsupported", said)
     return None
 
 
@@ -121,20 +123,20 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [tuple(1 if k in axes else n for k, n in extents if keep or k not in axes)]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant axes; kept and reduced axes may alternate three times."""
     if graph.constant(node.inputs[1]) is None:
-        return "The axes of a reduction must be constant."
+        return Refusal("constant.required", "The axes of a reduction must be constant.")
     shape = graph.shape(node.operand())
     try:
         axes = reduced_axes(graph, node)
     except ValueError as error:
-        return str(error)
+        return Refusal("constant.invalid", str(error))
     if prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     runs = _runs(shape, axes)
     if max(sum(run.reduced for run in runs), sum(not run.reduced for run in runs)) > 3:
-        return "Reduced and kept axes alternate more than three times."
+        return Refusal("rank.too_large", "Reduced and kept axes alternate more than three times.")
     return None
 
 
@@ -354,12 +356,13 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def refuse_mean(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant axes; kept and reduced axes may alternate three times; 46,341 integers at most."""
     refusal = refuse(graph, node, target)
     if refusal or not whole(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
         return refusal
-    return f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported."
+    said = f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported."
+    return Refusal("shape.too_large", said)
 
 
 def decompose_mean(steps: Decomposition, node: Node) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir.graph import COMPLEX, Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.graph import COMPLEX, Graph, Misfit, Node, NotConstant, Shape
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.views import View, whole
@@ -63,7 +63,7 @@ def resolve(wanted: Shape, count: int) -> Shape:
 def views(graph: Graph, node: Node) -> list[View]:
     wanted = requested(graph, node)
     if wanted is None:
-        raise ValueError("the new shape is computed at run time; make it a constant")
+        raise NotConstant("the new shape is computed at run time; make it a constant")
     return [whole(resolve(wanted, prod(graph.shape(node.operand()))))]
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -40,20 +41,25 @@ COORDINATES = (
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One to three axes between batch and channels, constant extents for them, known modes; not
     align_corners and half_pixel_centers at once. Of integers the nearest ones."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
-        return f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
+        said = f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
+        return Refusal("rank.unsupported", said)
     if prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if size is None:
-        return "The size to resize to must be constant."
+        return Refusal("constant.required", "The size to resize to must be constant.")
     if size.size != len(shape) - 2 or size.min() < 1:
-        return f"The size to resize to must be {len(shape) - 2} positive numbers."
+        return Refusal(
+            "constant.invalid", f"The size to resize to must be {len(shape) - 2} positive numbers."
+        )
     if node.attributes.get("align_corners") and node.attributes.get("half_pixel_centers"):
-        return "align_corners and half_pixel_centers exclude each other."
+        return Refusal(
+            "attribute.invalid", "align_corners and half_pixel_centers exclude each other."
+        )
     for what, known, default in (
         ("mode", MODES, "nearest"),
         ("coordinates", COORDINATES, "half_pixel"),
@@ -61,12 +67,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     ):
         given = node.attributes.get(what, default)
         if given not in known:
-            return f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
+            said = f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
+            return Refusal("attribute.unsupported", said)
     whole = quantization.whole(graph.tensors[node.operand()])
     if whole and not _copies(node):
-        return "Of integers the nearest ones are taken: use the mode nearest and another region."
+        said = "Of integers the nearest ones are taken: use the mode nearest and another region."
+        return Refusal("attribute.unsupported", said)
     if max(shape) > MAX_EXTENT:
-        return f"Resizing takes extents up to {MAX_EXTENT:,}."
+        return Refusal("shape.too_large", f"Resizing takes extents up to {MAX_EXTENT:,}.")
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -17,20 +18,26 @@ from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Two axes, a length for each sequence."""
     shape, lengths = graph.shape(node.operand()), graph.shape(node.operand(1))
     batch, time = node.attributes["batch_axis"], node.attributes["time_axis"]
     if not all(-len(shape) <= axis < len(shape) for axis in (batch, time)):
-        return f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}."
+        said = f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}."
+        return Refusal("attribute.invalid", said)
     batch, time = batch % len(shape), time % len(shape)
     if batch == time:
-        return f"The axes of sequences and of their steps are the same, {time}."
+        return Refusal(
+            "attribute.invalid", f"The axes of sequences and of their steps are the same, {time}."
+        )
     if lengths != (shape[batch],):
-        return f"{shape[batch]} sequences have lengths of the shape {list(lengths)}."
+        return Refusal(
+            "shape.mismatch", f"{shape[batch]} sequences have lengths of the shape {list(lengths)}."
+        )
     told = graph.constant(node.inputs[1])
     if told is not None and not all(0 <= length <= shape[time] for length in told.reshape(-1)):
-        return f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
+        said = f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
+        return Refusal("constant.invalid", said)
     return refuse_indices(graph, node)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS, MAX_UNITS
@@ -19,21 +20,25 @@ from tflgpu_plugin.ops.table import Op
 WEIGHTS, RECURRENT, BIAS, STATE = 1, 2, 3, 4
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights of shapes that fit, and an activation that `rnn` has."""
     activation = node.attributes.get("activation", "none")
     if activation not in ACTIVATIONS:
-        return f"A recurrent layer with the activation {activation} is not supported."
+        said = f"A recurrent layer with the activation {activation} is not supported."
+        return Refusal("activation.unsupported", said)
     if any(graph.constant(node.operand(k)) is None for k in (WEIGHTS, RECURRENT, BIAS)):
-        return "The weights of a recurrent layer must be constant."
+        return Refusal("constant.required", "The weights of a recurrent layer must be constant.")
     x, weights, *others = (graph.shape(node.operand(k)) for k in range(5))
     if len(x) not in (2, 3) or len(weights) != 2 or 0 in (*x, *weights):
-        return "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty."
+        said = "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty."
+        return Refusal("rank.unsupported", said)
     units, batch = weights[0], x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
     if units > MAX_UNITS:
-        return f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are."
+        said = f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are."
+        return Refusal("shape.too_large", said)
     if weights[1] != x[-1] or others != [(units, units), (units,), (batch, units)]:
-        return "The weights and the state of a recurrent layer have shapes that do not fit."
+        said = "The weights and the state of a recurrent layer have shapes that do not fit."
+        return Refusal("shape.mismatch", said)
     return None
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
@@ -28,28 +29,35 @@ MOST = 128  # samples along an axis of a bin
 MOST_BINS = 1024  # along an axis, of roi_max_pool
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An image of 4 dimensions, four numbers and a batch for each region; up to 128 samples along
     an axis, or 0; the mode avg or max."""
     x, rois, batches = (graph.shape(node.operand(k)) for k in range(3))
     samples, mode = node.attributes.get("samples", 0), node.attributes["mode"]
     if len(x) != 4 or 0 in x or min(node.attributes["size"]) < 1:
-        return f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported."
+        said = f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported."
+        return Refusal("shape.unsupported", said)
     if len(rois) != 2 or rois[1] != 4 or batches != rois[:1] or not rois[0]:
-        return f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
+        said = f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
+        return Refusal("shape.mismatch", said)
     if mode not in MODES or not 0 <= samples <= MOST:
-        return f"Regions with {samples} samples in the mode {mode} are not supported."
+        said = f"Regions with {samples} samples in the mode {mode} are not supported."
+        return Refusal("attribute.unsupported", said)
     return None
 
 
-def refuse_pool(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_pool(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An image of 4 dimensions, five numbers for each region; up to 1,024 bins along an axis."""
     x, rois = (graph.shape(node.operand(k)) for k in range(2))
     size = node.attributes["size"]
     if len(x) != 4 or 0 in x or min(size) < 1 or max(size) > MOST_BINS:
-        return f"Regions of {list(size)} bins of {list(x)} are not supported."
+        return Refusal(
+            "shape.unsupported", f"Regions of {list(size)} bins of {list(x)} are not supported."
+        )
     if len(rois) != 2 or rois[1] != 5 or not rois[0]:
-        return f"Regions of shape {list(rois)} are not of five numbers each."
+        return Refusal(
+            "shape.mismatch", f"Regions of shape {list(rois)} are not of five numbers each."
+        )
     return None
 
 

@@ -12,6 +12,7 @@ that turn] or what broadcasts to it; with `paired` they have a value for each pa
 from __future__ import annotations
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.attention import spread_steps, steps_of, with_heads
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -42,11 +43,11 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(batch, length, heads * depth) if _joined(graph, node) else shape]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Angles of one shape that spread over heads and places."""
     reason = unplanned("Turning", shapes, graph, node)
     if reason is None and 0 in graph.shape(node.operand()):
-        return "An input without elements has nothing to turn."
+        return Refusal("shape.empty", "An input without elements has nothing to turn.")
     return reason
 
 

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, planar
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
@@ -20,7 +21,7 @@ MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 COMBINED = {"cumsum": {"sign": "+", "empty": 0}, "cumprod": {"sign": "*", "empty": 1}}
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """One constant axis."""
     return refuse_axis(graph, node, MAX_LINE)
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -71,7 +72,7 @@ def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
     return f"indices {list(indices)} and updates {list(updates)} do not fit {list(x)}"
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Updates that fit; of booleans no reduction, of int64 no sum and product; up to 2^28 indices
     that all elements of the result together look at, unless the indices are constant and nothing
     is reduced."""
@@ -82,46 +83,50 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return found
     given = graph.constant(node.inputs[1])
     if given is not None and not _inside(node, form, given):
-        return f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
+        said = f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
+        return Refusal("constant.invalid", said)
     shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
     if (
         len(shape) > MAX_AXES
         and node.op == "scatter_elements"
         and form.outer * form.updates * form.inner != prod(indices)
     ):
-        return (
-            f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most."
+        return Refusal(
+            "rank.too_large",
+            f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most.",
         )
-    if given is not None and _in_order(node, form):
+    if given is not None and in_order(node, form):
         return None
     return _refuse_reads(prod(shape), form.updates * len(form.axes))
 
 
-def _in_order(node: Node, form: Form) -> bool:
+def in_order(node: Node, form: Form) -> bool:
     """Whether constant indices tell where each element comes from."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW
     return many and places <= MOST_PLACES
 
 
-def _refuse_type(graph: Graph, tensor: int, reduction: str) -> str | None:
+def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
     dtype = graph.tensors[tensor].dtype
     if reduction not in COMBINED:
-        return f"The reduction {reduction!r} is not known."
+        return Refusal("attribute.invalid", f"The reduction {reduction!r} is not known.")
     sums = ("add", "mul")
     if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
         dtype == "i64" and reduction in sums
     ):
-        return f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+        said = f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+        return Refusal("dtype.unsupported", said)
     return None
 
 
-def _refuse_reads(elements: int, indices: int) -> str | None:
+def _refuse_reads(elements: int, indices: int) -> Refusal | None:
     if elements * indices <= MAX_READS:
         return None
-    return (
+    return Refusal(
+        "shape.too_large",
         f"{elements:,} elements that each look through {indices:,} indices are over the limit of "
-        f"{MAX_READS:,} in all."
+        f"{MAX_READS:,} in all.",
     )
 
 
@@ -170,7 +175,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     """Many constant indices: each element is picked where it comes from. Indices of a corner of the
     other axes: only that is scattered to."""
     form, given = _form(steps.graph, node), steps.data(node.inputs[1])
-    if given is not None and _in_order(node, form):
+    if given is not None and in_order(node, form):
         _arrange(steps, node, form, given)
         return True
     if node.op != "scatter_elements":
@@ -219,7 +224,7 @@ def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None
 def new_shapes(graph: Graph, node: Node) -> list[Shape]:
     shape = graph.constant(node.inputs[2])
     if shape is None:
-        raise ValueError("the shape must be constant")
+        raise NotConstant("the shape must be constant")
     made = tuple(int(n) for n in shape.reshape(-1))
     indices, updates = (graph.shape(node.operand(k)) for k in range(2))
     width = indices[-1] if indices else 0
@@ -243,11 +248,11 @@ def _segments(graph: Graph, node: Node) -> int:
     """How many there are: as told, or up to the last of constant ids."""
     told = graph.constant(node.inputs[2] if len(node.inputs) > 2 else node.inputs[1])
     if told is None or (len(node.inputs) > 2 and told.size != 1):
-        raise ValueError("the number of segments must be known")
+        raise NotConstant("the number of segments must be known")
     return int(told.max()) + (len(node.inputs) < 3) if told.size else 0
 
 
-def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
     indices that all elements of the result together look at, unless they are constant, no two
     alike, and the result has up to 2^24 places."""
@@ -258,10 +263,11 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     indices = node.operand(1 if segmented else 0)
     found = _refuse_type(graph, node.operand(0 if segmented else 1), node.attributes["reduction"])
     found = found or refuse_indices(graph, node, 1 if segmented else 0)
-    if found or _apart(graph, node):
+    if found or apart(graph, node):
         return found
     if not _inside_new(graph, node):
-        return f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
+        said = f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
+        return Refusal("constant.invalid", said)
     return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
 
 
@@ -282,7 +288,7 @@ def _inside_new(graph: Graph, node: Node) -> bool:
     return bool(np.all((listed >= low) & (listed < np.asarray(shape[:width]))))
 
 
-def _apart(graph: Graph, node: Node) -> bool:
+def apart(graph: Graph, node: Node) -> bool:
     """Many constant indices of which no two are alike, so that a sum is of one update."""
     given = graph.constant(node.operand()) if node.op == "scatter_new" else None
     if given is None or node.attributes["reduction"] != "add":
@@ -312,7 +318,7 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
         first = np.clip(first, -(2.0**31), 2.0**31 - 1).astype(np.int32)
     start = steps.editor.constant(first, steps.graph.tensors[updates].dtype)
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
-    reduction = "none" if _apart(steps.graph, node) else reduction
+    reduction = "none" if apart(steps.graph, node) else reduction
     raises = steps.data(indices) is None and node.attributes.get("raises", False)
     steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False, raises=raises)
     return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
@@ -18,18 +19,21 @@ HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Rank 1 or more."""
     shape = graph.shape(node.operand())
     if not shape:
-        return "Softmax needs an input of rank 1 at least."
+        return Refusal("rank.unsupported", "Softmax needs an input of rank 1 at least.")
     if prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     axis = int(node.attributes.get("axis", -1))
     if not -len(shape) <= axis < len(shape):
-        return f"Axis {axis} is out of range for an input of rank {len(shape)}."
+        return Refusal(
+            "attribute.invalid", f"Axis {axis} is out of range for an input of rank {len(shape)}."
+        )
     if shape[axis] > MAX_CHANNELS:
-        return f"Softmax over {shape[axis]:,} channels is over the limit of {MAX_CHANNELS:,}."
+        said = f"Softmax over {shape[axis]:,} channels is over the limit of {MAX_CHANNELS:,}."
+        return Refusal("shape.too_large", said)
     return None
 
 

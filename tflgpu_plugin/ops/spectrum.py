@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
@@ -61,18 +62,20 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*graph.shape(node.operand())[:-2], height, width // 2 + 1)]
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Real numbers of rank 2 and more; lengths up to 2,048, of rows 2 at least."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
-        return f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
+        said = f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
+        return Refusal("dtype.unsupported", said)
     if lengths is None or lengths.size != 2:
-        return "A transform needs two constant lengths."
+        return Refusal("constant.required", "A transform needs two constant lengths.")
     height, width = _lengths(graph, node)
     if height < 1 or width < 2 or max(height, width) > LONGEST:  # of one sample hosts take any
-        return (
+        return Refusal(
+            "shape.too_large",
             f"A transform of {height} by {width} is not supported; rows have from 2 to "
-            f"{LONGEST:,} samples, columns up to as many."
+            f"{LONGEST:,} samples, columns up to as many.",
         )
     return None
 
@@ -110,10 +113,14 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * samples
 
 
-def refuse_real(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Complex numbers."""
     held = graph.tensors[node.operand()].dtype
-    return None if held == COMPLEX else f"{node.op} takes complex numbers, not {held} ones."
+    return (
+        None
+        if held == COMPLEX
+        else Refusal("dtype.unsupported", f"{node.op} takes complex numbers, not {held} ones.")
+    )
 
 
 def _side(steps: Decomposition, side: int) -> int:

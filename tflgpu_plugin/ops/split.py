@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 
@@ -18,7 +18,7 @@ def axis(graph: Graph, node: Node) -> int:
     """The axis, counted from 0. Raises ValueError when it is computed at run time or not there."""
     rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     if value is None or value.size != 1:
-        raise ValueError("the axis must be one constant")
+        raise NotConstant("the axis must be one constant")
     return axis_of(int(value.reshape(-1)[0]), rank)
 
 
@@ -38,7 +38,7 @@ def views(graph: Graph, node: Node) -> list[View]:
 def _given(value: Array | None, whole: int, count: int) -> list[int]:
     """The parts' extents, the rest where -1 is given. Raises ValueError."""
     if value is None:
-        raise ValueError("the extents of the parts must be constants")
+        raise NotConstant("the extents of the parts must be constants")
     extents = [int(extent) for extent in value.reshape(-1)]
     others = sum(extent for extent in extents if extent != REST)
     possible = len(extents) == count and extents.count(REST) <= 1 and min(extents) >= REST

@@ -14,10 +14,11 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
-from tflgpu_plugin.ops.table import AVERAGED, Op, Refusal
+from tflgpu_plugin.ops.table import AVERAGED, Op
 
 THREADS, SOFTWARE_THREADS = 256, 8
 AHEAD, MAP_AHEAD = 4, 8  # loads of a thread of a GPU before it adds them up
@@ -43,14 +44,19 @@ def _extents(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     )
 
 
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights that fit each other; small enough for one workgroup."""
     x, first, second = _extents(graph, node)
     constant = all(graph.constant(node.operand(k)) is not None for k in (WEIGHTS, SECOND))
     fitting = first[1:] == (1, 1, x[-1]) and second[1:] == (1, 1, first[0])
     if not constant or not fitting or len(x) != 4 or prod(x) == 0:
-        return f"Weights of {list(first)} and {list(second)} are no two layers of {list(x)}."
-    return None if fits(x, first[0], second[0]) else f"{list(x)} is too much for one workgroup."
+        said = f"Weights of {list(first)} and {list(second)} are no two layers of {list(x)}."
+        return Refusal("shape.mismatch", said)
+    return (
+        None
+        if fits(x, first[0], second[0])
+        else Refusal("shape.too_large", f"{list(x)} is too much for one workgroup.")
+    )
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.graph import Graph, Node, NotConstant
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 
@@ -21,7 +21,7 @@ def views(graph: Graph, node: Node) -> list[View]:
         None if value is None else [int(entry) for entry in value.reshape(-1)] for value in values
     )
     if begin is None or end is None or strides is None:
-        raise ValueError("begin, end and strides must be constants")
+        raise NotConstant("begin, end and strides must be constants")
     if not len(begin) == len(end) == len(strides):
         raise ValueError("begin, end and strides must have one length")
     cuts: list[Cut] = []
@@ -106,7 +106,7 @@ def sliced(graph: Graph, node: Node) -> list[View]:
     shape = graph.shape(node.operand())
     given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
     if any(value is None for value in given):
-        raise ValueError("begin and size must be constants")
+        raise NotConstant("begin and size must be constants")
     begin, size = ([int(n) for n in value.reshape(-1)] for value in given if value is not None)
     if not len(begin) == len(size) == len(shape):
         raise ValueError(f"begin and size must have an entry for each of {len(shape)} axes")

@@ -14,6 +14,7 @@ from math import prod
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.quantized import Numbers, factor_numbers
@@ -23,35 +24,38 @@ FEATURES, TIMES, BIAS, MEMORY = 1, 2, 3, 4
 STORED = {TIMES: "i16", BIAS: "i32", MEMORY: "i16"}  # beside values of 8 bits, and there only
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights, of shapes that fit."""
     if any(graph.constant(node.operand(k)) is None for k in (FEATURES, TIMES)):
-        return "The weights of an SVDF layer must be constant."
+        return Refusal("constant.required", "The weights of an SVDF layer must be constant.")
     x, features, times, memory = (graph.shape(node.operand(k)) for k in (0, 1, 2, MEMORY))
     rank = int(node.attributes["rank"])
     if any(len(shape) != 2 or 0 in shape for shape in (x, features, times)):
-        return "An SVDF layer needs matrices that are not empty."
+        return Refusal("shape.unsupported", "An SVDF layer needs matrices that are not empty.")
     wanted = [(times[0], x[1]), (x[0], prod(times))]
     if [features, memory] != wanted or rank < 1 or times[0] % rank:
-        return "The weights and the memory of an SVDF layer have shapes that do not fit."
+        said = "The weights and the memory of an SVDF layer have shapes that do not fit."
+        return Refusal("shape.mismatch", said)
     bias = node.inputs[BIAS]
     if bias is not None and graph.shape(bias) != (times[0] // rank,):
-        return "The bias of an SVDF layer is one value for each unit."
+        return Refusal("shape.mismatch", "The bias of an SVDF layer is one value for each unit.")
     return _refuse_stored(graph, node)
 
 
-def _refuse_stored(graph: Graph, node: Node) -> str | None:
+def _refuse_stored(graph: Graph, node: Node) -> Refusal | None:
     tensors = graph.tensors
     given = {k: tensors[t] for k, t in enumerate(node.inputs) if t is not None}
     stored = quantization.quantized(given[0])
     kinds = [given[k].dtype == dtype for k, dtype in STORED.items() if k in given]
     if {*kinds, quantization.quantized(tensors[node.outputs[0]])} != {stored}:
-        return (
+        return Refusal(
+            "dtype.unsupported",
             "An SVDF layer in 8 bits, and no other, has a result of 8 bits, weights over time and "
-            "a memory of 16, and a bias of int32."
+            "a memory of 16, and a bias of int32.",
         )
     if stored and any(_scales(given[k]) != 1 for k in (FEATURES, TIMES, MEMORY)):
-        return "An SVDF layer in 8 bits needs one scale for each of its weights and its memory."
+        said = "An SVDF layer in 8 bits needs one scale for each of its weights and its memory."
+        return Refusal("quantization.unsupported", said)
     return None
 
 

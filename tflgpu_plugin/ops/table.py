@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.quantization import Levels
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ops.lowering import Lowering
     from tflgpu_plugin.ops.views import View
 
-Refusal = str | None
 BIAS, GATES = 2, 3  # their positions among the inputs of an op with weights
 
 # What an op is; `tests/ops/test_totality.py` says which traits a row of each kind must state.
@@ -52,7 +52,8 @@ class Errors(NamedTuple):
     proportion to the input is one in proportion to the result, as of powers. `relative`: errors
     count in proportion to each value, as under a logarithm. `normalizes`: results are of
     magnitude 1, whatever that of the inputs. `choice` is the position of an output that tells
-    which of the values was chosen, which the smallest error may change.
+    which of the values was chosen, which the smallest error may change. `floors`: the first number
+    of the fused step is a lower limit; where that is 0 the step is a `GATE`.
     """
 
     passes: float = 1.0
@@ -63,6 +64,7 @@ class Errors(NamedTuple):
     relative: bool = False
     normalizes: bool = False
     choice: int | None = None
+    floors: bool = False
 
 
 AS_THEY_ARE = Errors()
@@ -90,12 +92,13 @@ class Rounding(NamedTuple):
 
 def unplanned(
     what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
-) -> Refusal:
+) -> Refusal | None:
     """The sentence for a node whose shapes cannot be told."""
     try:
         shapes(graph, node)
     except ValueError as error:
-        return f"{what} cannot be planned: {error}."
+        code = "constant.required" if isinstance(error, NotConstant) else "shape.mismatch"
+        return Refusal(code, f"{what} cannot be planned: {error}.")
     return None
 
 
@@ -148,12 +151,13 @@ class Op:
     result is its input with the axes in another "order", or with the elements in the same order
     under another "shape". `joins`: its inputs stand beside each other in the result, so that empty
     ones add nothing. `fills`: where no value is given, it fills with zeros, which are the zero
-    point of a quantized input. `converts`: to another type, and nothing else. `numbers_places`: it
+    point of a quantized input. `converts`: to another type, and nothing else. `quantizes`: its
+    result is its input, put on levels ("to") or read from them ("from"). `numbers_places`: it
     "makes" or "takes" indices that hosts number each in its own way, as its second output or
     input."""
 
     name: str
-    refuse: Callable[[Graph, Node, Target], Refusal]
+    refuse: Callable[[Graph, Node, Target], Refusal | None]
     shapes: Callable[[Graph, Node], list[Shape]]
     lower: Callable[[Lowering, Node], None]
     accuracy: str
@@ -191,6 +195,7 @@ class Op:
     joins: bool = False
     fills: bool = False
     converts: bool = False
+    quantizes: str = ""
     numbers_places: str = ""
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import INT32, whole
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
@@ -19,20 +20,26 @@ from tflgpu_plugin.ops.table import Errors, Op
 MAX_ROW = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant number of elements, as many as there are at most."""
     shape, k = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if not shape or prod(shape) == 0:
-        return f"An input of {list(shape)} has no elements to choose from."
+        return Refusal("shape.empty", f"An input of {list(shape)} has no elements to choose from.")
     axis = int(node.attributes.get("axis", -1))
     if not -len(shape) <= axis < len(shape):
-        return f"Axis {axis} is out of range for an input of rank {len(shape)}."
+        return Refusal(
+            "attribute.invalid", f"Axis {axis} is out of range for an input of rank {len(shape)}."
+        )
     if k is None or k.size != 1:
-        return "How many elements are wanted must be one constant number."
+        return Refusal(
+            "constant.required", "How many elements are wanted must be one constant number."
+        )
     if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MAX_LOOP_ROUNDS):
-        return f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
+        said = f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
+        return Refusal("constant.invalid", said)
     if shape[axis] > MAX_ROW:
-        return f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
+        said = f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -15,35 +15,43 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
-from tflgpu_plugin.ops.table import Op, Refusal, Weights
+from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
 
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; a constant output shape, if one is given; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
-        return "A transposed convolution needs an input and weights of 4 dimensions."
+        said = "A transposed convolution needs an input and weights of 4 dimensions."
+        return Refusal("rank.unsupported", said)
     if min(node.attributes["strides"]) < 1:
-        return "Strides must be at least 1."
+        return Refusal("attribute.invalid", "Strides must be at least 1.")
     output = _output(graph, node)
     if output is None:
-        return "The output shape of a transposed convolution must be a constant."
+        return Refusal(
+            "constant.required", "The output shape of a transposed convolution must be a constant."
+        )
     if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
-        return f"An output shape of {list(output)} is not four positive extents."
+        return Refusal(
+            "constant.invalid", f"An output shape of {list(output)} is not four positive extents."
+        )
     if refusal := refuse_groups(x, weights):
         return refusal
     if output[0] != x[0] or output[3] != weights[0]:
-        return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+        said = f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+        return Refusal("shape.mismatch", said)
     if len(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
         windows = windows_of(node, output[1:3], weights[1:3])
         if x[1:3] != windows:
-            return f"An output of {list(output)} does not have {list(x[1:3])} windows."
+            said = f"An output of {list(output)} does not have {list(x[1:3])} windows."
+            return Refusal("shape.mismatch", said)
     return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
 
 
@@ -59,16 +67,19 @@ def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
     return tuple(found)
 
 
-def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal:
+def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant weights, which are not too large with zeros between them."""
     dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
     if max(dilations) == 1:
         return None
     if graph.constant(node.inputs[1]) is None:
-        return "The weights of a dilated transposed convolution must be constant."
+        return Refusal(
+            "constant.required", "The weights of a dilated transposed convolution must be constant."
+        )
     taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
     if taps > MAX_LOOP_ROUNDS or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
-        return f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
+        said = f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
+        return Refusal("shape.too_large", said)
     return None
 
 
@@ -115,7 +126,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
+def padding_before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
     """Padding in front along one axis of the output.
 
     With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
@@ -157,8 +168,8 @@ def _lower(low: Lowering, node: Node) -> None:
             "stride_w": stride_w,
             "out_h": y[1],
             "out_w": y[2],
-            "before_h": _before(0, y[1], filters[1], stride_h, node),
-            "before_w": _before(1, y[2], filters[2], stride_w, node),
+            "before_h": padding_before(0, y[1], filters[1], stride_h, node),
+            "before_w": padding_before(1, y[2], filters[2], stride_w, node),
             "kernel_h": filters[1],
             "kernel_w": filters[2],
             "tap_vectors": blocks.tap_vectors,

@@ -13,6 +13,7 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -46,7 +47,7 @@ def step(op: str, attributes: Mapping[str, Any]) -> EpilogueOp:
     return EpilogueOp(op, None, tuple(values))
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Any shape."""
     return None
 
@@ -126,7 +127,7 @@ OPS = (
     limit("relu6", 0.0, 6.0, GATE),
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
-    row("clip", "exact", meaning=clipped),
+    row("clip", "exact", meaning=clipped, errors=Errors(floors=True)),
     row("ceil", "exact", meaning=np.ceil),
     row("floor", "exact", meaning=np.floor),
     row("round", "exact", meaning=np.rint),

@@ -12,41 +12,50 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op
 from tflgpu_plugin.ops.window import Span, spans
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side that begin at the first element, of 65,535 elements at
     most; indices that unpoolings on the GPU read, and nothing else.
     """
     shape, window = _first(graph, node), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
-        return f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
+        said = f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
+        return Refusal("rank.unsupported", said)
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
-        return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        said = f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        return Refusal("shape.too_large", said)
     found = _spans(shape, node)
     if min(s.positions for s in found) < 1:
-        return f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
+        said = f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
+        return Refusal("shape.window_too_large", said)
     if max(s.before for s in found):
-        return "Windows that begin in the padding are not supported: hosts differ in their indices."
+        said = "Windows that begin in the padding are not supported: hosts differ in their indices."
+        return Refusal("host.ambiguous", said)
     return None
 
 
-def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side; indices of a pooling on the GPU, of the shape of the
     values.
     """
     shape, window = _first(graph, node), node.attributes["window"]
     indices = graph.shape(node.operand(1))
     if len(shape) != 4 or prod(shape) == 0:
-        return f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
+        return Refusal(
+            "rank.unsupported", f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
+        )
     if indices != shape:
-        return f"Values of shape {list(shape)} and indices of {list(indices)} do not agree."
+        said = f"Values of shape {list(shape)} and indices of {list(indices)} do not agree."
+        return Refusal("shape.mismatch", said)
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
-        return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        said = f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
+        return Refusal("shape.too_large", said)
     return None
 
 

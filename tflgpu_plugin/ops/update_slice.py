@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import ANY
@@ -21,16 +22,19 @@ def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
     return tuple(graph.shape(node.operand(k)) for k in range(3))
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An update that is no larger on any axis; a start for each axis, or for each batch."""
     (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
     cut = [k for k, (many, few) in enumerate(zip(x, update, strict=False)) if few != many]
     if len(x) != len(update) or any(update[k] > x[k] for k in cut) or 0 in update:
-        return f"An update of {list(update)} does not fit {list(x)}."
+        return Refusal("shape.mismatch", f"An update of {list(update)} does not fit {list(x)}.")
     if axis is None and starts != (len(x),):
-        return f"A part of {list(x)} has starts of the shape {list(starts)}."
+        return Refusal(
+            "shape.mismatch", f"A part of {list(x)} has starts of the shape {list(starts)}."
+        )
     if axis is not None and (not 0 < axis < len(x) or starts != x[:1] or {*cut} - {axis}):
-        return f"Batches of {list(x)} have updates of {list(update)} and starts of {list(starts)}."
+        said = f"Batches of {list(x)} have updates of {list(update)} and starts of {list(starts)}."
+        return Refusal("shape.mismatch", said)
     return refuse_indices(graph, node, 2)
 
 

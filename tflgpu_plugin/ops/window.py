@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Geometry, Shape
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 
 BUSY_THREADS = 1 << 15  # that fill a large GPU
@@ -121,13 +122,18 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
     return found
 
 
-def refuse_window(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> str | None:
+def refuse_window(
+    shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]
+) -> Refusal | None:
     """The sentence for a window that cannot run: a number below 1, or no position that fits."""
     numbers = (*kernel, *attributes["strides"], *attributes.get("dilations", (1,)))
     if min(numbers) < 1:
-        return "Window extents, strides and dilations must be at least 1."
+        return Refusal(
+            "attribute.invalid", "Window extents, strides and dilations must be at least 1."
+        )
     if min(s.positions for s in spans(shape, kernel, attributes)) < 1:
-        return f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
+        said = f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
+        return Refusal("shape.window_too_large", said)
     return None
 
 

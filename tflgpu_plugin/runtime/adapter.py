@@ -4,18 +4,16 @@ next plan).
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import shown
-from tflgpu_plugin.registry import Living, Turns
-from tflgpu_plugin.runtime.pipelines import Pipelines
+from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create, feature_numbers
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
@@ -55,59 +53,6 @@ INSTALL_HINT = (
     )
     + "`tflgpu info` shows what is seen."
 )
-
-
-class NoAdapter(RuntimeError):
-    """There is no adapter, or none that matches what was asked for; the text says what to do."""
-
-
-@dataclass(frozen=True)
-class AdapterInfo:
-    """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in
-    WebGPU's units. `index` is its place in `adapters()`, which tells equal ones apart.
-    """
-
-    name: str
-    vendor: str
-    driver: str
-    backend: str
-    kind: str
-    vendor_id: int
-    device_id: int
-    features: tuple[str, ...] = field(repr=False, default=())
-    limits: tuple[tuple[str, int], ...] = field(repr=False, default=())
-    index: int = 0
-    handle: Any = field(repr=False, compare=False, default=None)
-
-    @property
-    def software(self) -> bool:
-        return self.kind == "software"
-
-    def limit(self, name: str, default: int) -> int:
-        return dict(self.limits).get(name, default)
-
-
-@dataclass
-class Device:
-    """An open device: the native handle, and the target the compiler plans for. Programs share
-    `pipelines`, and equal plans share a program for as long as somebody uses it; threads that build
-    equal structures take `turns`, so that the second one finds the program of the first."""
-
-    info: AdapterInfo
-    handle: Any
-    target: Target
-    pipelines: Pipelines = field(default_factory=Pipelines)
-    programs: Living[bytes, Any] = field(default_factory=Living)
-    turns: Turns[bytes] = field(default_factory=Turns)
-
-    def helper(self) -> Callable[[], Any] | None:
-        """What opens a second device to compile on, where that helps: its driver generates code
-        one kernel at a time per device and has a disk cache, through which the first device gets
-        it."""
-        off = ("MESA_SHADER_CACHE_DISABLE", "MESA_GLSL_CACHE_DISABLE")
-        if "llvmpipe" not in self.info.name or any(os.environ.get(name) == "true" for name in off):
-            return None
-        return lambda: _create(self.info, sorted(self.target.features))
 
 
 class _Process:
@@ -212,40 +157,14 @@ def _describe(raw: Any) -> AdapterInfo:
     )
 
 
-@functools.cache
-def feature_numbers() -> Mapping[str, int]:
-    """The features that a device asks for when the adapter has them, all of them optional, with
-    their numbers in wgpu."""
-    found, number, position = dict[str, int](), native.ffi.new("uint32_t *"), 0
-    while name := native.lib.tg_feature(position, number):
-        found[native.ffi.string(name).decode()] = int(number[0])
-        position += 1
-    return found
-
-
 def _open(info: AdapterInfo) -> Device:
     native.open_wgpu()
     wanted = list(info.features)
     # TFLGPU_NO_MAPPING=1: inputs and outputs through staging buffers, as on a discrete GPU.
     if info.kind not in SHARED_MEMORY or os.environ.get("TFLGPU_NO_MAPPING"):
         wanted = [name for name in wanted if name != MAPPING]
-    handle = _create(info, wanted)
+    handle = create(info, wanted)
     return Device(info, handle, _target(info, handle, frozenset(wanted)))
-
-
-def _create(info: AdapterInfo, features: Sequence[str]) -> Any:
-    """A native device, released with its handle. Raises NoAdapter."""
-    numbers = [feature_numbers()[name] for name in features]
-    try:
-        handle = native.call(
-            native.lib.tg_device_create,
-            info.handle,
-            native.ffi.new("uint32_t[]", numbers),
-            len(numbers),
-        )
-    except native.NativeError as error:
-        raise NoAdapter(f"The adapter {info.name} cannot be opened: {error}") from error
-    return native.ffi.gc(handle, native.lib.tg_device_release)
 
 
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:

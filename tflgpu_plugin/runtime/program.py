@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 from tflgpu_plugin.ir.plan import Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
+from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.pipelines import Pipelines
-
-if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.adapter import Device
 
 # TG_BUFFER_* of native/tflgpu.h
 STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE, FILL_FIRST = 1, 2, 4, 8, 16, 32, 64
@@ -236,7 +234,7 @@ class Instance:
         """
         options = native.ffi.new("tg_run_options *")
         options.stop_after = stop_after
-        return self._run(inputs, states, options)
+        return self.run_with(inputs, states, options)
 
     def timed(
         self,
@@ -256,7 +254,7 @@ class Instance:
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
-        self._run(inputs, states, options, outputs)
+        self.run_with(inputs, states, options, outputs)
         timestamps = 2 * (ends[2] - ends[1])
         return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
@@ -267,29 +265,32 @@ class Instance:
         timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")
         options.timestamps = native.ffi.cast("uint64_t *", timestamps.ctypes.data)
-        self._run(inputs, states, options)
+        self.run_with(inputs, states, options)
         return timestamps.astype(np.int64)
 
     def new_outputs(self) -> list[Array]:
         """Arrays for the outputs of a run."""
         return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
 
-    def _run(
+    def run_with(
         self,
         inputs: Sequence[Array],
         states: Sequence[Array],
         options: Any,
         given: Sequence[Array] | None = None,
     ) -> list[Array]:
+        """`run` with native options (tg_run_options *), into the `given` outputs if there are
+        some."""
         plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
         native.call(
-            native.lib.tg_replay_run, self.replay,
-            self._ports(arrays), self._ports(outputs), self._ports(list(states)), options,
+            native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
+            self.native_ports(outputs), self.native_ports(list(states)), options,
         )  # fmt: skip
         return outputs
 
-    def _ports(self, arrays: Sequence[Array]) -> Any:
+    def native_ports(self, arrays: Sequence[Array]) -> Any:
+        """The memory of these arrays as native code takes it (tg_port[])."""
         ffi = native.ffi
         ports = ffi.new("tg_port[]", max(1, len(arrays)))
         for port, array in zip(ports, arrays, strict=False):

@@ -11,6 +11,7 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
 from tflgpu_plugin.runtime import pipelines
+from tflgpu_plugin.runtime.program import Instance, Program
 
 LANES, FEW_LANES = 64, 32  # of a workgroup
 # Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and
@@ -117,8 +118,6 @@ def native_half(device: Any) -> bool:
 
 def _halves(device: Any) -> Any:
     """Rows of what HALF finds for the numbers above and their negatives, as float16."""
-    from tflgpu_plugin.runtime.program import Instance, Program
-
     wide = np.concatenate([ROUNDED, -ROUNDED])
     narrow = np.concatenate([wide, np.full(4, 0.125)]).astype(np.float16)
     ports = (
@@ -144,8 +143,6 @@ def _halves(device: Any) -> Any:
 
 
 def _measure(device: Any, lanes: int) -> Any:
-    from tflgpu_plugin.runtime.program import Instance, Program
-
     port = Port(0, "result", (lanes, 4), "u32", 1, lanes * 16)
     plan = Plan(
         (Pipeline("selftest", WGSL.replace("LANES", str(lanes)), "uw"),),

@@ -87,14 +87,14 @@ def paths(folder: Path) -> str:
     from tflgpu_plugin.providers.onnxruntime import external
 
     mapped: list[Path] = []
-    original = external.Files._mapped
+    original = external.Files.mapped_file
 
     def watched(self: Any, name: str) -> Any:
         found = original(self, name)
         mapped.append(self.folder / name)
         return found
 
-    external.Files._mapped = watched  # type: ignore[method-assign]
+    external.Files.mapped_file = watched  # type: ignore[method-assign]
     model, weights = moved(folder, OPEN, WEIGHTS)
     ours, theirs = session(model), session(model, gpu=False)
     for rows in (1, 3, 9):

@@ -276,33 +276,35 @@ def test_an_output_of_other_bytes_than_its_plan_is_an_error() -> None:
 FLAGS = ("bool", (3,))
 BOUNDS: list[tuple[Node, str]] = [
     (Node("NonZero", (3, 4)), ""),
-    (Node("NonZero", ()), "an axis at least"),
+    (Node("NonZero", ()), "rank.unsupported"),
     (Node("Compress", (3, 4), FLAGS), ""),
-    (Node("Compress", (3, 4), ("bool", (3, 1))), "nothing beyond the axis"),
+    (Node("Compress", (3, 4), ("bool", (3, 1))), "constant.invalid"),
     (Node("Unique", (64, 64)), ""),
-    (Node("Unique", (64, 65)), "at most 4,096 single elements"),
+    (Node("Unique", (64, 65)), "shape.too_large"),
     (Node("Unique", (3, 4), axis=1), ""),
     (Node("Unique", (64, 1024), axis=0), ""),
-    (Node("Unique", (64, 1025), axis=0), "4,194,304 pairs"),
-    (Node("Unique", (2, 2048, 1), axis=-2), "4,194,304 pairs"),
-    (Node("Unique", (3, 0), axis=0), "4,194,304 pairs"),
-    (Node("Unique", (2, 0, 3), axis=1), "4,194,304 pairs"),
+    (Node("Unique", (64, 1025), axis=0), "shape.too_large"),
+    (Node("Unique", (2, 2048, 1), axis=-2), "shape.too_large"),
+    (Node("Unique", (3, 0), axis=0), "shape.too_large"),
+    (Node("Unique", (2, 0, 3), axis=1), "shape.too_large"),
     (Node("Unique", (4,), axis=0), ""),
     (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3)), ""),
     (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9)), ""),
-    (Node("NonMaxSuppression", (1, 9, 5), (1, 2, 9), np.array(3)), "not too many boxes"),
-    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 8), np.array(3)), "not too many boxes"),
-    (Node("NonMaxSuppression", (2, 9, 4), (1, 2, 9), np.array(3)), "not too many boxes"),
-    (Node("NonMaxSuppression", (9, 4), (1, 2, 9), np.array(3)), "not too many boxes"),
-    (Node("NonMaxSuppression", (1, 9, 4), (2, 9), np.array(3)), "not too many boxes"),
-    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(1.5)), "overlap"),
-    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(-0.5)), "overlap"),
+    (Node("NonMaxSuppression", (1, 9, 5), (1, 2, 9), np.array(3)), "constant.required"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 8), np.array(3)), "constant.required"),
+    (Node("NonMaxSuppression", (2, 9, 4), (1, 2, 9), np.array(3)), "constant.required"),
+    (Node("NonMaxSuppression", (9, 4), (1, 2, 9), np.array(3)), "constant.required"),
+    (Node("NonMaxSuppression", (1, 9, 4), (2, 9), np.array(3)), "constant.required"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(1.5)),
+     "constant.required"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(-0.5)),
+     "constant.required"),
     (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(1)), ""),
     (Node("NonMaxSuppression", (1, 50000, 4), (1, 2, 50000), np.array(5000)), ""),
-    (Node("NonMaxSuppression", (1, 50000, 4), (1, 2, 50000), np.array(6000)), "too many boxes"),
+    (Node("NonMaxSuppression", (1, 50000, 4), (1, 2, 50000), np.array(6000)), "constant.required"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "sentence"), BOUNDS)
-def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, sentence: str) -> None:
-    assert sentence.lower() in one.reason.lower() and bool(sentence) == bool(one.reason)
+@pytest.mark.parametrize(("one", "wanted"), BOUNDS)
+def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, wanted: str) -> None:
+    assert one.code == wanted, one.reason

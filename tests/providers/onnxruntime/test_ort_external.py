@@ -45,7 +45,7 @@ def test_weights_are_mapped_and_every_shape_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied: list[str] = []
-    kept = snapshot.Snapshot._kept
+    kept = snapshot.Snapshot.kept_on_file
 
     def watched(self: Any, value: Any, files: Files) -> Any:
         found = kept(self, value, files)
@@ -53,7 +53,7 @@ def test_weights_are_mapped_and_every_shape_is_right(
             copied.append(value.name)
         return found
 
-    monkeypatch.setattr(snapshot.Snapshot, "_kept", watched)
+    monkeypatch.setattr(snapshot.Snapshot, "kept_on_file", watched)
     path = open_model(tmp_path)
     ours, theirs = session(path), session(path, gpu=False)
     for count in (1, 9, 3, 30):
@@ -137,12 +137,17 @@ def test_files_are_closed_when_modules_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the exit of a process, names of modules are None before the last objects go."""
-    (tmp_path / "weights").write_bytes(bytes(1 << 16))
+    weights = tmp_path / "weights"
+    weights.write_bytes(bytes(1 << 16))
     files = Files(tmp_path)
-    files._mapped("weights")
-    (number,) = files._open.values()
+    files.mapped_file("weights")
+    assert weights in opened()
     monkeypatch.setattr(external, "os", None)
-    files.__del__()
-    files._open.clear()
-    with pytest.raises(OSError):
-        os.fstat(number)
+    del files
+    gc.collect()
+    assert weights not in opened()
+
+
+def opened() -> set[Path]:
+    """The files that this process has open."""
+    return {Path(os.path.realpath(f"/proc/self/fd/{n}")) for n in os.listdir("/proc/self/fd")}

@@ -17,6 +17,7 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -119,7 +120,7 @@ def test_what_cannot_run_here_runs_on_the_kernels_of_onnxruntime(
 
 
 def refuse(*_: Any) -> Any:
-    raise BuildError((), "This is refused.")
+    raise BuildError((), Refusal("device.limit", "This is refused."))
 
 
 def no_memory(*_: Any) -> Any:
@@ -216,13 +217,13 @@ def test_constants_beside_the_model_are_memory_of_the_partition(
     packed = helper.make_tensor("w", TensorProto.INT4, LARGE.shape, numbers)
     proto.graph.initializer.append(packed)
     kept: list[tuple[str, bool]] = []
-    stays = made._stays
+    stays = made.stays_outside
 
     def noted(value: Any, data: Array) -> bool:
         kept.append((value.name, stays(value, data)))
         return kept[-1][1]
 
-    monkeypatch.setattr(made, "_stays", noted)
+    monkeypatch.setattr(made, "stays_outside", noted)
     data = proto.SerializeToString()
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
     for rows in (2, 1001, 1001):
@@ -321,7 +322,7 @@ def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     ours = onnxruntime.InferenceSession(data, quiet(), providers=[EP, "CPUExecutionProvider"])
     ours.run(None, {"x": floats(5)})
     tflgpu_plugin.assert_used(ours)
-    monkeypatch.setattr(ep, "_hand_over", refuse)
+    monkeypatch.setattr(ep, "hand_over_to_host", refuse)
     ours.run(None, {"x": floats(2000)})
     assert ours.get_providers() == ["CPUExecutionProvider"]
     with pytest.raises(AssertionError, match=r"has moved this session .* This is refused\."):

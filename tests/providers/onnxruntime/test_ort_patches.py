@@ -238,7 +238,7 @@ def smooth(*scales: float, shape: Any = (1, 3, 4, 6), **given: Any) -> Node:
     return Node("Resize", shape, None, np.array(scales, np.float32), **more)
 
 
-FIT, OFFSETS, SMOOTH = "that fit into the padded", "Offsets of each tap", "antialiasing but"
+FIT, OFFSETS, SMOOTH = "shape.unsupported", "shape.mismatch", "attribute.unsupported"
 BOUNDS: list[tuple[Node, str]] = [
     (col2im(), ""),
     (col2im((8, 6)), FIT),
@@ -258,7 +258,7 @@ BOUNDS: list[tuple[Node, str]] = [
     (col2im(dilations=(0, 1)), FIT),
     (col2im((1, 8, 1), dilations=(2, 3)), ""),
     (col2im((1, 2, 4), (5,), (2,)), ""),
-    (col2im((1, 2, 3), (5,), (2,), dilations=(2,)), "has not two axes"),
+    (col2im((1, 2, 3), (5,), (2,), dilations=(2,)), "host.ambiguous"),
     (col2im((1, 1, 1 << 22), (1, 1 << 22), (1, 1)), ""),
     (col2im((1, 1, (1 << 22) + 1), (1, (1 << 22) + 1), (1, 1)), FIT),
     (deformed(), ""),
@@ -269,30 +269,30 @@ BOUNDS: list[tuple[Node, str]] = [
     (deformed(o=(1, 16, 4, 4), offset_group=2), ""),
     (deformed(o=(1, 24, 4, 4), offset_group=3), OFFSETS),
     (deformed(offset_group=0), OFFSETS),
-    (deformed(w=(3, 2, 2, 2), group=2), "do not make 2 groups"),
+    (deformed(w=(3, 2, 2, 2), group=2), "shape.mismatch"),
     (deformed(w=(4, 2, 2, 2), group=2), ""),
-    (deformed(w=(3, 4, 6, 2)), "Invalid input shape"),
-    (deformed(strides=(1,)), "strides must be 2 numbers"),
-    (deformed((1, 4, 5), (3, 4, 2), (1, 4, 4)), "an image of rank 4"),
+    (deformed(w=(3, 4, 6, 2)), "shape.window_too_large"),
+    (deformed(strides=(1,)), "attribute.invalid"),
+    (deformed((1, 4, 5), (3, 4, 2), (1, 4, 4)), "rank.unsupported"),
     (regions(), ""),
-    (regions((1, 4, 5)), "an image of rank 4"),
+    (regions((1, 4, 5)), "rank.unsupported"),
     (affine(), ""),
     (affine((2, 3, 4), (2, 1, 3, 4, 5)), ""),
     (affine(size=(2, 1, 1, 7)), ""),
     (affine(size=(2, 1, 2, 7), align_corners=1), ""),
-    (affine(size=(2, 1, 1, 7), align_corners=1), "the corners of an extent of 1"),
+    (affine(size=(2, 1, 1, 7), align_corners=1), "host.ambiguous"),
     (affine(size=(2, 9, 1024, 1024)), ""),
-    (affine(size=(2, 1, 1024, 1025)), "a size of 4 or 5"),
-    (affine((2, 3, 4)), "a size of 4 or 5"),
-    (affine((1, 2, 3)), "a size of 4 or 5"),
-    (affine(size=(2, 1, 0, 4)), "a size of 4 or 5"),
-    (affine((2, 1, 2), (2, 1, 4)), "a size of 4 or 5"),
+    (affine(size=(2, 1, 1024, 1025)), "shape.unsupported"),
+    (affine((2, 3, 4)), "shape.unsupported"),
+    (affine((1, 2, 3)), "shape.unsupported"),
+    (affine(size=(2, 1, 0, 4)), "shape.unsupported"),
+    (affine((2, 1, 2), (2, 1, 4)), "shape.unsupported"),
     (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2, 2)), ""),
-    (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2,)), "two extents"),
-    (Node("MaxRoiPool", (1, 4, 5), (3, 5), pooled_shape=(2, 2)), "an image of rank 4"),
-    (Node("GridSample", (1, 2, 3, 4, 5), (1, 2, 2, 2, 3), mode=b"cubic"), "rank 4, or 5 with"),
+    (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2,)), "rank.unsupported"),
+    (Node("MaxRoiPool", (1, 4, 5), (3, 5), pooled_shape=(2, 2)), "rank.unsupported"),
+    (Node("GridSample", (1, 2, 3, 4, 5), (1, 2, 2, 2, 3), mode=b"cubic"), "rank.unsupported"),
     (Node("GridSample", (1, 2, 3, 4, 5), (1, 2, 2, 2, 3), mode=b"nearest"), ""),
-    (Node("GridSample", (1, 2, 3), (1, 2, 1)), "rank 4, or 5 with"),
+    (Node("GridSample", (1, 2, 3), (1, 2, 1)), "rank.unsupported"),
     (smooth(1, 1, 0.5, 0.5), ""),
     (smooth(1, 1, 1, 0.5), ""),
     (smooth(1, 1, 1.5, 0.5), SMOOTH),
@@ -301,17 +301,17 @@ BOUNDS: list[tuple[Node, str]] = [
     (smooth(1, 1, 0.5, 0.5, mode=b"nearest"), SMOOTH),
     (Node("Det", (3, 3)), ""),
     (Node("Det", (2, 4, 4)), ""),
-    (Node("Det", (2, 5, 5)), "square matrices"),
-    (Node("Det", (2, 0, 0)), "square matrices"),
-    (Node("Det", (2, 3)), "square matrices"),
-    (Node("Det", (3,)), "square matrices"),
+    (Node("Det", (2, 5, 5)), "shape.unsupported"),
+    (Node("Det", (2, 0, 0)), "shape.unsupported"),
+    (Node("Det", (2, 3)), "shape.unsupported"),
+    (Node("Det", (3,)), "shape.unsupported"),
     (Node("Compress", (3, 4), np.array([True, False])), ""),
-    (Node("Compress", (3, 4), np.array([False, False])), "takes something"),
-    (Node("Compress", (3, 4), np.arange(4) > 1, axis=0), "nothing beyond the axis"),
+    (Node("Compress", (3, 4), np.array([False, False])), "constant.invalid"),
+    (Node("Compress", (3, 4), np.arange(4) > 1, axis=0), "constant.invalid"),
     (Node("Compress", (3, 4), np.arange(4) > 1, axis=-1), ""),
 ]
 
 
-@pytest.mark.parametrize(("one", "sentence"), BOUNDS)
-def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, sentence: str) -> None:
-    assert sentence.lower() in one.reason.lower() and bool(sentence) == bool(one.reason)
+@pytest.mark.parametrize(("one", "wanted"), BOUNDS)
+def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, wanted: str) -> None:
+    assert one.code == wanted, one.reason

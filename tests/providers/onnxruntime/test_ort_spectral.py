@@ -90,7 +90,7 @@ def stft(shape: Any = (2, 30, 1), step: int = 3, window: Any = (8,), count: Any 
     return Node("STFT", shape, np.int64(step), window, asked, version=17, **given)
 
 
-PAIRS, FRAMES = "pairs of them on the last axis", "frames of 1,024"
+PAIRS, FRAMES = "shape.unsupported", "shape.unsupported"
 BOUNDS: list[tuple[Node, str]] = [
     (dft(), ""),
     (dft((2, 8, 2)), ""),
@@ -102,8 +102,8 @@ BOUNDS: list[tuple[Node, str]] = [
     (dft((2, 8, 2), inverse=1), ""),
     (dft((2, 8, 2), inverse=1, onesided=1), ""),
     (dft((2, 8, 2), inverse=1, onesided=1, count=15), ""),
-    (dft((2, 8, 2), inverse=1, onesided=1, count=16), "is read in several ways"),
-    (dft((2, 8, 2), inverse=1, onesided=1, count=13), "is read in several ways"),
+    (dft((2, 8, 2), inverse=1, onesided=1, count=16), "host.ambiguous"),
+    (dft((2, 8, 2), inverse=1, onesided=1, count=13), "host.ambiguous"),
     (dft((2, 8, 1), inverse=1, onesided=1), PAIRS),
     (dft((2, 1, 2), inverse=1, onesided=1), PAIRS),
     (dft((1, 724, 2), inverse=1, onesided=1), ""),
@@ -128,6 +128,6 @@ BOUNDS: list[tuple[Node, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "sentence"), BOUNDS)
-def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, sentence: str) -> None:
-    assert sentence.lower() in one.reason.lower() and bool(sentence) == bool(one.reason)
+@pytest.mark.parametrize(("one", "wanted"), BOUNDS)
+def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, wanted: str) -> None:
+    assert one.code == wanted, one.reason

@@ -22,6 +22,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")
@@ -105,7 +106,7 @@ def test_who_reads_what_the_host_makes_of_constants_stays_there(host: str, kerne
     where = {node.name: node for node in tflgpu_plugin.report(made).nodes}
     for name, reads in (("turned", "made"), ("conv", "turned")):
         assert where[name].where == "cpu"
-        assert f"It reads the constant {reads!r}" in str(where[name].reason)
+        assert where[name].refusal_code == "constant.on_cpu" and repr(reads) in where[name].reason
     assert where["relu"].where == "gpu"
     same(interpreter, model, host)
 
@@ -119,7 +120,7 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
     """The host's own delegate never writes them."""
 
     def refuse(*_: Any) -> Array:
-        raise Unsupported("is sparse, which is not supported")
+        raise Unsupported(Refusal("constant.unreadable", "is sparse, which is not supported"))
 
     monkeypatch.setattr(sparsity, "dense", refuse)
     model = four_nodes(TREES["listed channels"])
@@ -183,7 +184,7 @@ def test_densify_needs_a_sparse_constant(host: str) -> None:
     nodes = tflgpu_plugin.report(made).nodes
     del interpreter
     assert [node.where for node in nodes] == ["cpu", "cpu", "cpu", "gpu"]
-    assert nodes[0].reason == "Its input is not sparse."
+    assert nodes[0].refusal_code == "input.unsupported"
 
 
 # ---- sparse constants ---------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_exclude(host: str, excluded: str) -> None:
     model = small_models.guide()
     interpreter, made = gpu(model, host, exclude=excluded)
     assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "gpu"}
-    assert "exclude" in tflgpu_plugin.report(made).nodes[1].reason
+    assert tflgpu_plugin.report(made).nodes[1].refusal_code == "option.excluded"
     same(interpreter, model, host)
 
 
@@ -310,8 +310,7 @@ def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:
     model = small_models.shape_at_run_time()
     interpreter, made = gpu(model, host)
     assert places(made) == {"again": "cpu", "dynamic": "cpu", "static": "gpu"}
-    reasons = [node.reason for node in tflgpu_plugin.report(made).nodes]
-    assert "shape that is only known when the model runs" in reasons[1]
+    assert tflgpu_plugin.report(made).nodes[1].refusal_code == "dynamic.shape"
     feed = feeds(interpreter)
     feed[1] = np.array([1, 9, 4, 3], np.int32)
     reference = hosts.interpreter(model, host)

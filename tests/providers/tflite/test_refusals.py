@@ -13,6 +13,7 @@ from tests.support import small_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine, kernels, native, ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.refusal import Refusal
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 
@@ -76,7 +77,7 @@ def test_a_defect_while_building_leaves_the_partition_on_the_cpu(
     interpreter, made = gpu(small_models.guide(), host, exclude="SQUARED_DIFFERENCE")
     first, _, last = tflgpu_plugin.report(made).nodes
     assert "Building failed inside this plugin: ZeroDivisionError" in (first.reason or "")
-    assert "exclude" in (last.reason or "")
+    assert (first.refusal_code, last.refusal_code) == ("defect", "option.excluded")
     same(interpreter, small_models.guide(), host)
 
 
@@ -84,7 +85,7 @@ def test_a_node_that_cannot_be_planned_is_refused_alone(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(low: Any, node: Any) -> None:
-        raise Unsupported("No.", node.id)
+        raise Unsupported(Refusal("device.limit", "No."), node.id)
 
     rows = dict(ops.rows())
     rows["mean"] = replace(rows["mean"], lower=refused)

@@ -22,7 +22,7 @@ def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
     tensors[1] = Tensor("t1", (2, 3), dtype, quantization=OTHER)
     tensors[2] = Tensor("t2", (4, 3), dtype, quantization=Quantization((0.5,), (0,)))
     params = native.ffi.new("tgl_concatenation_params *", {"axis": 0})
-    code = codes._NAMES.index("CONCATENATION")
+    code = codes.operators().index("CONCATENATION")
     host = RawNode(native.ffi, 0, code, "CONCATENATION", 1, (0, 1), (2,), params, tensors)
     row = ops.HOST_OPS["CONCATENATION"]
     assert row.parameters is not None
@@ -32,7 +32,7 @@ def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
     reason = support(Graph(tensors, (node,), (0, 1), (2,)), node, Target())
     assert (reason is None) == rescales
     if dtype == "i8":
-        assert reason is not None and "quantized differently" in reason
+        assert reason is not None and reason.code == "quantization.mismatch"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_package_of_the_host_decides_how_often_sums_are_rounded(
     """Not a parent folder of that name, nor a file."""
     monkeypatch.setattr(RawNode, "library", lambda _: library)
     params = native.ffi.new("tgl_fully_connected_params *")
-    code = codes._NAMES.index("FULLY_CONNECTED")
+    code = codes.operators().index("FULLY_CONNECTED")
     host = RawNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, {})
     row = ops.HOST_OPS["FULLY_CONNECTED"]
     assert row.parameters is not None

@@ -17,6 +17,7 @@ from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter
@@ -32,7 +33,8 @@ def chain(op: str, value: Array | None) -> Graph:
         Tensor("y", (3, 2)), Tensor("z", (3, 2)), Tensor("other", (2, 3)),
     ]  # fmt: skip
     steps = [(op, (0, 1), 2), ("RELU", (2,), 3), ("RELU", (0,), 4)]
-    nodes = [host_models.node(k, name, reads, (made,), refusal="It is somewhere else.")
+    taken = Refusal("host.other_delegate", "It is somewhere else.")
+    nodes = [host_models.node(k, name, reads, (made,), refusal=taken)
              for k, (name, reads, made) in enumerate(steps)]  # fmt: skip
     return host_models.imported(host_models.model(tensors, nodes)).graph
 
@@ -152,8 +154,8 @@ def test_what_the_cpu_reads_stays_there(host: str) -> None:
     assert places(made) == {"features": "gpu", "shape": "cpu", "large": "gpu"} | dict.fromkeys(
         ("hw", "twice", "size"), "cpu"
     )
-    reasons = {node.name: node.reason for node in tflgpu_plugin.report(made).nodes}
-    assert "have a copy of their own" in str(reasons["size"])
+    codes = {node.name: node.refusal_code for node in tflgpu_plugin.report(made).nodes}
+    assert codes["size"] == "constant.on_cpu"
     same(interpreter, model, host)
 
 
@@ -181,7 +183,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     shape = [2, 8, 6, 3]
 
     def build(self: engine.Partition, graph: Graph) -> engine.Instance:
-        raise engine.BuildError(self.nodes, "It is too large.")
+        raise engine.BuildError(self.nodes, Refusal("device.limit", "It is too large."))
 
     with monkeypatch.context() as patch:
         patch.setattr(engine.Partition, "build", build)

@@ -177,4 +177,4 @@ def test_what_the_host_chooses_by_a_condition_stays_there() -> None:
     model.output(cast(model, y, "bf16", "f32"))
     made = same(model.to_bytes(), values(), everything=False)
     (left,) = (node for node in report(made).nodes if node.where == "cpu")
-    assert left.op == "SELECT_V2" and "bfloat16" in left.reason
+    assert (left.op, left.refusal_code) == ("SELECT_V2", "dtype.unsupported")

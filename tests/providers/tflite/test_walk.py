@@ -11,12 +11,16 @@ import pytest
 from tests.support import host_models
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir.graph import FOLDED, Node, Tensor
+from tflgpu_plugin.ir.refusal import Refusal
 
+REFUSED = Refusal("operator.unknown", "It cannot run.")
 ONES = np.ones(2, np.float32)
 Step = tuple[str, Sequence[int | None], int, Mapping[str, Any]]
 
 
-def walk(given: Sequence[Tensor], *steps: Step, refusal: str = "", **more: Any) -> Imported:
+def walk(
+    given: Sequence[Tensor], *steps: Step, refusal: Refusal | None = None, **more: Any
+) -> Imported:
     """Tensor k is the k-th; each step is an operator, its inputs, its output and attributes."""
     nodes = [host_models.node(k, op, inputs, (output,), attributes, refusal)
              for k, (op, inputs, output, attributes) in enumerate(steps)]  # fmt: skip
@@ -85,17 +89,17 @@ def test_what_is_not_sparse_is_not_made_dense() -> None:
 @pytest.mark.parametrize(
     ("shape", "wanted", "refusal", "unfit"),
     [
-        ((2, 3), (6,), "", 0),
-        ((2, 3), (5,), "", 1),
-        ((2, 3), (5,), "It cannot run.", 0),
-        ((0, 3), (5,), "", 0),
-        ((2, 0), (0, 7), "", 0),
-        ((), (1,), "", 0),
-        ((), (2,), "", 1),
+        ((2, 3), (6,), None, 0),
+        ((2, 3), (5,), None, 1),
+        ((2, 3), (5,), REFUSED, 0),
+        ((0, 3), (5,), None, 0),
+        ((2, 0), (0, 7), None, 0),
+        ((), (1,), None, 0),
+        ((), (2,), None, 1),
     ],
 )
 def test_nodes_that_make_nothing_of_something_are_counted(
-    shape: tuple[int, ...], wanted: tuple[int, ...], refusal: str, unfit: int
+    shape: tuple[int, ...], wanted: tuple[int, ...], refusal: Refusal | None, unfit: int
 ) -> None:
     step: Step = ("RESHAPE", [0], 1, {"shape": wanted})
     made = walk([tensor(shape), tensor((6,))], step, refusal=refusal)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node, Tensor
 from tflgpu_plugin.ops.views import View, through
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -23,7 +24,7 @@ def clean(e: Rewriter) -> None:
 def reshapes_for_transposes(e: Rewriter) -> None:
     """A transpose that keeps the order of elements becomes a reshape."""
     for k, node in enumerate(e.nodes):
-        view = e.view(node) if node.op == "transpose" else None
+        view = e.view(node) if ops.arranges(node) == "order" else None
         if view is not None and view.reshapes(e.shape(node.operand())):
             e.nodes[k] = e.moving(node, node.operand(), node.outputs, view)
 
@@ -62,13 +63,13 @@ def _join(e: Rewriter) -> bool:
 
 def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
     """One node for two of a kind: transposes have to be told apart while they move about."""
-    if (before.op == "transpose") != (node.op == "transpose"):
+    if (ops.arranges(before) == "order") != (ops.arranges(node) == "order"):
         return None
     view = e.view(node)
     first = e.view(before) if view else None
     if view is None or first is None:
         return None
-    if node.op == "transpose":
+    if ops.arranges(node) == "order":
         perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
         return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
     given = e.shape(before.operand())

@@ -144,7 +144,7 @@ def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     """What goes along each axis by itself keeps doing so on what is held, and so does a reshape
     that only joins and splits neighbouring axes."""
     first, output, view = node.operand(), node.outputs[0], e.view(node)
-    if view is None or node.op == "transpose" or tensor not in (first, output):
+    if view is None or ops.arranges(node) == "order" or tensor not in (first, output):
         return None
     if view.by_axis(e.shape(first)):
         return {first: perm, output: perm}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
@@ -38,7 +39,7 @@ class _Region:
 
 def transposes(graph: Graph) -> Graph:
     """Move, merge and drop transposes; the shapes of inputs and outputs of the graph stay."""
-    if not any(node.op == "transpose" for node in graph.nodes):
+    if not any(ops.arranges(node) == "order" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
     clean(e)
@@ -77,17 +78,17 @@ def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[N
     """Tensors of a region, and those on the other side of transposes at its edge."""
     found = set(region.held)
     for tensor in region.held:
-        turns = [n for n in readers.get(tensor, ()) if n.op == "transpose"]
+        turns = [n for n in readers.get(tensor, ()) if ops.arranges(n) == "order"]
         if tensor in producers:
             turns.append(producers[tensor])
-        found |= {t for n in turns if n.op == "transpose" for t in (*n.reads, *n.outputs)}
+        found |= {t for n in turns if ops.arranges(n) == "order" for t in (*n.reads, *n.outputs)}
     return found
 
 
 def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
     """Each transpose could vanish by holding its result like its input, or the other way round."""
     for node in e.nodes:
-        if node.op == "transpose" and node.inputs[0] is not None:
+        if ops.arranges(node) == "order" and node.inputs[0] is not None:
             perm = tuple(node.attributes["perm"])
             yield node.outputs[0], inverse(perm)
             yield node.inputs[0], perm
@@ -137,7 +138,7 @@ def _gain(
     for tensor, perm in region.held.items():
         shape, producer = e.shape(tensor), producers.get(tensor)
         outside = [n for n in readers.get(tensor, ()) if n.id not in region.nodes]
-        turns = [n for n in outside if n.op == "transpose"]
+        turns = [n for n in outside if ops.arranges(n) == "order"]
         inside = producer is not None and producer.id in region.nodes
         if inside:
             rest = len(turns) < len(outside) or tensor in e.needed
@@ -145,7 +146,7 @@ def _gain(
             for turn in turns:
                 change = composed(inverse(perm), tuple(turn.attributes["perm"]))
                 made.add((tensor, change))
-        elif producer is not None and producer.op == "transpose":
+        elif producer is not None and ops.arranges(producer) == "order":
             first = producer.operand()
             change = composed(tuple(producer.attributes["perm"]), perm)
             saved -= _price(e.shape(first), change)

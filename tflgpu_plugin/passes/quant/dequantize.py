@@ -37,7 +37,7 @@ def dequantize(graph: Graph) -> Graph:
 def folded(graph: Graph, node: Node) -> bool:
     """The node's result is a constant that the graph knows already."""
     return node.op == FOLDED or (
-        node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
+        ops.quantizes(node) == "from" and graph.constant(node.outputs[0]) is not None
     )
 
 
@@ -54,14 +54,18 @@ def known(graph: Graph) -> Graph:
     these nodes, so that each reader may have a copy of its own."""
     tensors = dict(graph.tensors)
     for node in graph.nodes:
-        if node.op == "dequantize":
+        if ops.quantizes(node) == "from":
             _fold(tensors, node)
     return replace(graph, tensors=tensors)
 
 
 def forgotten(graph: Graph) -> Graph:
     """The graph as before `known`, so that the constants which that has made can be freed."""
-    made = {n.outputs[0] for n in graph.nodes if n.op == "dequantize" and _makes_constant(graph, n)}
+    made = {
+        n.outputs[0]
+        for n in graph.nodes
+        if ops.quantizes(n) == "from" and _makes_constant(graph, n)
+    }
     return replace(
         graph,
         tensors={t: replace(x, data=None, quantization=None) if t in made else x
@@ -101,7 +105,8 @@ def dequantized(source: Tensor) -> Array | None:
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """Quantized constants in place; they keep their quantization, which tells what they were."""
-    readers = [n for n in graph.nodes if n.op not in ("", "dequantize", FOLDED)]
+    made = (n for n in graph.nodes if n.op not in ("", FOLDED))
+    readers = [n for n in made if ops.quantizes(n) != "from"]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
         if quantization.real(tensor) and tensor.data is not None:

@@ -46,7 +46,7 @@ class _Simulation:
         return replace(self.graph, tensors=self.tensors, nodes=tuple(nodes))
 
     def _node(self, node: Node) -> list[Node]:
-        if node.op == "quantize":
+        if ops.quantizes(node) == "to":
             parameters = quantize.step(self.graph, node).parameters
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_levels(self.graph, node, t)]

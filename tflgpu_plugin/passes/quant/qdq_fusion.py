@@ -30,9 +30,9 @@ def _stands_between(graph: Graph, node: Node) -> bool:
     first = node.inputs[0] if node.inputs else None
     if first is None or node.epilogue:
         return False
-    if node.op == "dequantize":
+    if ops.quantizes(node) == "from":
         stored, values = graph.tensors[first], graph.tensors[node.outputs[0]]
-    elif node.op == "quantize":
+    elif ops.quantizes(node) == "to":
         values, stored = graph.tensors[first], graph.tensors[node.outputs[0]]
     else:
         return False
@@ -62,14 +62,16 @@ class _Merging:
             if ops.rows()[node.op].limits and not node.epilogue:
                 self._limit(node)
         for node in self.graph.nodes:
-            if node.op == "quantize" and _stands_between(self.graph, node):
+            if ops.quantizes(node) == "to" and _stands_between(self.graph, node):
                 self._quantize(node)
         return replace(self.graph, tensors=self.tensors, nodes=tuple(self.nodes.values()))
 
     def _limit(self, node: Node) -> None:
         """A limit between a layer and a quantize becomes a step of the layer."""
         layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
-        if layer is None or ops.weights(layer) is None or [n.op for n in readers] != ["quantize"]:
+        if layer is None or ops.weights(layer) is None:
+            return
+        if [ops.quantizes(n) for n in readers] != ["to"]:
             return
         if all(each.op == "add" for each in layer.epilogue):
             self._merge(layer, node, (*layer.epilogue, EpilogueOp(node.op)))
@@ -77,12 +79,12 @@ class _Merging:
     def _quantize(self, node: Node) -> None:
         """The maker's result is quantized, and what is moved after it."""
         maker, result = self._maker(node), self.tensors[node.outputs[0]]
-        if maker is None or maker.op == "dequantize":
+        if maker is None or ops.quantizes(maker) == "from":
             return
         self._merge(maker, node, maker.epilogue)
         while _moves(self.graph, maker):
             before = self._maker(maker)
-            if before is None or before.op == "dequantize":
+            if before is None or ops.quantizes(before) == "from":
                 break
             held = self.tensors[before.outputs[0]]
             self.tensors[before.outputs[0]] = replace(
@@ -110,7 +112,8 @@ class _Merging:
 def _bypassed(graph: Graph) -> Graph:
     """Readers of a dequantize take its source; it stays where its result leaves the graph."""
     e = Rewriter(graph)
-    gone = {n.id: n for n in graph.nodes if n.op == "dequantize" and _stands_between(graph, n)}
+    made = (n for n in graph.nodes if ops.quantizes(n) == "from")
+    gone = {n.id: n for n in made if _stands_between(graph, n)}
     names: dict[int, int] = {}
     for node in gone.values():
         names[node.outputs[0]] = names.get(node.operand(), node.operand())

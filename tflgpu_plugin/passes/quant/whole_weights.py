@@ -21,14 +21,14 @@ def whole_weights(graph: Graph) -> Graph:
     """The last pass: what folds other factors into weights comes before."""
     e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
-        weights = e.tensors[node.inputs[1]] if _may_have(node) else None  # type: ignore[index]
-        found = None if weights is None else _numbers(weights)
+        weights = e.tensors[node.inputs[1]] if may_be_whole(node) else None  # type: ignore[index]
+        found = None if weights is None else numbers_on_levels(weights)
         if weights is not None and found is not None:
             e.nodes[number] = _scaled(e, node, weights, found)
     return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
-def _may_have(node: Node) -> bool:
+def may_be_whole(node: Node) -> bool:
     operands = [each.tensor for each in node.epilogue if each.tensor is not None]
     summed = any(each.op in kernels.ROWS for each in node.epilogue)  # of whole numbers already
     weights = ops.weights(node)
@@ -37,7 +37,7 @@ def _may_have(node: Node) -> bool:
     return bool(dense) and bare and len(operands) <= MOST_OPERANDS
 
 
-def _numbers(weights: Tensor) -> Array | None:
+def numbers_on_levels(weights: Tensor) -> Array | None:
     """The stored numbers less their zero point; None where the weights are not on levels of
     one scale, or one per output."""
     held, data = weights.quantization, weights.data
