@@ -44,7 +44,7 @@ WORDS = {
         *("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "SOFTMAX"),
     },
     "tflgpu_plugin.ir.host_op": {"mean", "split"},  # roles of operands
-    "tflgpu_plugin.providers.onnxruntime.run_values": {"split"},
+    "tflgpu_plugin.importer.likely": {"split"},
     "tflgpu_plugin.importer.plain": {"expand"},  # an attribute
     "tflgpu_plugin.providers.tflite.loops": {"WHILE"},  # whose bodies are graphs of their own
 }
