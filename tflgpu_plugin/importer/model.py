@@ -44,7 +44,7 @@ class Value:
 class HostNode:
     """A node. Absent inputs and outputs are None. `implicit` are values that its bodies read, and
     `bodies` the graphs that it runs. `provider` has the node already ("": none), and `refusal` is
-    the host's own reason why nobody else may take it."""
+    the host's own reason why nobody else may take it; no node that is kept has one."""
 
     id: int
     op: str
@@ -56,7 +56,7 @@ class HostNode:
     implicit: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
     provider: str = ""
-    refusal: Refusal | None = None
+    refusal: Refusal | None = field(default=None, compare=False)
     bodies: tuple[HostModel, ...] = field(default=(), compare=False)
 
     @property

@@ -155,7 +155,7 @@ def test_a_host_without_the_operator_is_told_of(tmp_path: Path) -> None:
     found = checker.check(path, {"force": "1"}, "tflite-runtime")
     assert found.report.count("gpu") == 1 and not found.problem
     found = checker.check(path, {"exclude": CUSTOM[0].op}, "tflite-runtime")
-    assert found.report.count("gpu") == 0 and "left out by the option" in found.reasons[0][1]
+    assert found.report.count("gpu") == 0 and found.reasons[0].refusal_code == "option.excluded"
     assert "no kernel here for the custom operator Convolution2DTransposeBias" in found.problem
     assert found.as_json()["problem"] == checker.lines(found)[-1] == found.problem
 
