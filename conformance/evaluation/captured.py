@@ -18,6 +18,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.passes.quant.dequantize import widen
 
 ONLY_READ = Refusal("option.excluded", "Only its graph is wanted.")
 
@@ -36,7 +37,9 @@ def captured() -> Iterator[list[Graph]]:
 
 
 def _owned(graph: Graph) -> Graph:
-    """The graph with constants of its own: the host's go with its model."""
+    """The graph over float32 constants, by which parts of ops are evaluated, and of its own: the
+    host's go with its model."""
+    graph = widen(graph)
     tensors = {
         t: held if held.data is None else replace(held, data=np.array(held.data))
         for t, held in graph.tensors.items()
