@@ -129,14 +129,17 @@ def _place_again(
     2.14 with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
     """
     for old in earlier.placed:
-        partition = old.partition
+        partition, handle = old.partition, old.handle
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
+            handle = None
             graph = old.kept.reshaped(old.kept.shapes, providers.judge(delegate.options))
             given = delegate.options, delegate.adapter
             partition = providers.claimed_again(old.nodes, graph, *given)
         was = old.kept, old.stays, old.callers
-        prepared.placed.append(_place(delegate.pointer, partition, *was))
-        prepared.placed[-1].recent = old.recent
+        prepared.placed.append(placed := _place(delegate.pointer, partition, *was))
+        if handle is not None:
+            made = (native.ffi.cast("tg_partition *", one) for one in (placed.handle, handle))
+            native.lib.tg_partition_adopt(*made)
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
 

@@ -3,7 +3,6 @@ are in use."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,21 +16,19 @@ from tflgpu_plugin.importer.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.ir.refusal import Refusal
 
-RECENT = 8  # plans that native code keeps for a kernel
 CLOSED = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
 @dataclass(repr=False)
 class Placed(PlacedPartition):
-    """With the native kernel as handle. `partition` and `recent` (instances by the shapes of
-    `kept.keys`) hold device memory; they go when the host has freed the kernel, `kept` stays.
+    """With the native kernel as handle, which keeps plans for other shapes. It and `partition` hold
+    device memory; they go when the host has freed the kernel, `kept` stays.
     """
 
     kept: Subgraph
     stays: AbstractSet[str]
     callers: tuple[int, ...]
-    recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,18 +43,8 @@ class Placed(PlacedPartition):
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         if self.partition is None:
             raise BuildError((), CLOSED)
-        if given == self.kept.shapes:
-            return self.partition.instance
-        found = self.recent.pop(given, None) or self.partition.build(graph)
-        self.recent[given] = found
-        while len(self.recent) > RECENT:
-            self.recent.popitem(last=False)
-        return found
-
-    def let_go(self) -> None:
-        """Also the kernel's hold on the delegate."""
-        super().let_go()
-        self.recent = OrderedDict()
+        same = given == self.kept.shapes
+        return self.partition.instance if same else self.partition.build(graph)
 
 
 @dataclass

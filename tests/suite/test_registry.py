@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +54,7 @@ def watched(one: Any) -> tuple[Any, Lock]:
         if hasattr(held, "acquire"):
             setattr(one, name, lock)
         elif isinstance(held, dict | set):
-            setattr(one, name, guarded(OrderedDict if "recent" in name else type(held), lock))
+            setattr(one, name, guarded(type(held), lock))
     return one, lock
 
 

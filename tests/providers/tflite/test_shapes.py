@@ -208,3 +208,22 @@ def test_a_custom_operator_whose_shapes_the_file_does_not_tell(host: str) -> Non
     wanted = hosts.run_on_cpu(models.build(case), feeds, host)
     for ours, cpu in zip(run.outputs[0], wanted[0], strict=True):
         np.testing.assert_allclose(ours, cpu, rtol=1e-5, atol=1e-6)
+
+
+@adapter
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("kernels", ["reference", "default"])
+def test_plans_of_earlier_shapes_are_kept(host: str, kernels: str) -> None:
+    """The host makes the kernel anew for each resize; the last eight plans go with it."""
+    model = shape_models.RESIZED["in the middle"]()
+    with engine.watch() as built:
+        interpreter, _ = gpu(model, host, kernels)
+        for round_number in range(3):
+            for side in (4, 5, 6, 7):
+                for detail in interpreter.get_input_details():
+                    interpreter.resize_tensor_input(detail["index"], (1, side, side, 3))
+                interpreter.allocate_tensors()
+                same(interpreter, model, host, side)
+            if round_number == 0:
+                first = len(built)
+    assert first > 1 and len(built) == first

@@ -136,12 +136,24 @@ int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shap
   return 0;
 }
 
+void tg_partition_adopt(tg_partition *partition, tg_partition *from) {
+  if (memcmp(&partition->arity, &from->arity, sizeof from->arity)) return;
+  tgi_entry *entries[TGI_MAX_ENTRIES];
+  tgi_lock();
+  size_t count = from->plans.count;
+  memcpy(entries, from->plans.entries, count * sizeof *entries);
+  for (size_t i = 0; i < count; i++) atomic_fetch_add(&entries[i]->refs, 1);
+  tgi_unlock();
+  for (size_t i = 0; i < count; i++)
+    if (entries[i]->replay) insert(&partition->plans, entries[i]);   /* why there is none is found out again */
+    else tgi_entry_release(entries[i]);
+}
+
 /* ---- counters ----------------------------------------------------------------------------------------------------------- */
 
 void tgi_partition_freed(tg_partition *partition) {
   atomic_store(&partition->live, 0);
   atomic_fetch_add(&partition->times_freed, 1);
-  tgi_plans_drop(partition);
 }
 
 int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,

@@ -43,7 +43,7 @@ struct tg_partition {
 tgi_entry *tgi_entry_find(tg_partition *partition, const int32_t *shapes, size_t count);
 void tgi_entry_release(tgi_entry *entry);
 void tgi_plans_drop(tg_partition *partition);
-/* The host has taken it out. Python may keep it for its report; the GPU memory goes now. */
+/* The host has taken it out. Python may keep it, for its report or for what the host makes anew. */
 void tgi_partition_freed(tg_partition *partition);
 /* tg_replay_run, and its traffic counted. */
 int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,

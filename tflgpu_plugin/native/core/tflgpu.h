@@ -183,6 +183,8 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
  * fail with it. The partition takes its own reference. */
 int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                      size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
+/* Keep the plans of another partition, too, which has the same inputs, outputs and states: its host has made it anew. */
+void tg_partition_adopt(tg_partition *partition, tg_partition *from);
 
 typedef struct tg_partition_state {
   uint32_t live;                   /* the host has made something of it and not freed it */

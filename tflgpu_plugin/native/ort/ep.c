@@ -309,6 +309,7 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
     tg_ort_partition *partition = compute->partition;
     free_compute(compute);         /* first: a session in it refers to what Python keeps for the partition */
     tgi_partition_freed(&partition->base);
+    tgi_plans_drop(&partition->base);   /* no session makes it anew: the GPU memory goes now */
     tg_ort_partition_release(partition);
   }
 }
