@@ -122,7 +122,7 @@ class _Bodies:
 
 
 def _node(
-    raw: RawNode, read: Tensors, wanted: Iterable[int | None], bodies: _Bodies | None = None
+    raw: RawNode, read: Tensors, wanted: Collection[int | None], bodies: _Bodies | None = None
 ) -> HostNode:
     """A node of the host as plain data; of a loop those results that something reads."""
     bodies = bodies or _Bodies()
@@ -133,7 +133,7 @@ def _node(
     except Unsupported as damaged:
         refusal = damaged.sentence
     name = read.tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
-    kept = {*wanted} if raw.host_op == loops.LOOP else {*raw.outputs}
+    kept = wanted if raw.host_op == loops.LOOP else raw.outputs
     return HostNode(
         raw.id, raw.host_op, "", raw.version, name,
         tuple(None if t is None else str(t) for t in raw.inputs),

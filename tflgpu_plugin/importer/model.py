@@ -98,6 +98,8 @@ class HostModel:
     def loosened(self, changed: Iterable[str]) -> HostModel:
         """The same, with nothing stated of the shapes of what nodes make of these values."""
         found = {*changed}
+        if not found:
+            return self
         for node in self.nodes:
             if not found.isdisjoint(node.reads):
                 found.update(node.writes)

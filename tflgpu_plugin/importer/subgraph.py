@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Shape, Tensor, counts
 
@@ -79,8 +79,9 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     makers = _makers(found, {node.id for node in part.nodes})
     hosts = [node for node in model.nodes if node.id in makers]
     keys = {t: key for key, t in found.ids.items()}
+    made = {key for node in hosts for key in node.writes}
     values = {
-        key: _value(key, model, found, hosts)
+        key: replace(model.values[key], shape=None) if key in made else _value(key, found)
         for key in dict.fromkeys(key for node in hosts for key in (*node.reads, *node.writes))
     }
     kept_outputs = tuple(keys[t] for t in part.outputs)
@@ -114,12 +115,10 @@ def _is_kept(found: Imported, maker: Node) -> bool:
     return constant and bool(maker.op and maker.reads)
 
 
-def _value(key: str, model: HostModel, found: Imported, nodes: Sequence[HostNode]) -> Value:
-    """A value as it is kept: of what the nodes make nothing is stated, and of what others have made
-    of constants the value is known."""
-    value, tensor = model.values[key], found.graph.tensors.get(found.ids[key])
-    if any(key in node.writes for node in nodes):
-        return replace(value, shape=None)
+def _value(key: str, found: Imported) -> Value:
+    """A value that nodes read and do not make: of what others have made of constants, it is
+    known."""
+    value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
     if tensor is None or tensor.data is None or value.data is not None:
         return value
     return replace(value, shape=tensor.shape, dtype=tensor.dtype, data=tensor.data)
