@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
@@ -76,30 +77,35 @@ class Plain:
         state = self.state
         row, inputs = state.table.row(host), state.operands(host)
         outputs = tuple(state.tensor(key) for key in host.writes)
-        node = Node(
-            host.id, row.op if row else "", (*inputs, *map(state.tensor, host.implicit)), outputs,
-            name=host.name or host.op, host_op=host.title, version=host.version,
-            sources=(host.id,),
-        )  # fmt: skip
+        common: dict[str, Any] = {
+            "name": host.name or host.op, "host_op": host.title, "version": host.version,
+            "sources": (host.id,),
+        }  # fmt: skip
         if row is None or host.refusal:
             other = state.table.arithmetic.get(host.title)
-            op = STORE if other is not None and other.op == STORE else node.op
-            return replace(node, op=op), state.table.refusal(host)
-        reason = support.unmet(state.table.every, state.builder(host, row, inputs))
-        if reason is not None:
-            return node, reason
-        inputs = list(row.arranged(inputs))
-        node = replace(node, inputs=tuple(inputs), attributes=host.attributes, row=row)
-        refusal = support.by_row(Graph.over(self._stated()), node)
-        kept = inputs[:1] if LISTS & {*host.attributes} else inputs
+            op = STORE if other is not None and other.op == STORE else row.op if row else ""
+            reads = (*inputs, *map(state.tensor, host.implicit))
+            return Node(host.id, op, reads, outputs, **common), state.table.refusal(host)
+        claimed = state.planned is not None
+        every = () if claimed else state.table.every
+        if every and (reason := support.unmet(every, state.builder(host, row, inputs))):
+            return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
+        given = row.arranged(inputs)
+        node = Node(host.id, row.op, given, outputs, host.attributes, row=row, **common)
+        refusal = support.by_row(Graph.over(self._stated()), node, claimed)
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)
-        hidden = () if refusal else self._hidden(row, inputs)
-        return replace(node, inputs=tuple(kept), outputs=(*outputs, *hidden)), refusal
+        hidden = () if refusal else self._hidden(row, given)
+        kept = given[:1] if LISTS & host.attributes.keys() else given
+        if hidden or kept != given:
+            node = replace(node, inputs=kept, outputs=(*outputs, *hidden))
+        return node, refusal
 
     def _stated(self) -> Mapping[int, Tensor]:
         """The tensors, without values that are no constants of the host."""
+        if not self.known:
+            return self.table
         hidden = {t: replace(self.table[t], data=None) for t in self.known}
         return ChainMap(hidden, self.table)
 

@@ -61,17 +61,17 @@ class State:
     def outside(self, key: str) -> Tensor:
         """A value that no node of ours makes, as the host states it."""
         stated = self.model.values[key]
-        tensor = Tensor(
-            stated.name, UNKNOWN, stated.dtype, quantization=stated.quantization,
-            variable=stated.variable,
-        )  # fmt: skip
-        if stated.data is not None:
-            found = replace(tensor, shape=stated.data.shape, data=stated.data)
-            return found if self.table.keeps_half else widened(found)
-        if key in self.run_values:
+        if stated.data is None and key in self.run_values:
             return self.of_a_run(key)
-        shape = self.facts.shapes.get(key, self.stated_shape(stated))
-        return tensor if shape is None else replace(tensor, shape=shape)
+        shape: Shape = UNKNOWN
+        if stated.data is not None:
+            shape = stated.data.shape
+        elif (known := self.facts.shapes.get(key, self.stated_shape(stated))) is not None:
+            shape = known
+        found = Tensor(
+            stated.name, shape, stated.dtype, stated.data, stated.quantization, stated.variable
+        )
+        return found if self.table.keeps_half else widened(found)
 
     def of_a_run(self, key: str) -> Tensor:
         """The tensor of an input of a run, with its value."""

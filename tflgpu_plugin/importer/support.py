@@ -127,14 +127,16 @@ def _quirks(graph: Graph, node: Node, target: Target) -> Iterator[Refusal]:
     return (Refusal("device.wrong_result", reason) for reason in found)
 
 
-def by_row(graph: Graph, node: Node) -> Refusal | None:
+def by_row(graph: Graph, node: Node, claimed: bool = False) -> Refusal | None:
     """What the row of a host's node says against it: None, or a sentence. `graph` is as the host
-    gives it, and the node's inputs are all that its op takes.
+    gives it, and the node's inputs are all that its op takes. Of a node that was `claimed` for
+    other shapes, types and constants are not asked about again.
     """
     row = node.row
     if row is None:
         return None
-    return unmet(EVERY, graph, node, row) or unmet(row.conditions, graph, node)
+    every: tuple[Condition, ...] = (extents,) if claimed else EVERY
+    return unmet(every, graph, node, row) or unmet(row.conditions, graph, node)
 
 
 def unmet(conditions: Iterable[Condition], *seen: Any) -> Refusal | None:
