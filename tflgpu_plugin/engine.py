@@ -52,8 +52,7 @@ ops.rows()  # imports the families now, not while the first model is prepared
 @dataclass
 class Partition:
     """Nodes that run as one step. `graph` is not rewritten, and once claimed it holds the host's
-    constants, not what was made of them; `instance` is built for its present shapes, and `kept` is
-    what others are planned from.
+    constants, not what was made of them; `instance` is built for its present shapes.
     """
 
     nodes: tuple[int, ...]
@@ -104,7 +103,7 @@ class Partition:
 
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
         try:
-            instance = self._planned(graph, sibling)
+            instance = self.planned(graph, sibling)
             for found in _watching.values():
                 found.append((self, instance))
             return instance
@@ -117,8 +116,8 @@ class Partition:
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
 
-    def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
-        """From the cache, or planned now and put there."""
+    def planned(self, graph: Graph, sibling: Program | None) -> Instance:
+        """An instance from the cache, or planned now and put there."""
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
@@ -182,7 +181,9 @@ def claimed_again(
     """A partition of nodes that were claimed before, built anew. Raises BuildError with a sentence,
     NoAdapter.
     """
-    return Partition(nodes, graph, adapter.open_device(info), half=options.half)
+    part = Partition(nodes, graph, adapter.open_device(info), half=options.half)
+    part.graph = forgotten(part.graph)
+    return part
 
 
 def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
@@ -239,8 +240,8 @@ def watch() -> Iterator[list[tuple[Partition, Instance]]]:
 
 @dataclass
 class Claim:
-    """The answer to a graph: partitions, and for every node outside them the reason (host node id
-    -> sentence)."""
+    """The answer to a graph: partitions, and why every node outside them is not in one, by its
+    id."""
 
     islands: list[Partition]
     refusals: dict[int, Refusal]

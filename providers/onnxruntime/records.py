@@ -7,14 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tflgpu_plugin.providers import Partition
+
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.importer.imported import Facts
-from tflgpu_plugin.importer.subgraph import again
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.importer.subgraph import Again, again
+from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.refusal import Refusal
 
 from . import run_values
@@ -52,7 +54,7 @@ class Placed(PlacedPartition):
             at += 1 + flat[at]
         return tuple(found)
 
-    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
+    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
         """Its ports in the order of the first. Raises ImpossibleShapes where no host takes the
         shapes."""
         interface, part = self.interface, self.interface.part
@@ -64,8 +66,7 @@ class Placed(PlacedPartition):
             for name, held in numbers
         }
         check_files(part)
-        assert self.partition is not None
-        facts = Facts(shapes, None, interface.arithmetic, values, self.partition.judge)
+        facts = Facts(shapes, None, interface.arithmetic, values, partition.judge)
         return again(part, TABLE, facts, interface.ports, interface.outputs)
 
 

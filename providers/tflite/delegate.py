@@ -104,7 +104,7 @@ def _place_new(
     if not repeated:  # the shapes of a loop's body come from where it is run
         host = placeholders.grown(stated, read)
     claim = providers.claim(
-        host, delegate.options, lambda ids: _preview(context, ids), repeated=repeated
+        host, delegate.options, lambda ids: preview(context, ids), repeated=repeated
     )
     reasons = claim.refusals
     if host is stated and not repeated:
@@ -116,7 +116,7 @@ def _place_new(
         others = (other.ports for other in found if other is not kept)
         stays = {key for ports in others for key in ports} if host.graph.fused else set()
         callers = tuple(node for node in partition.nodes if node in taken.graphs)
-        prepared.placed.append(_place(delegate.pointer, partition, kept, stays, callers))
+        prepared.placed.append(place(delegate.pointer, partition, kept, stays, callers))
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
     prepared.decide(reasons)
 
@@ -132,18 +132,19 @@ def _place_again(
         partition, handle = old.partition, old.handle
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
             handle = None
-            graph = old.kept.reshaped(old.kept.shapes, providers.judge(delegate.options))
+            judge = providers.judge(delegate.options)
+            graph = old.kept.reshaped(old.kept.shapes, judge).runs()
             given = delegate.options, delegate.adapter
             partition = providers.claimed_again(old.nodes, graph, *given)
         was = old.kept, old.stays, old.callers
-        prepared.placed.append(placed := _place(delegate.pointer, partition, *was))
+        prepared.placed.append(placed := place(delegate.pointer, partition, *was))
         if handle is not None:
             made = (native.ffi.cast("tg_partition *", one) for one in (placed.handle, handle))
             native.lib.tg_partition_adopt(*made)
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
 
-def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
+def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     """The host's own grouping of these nodes, in execution order."""
     found = snapshot.partitions(native.ffi, context, ids)
     group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
@@ -153,7 +154,7 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(grouped.values())
 
 
-def _place(
+def place(
     pointer: Any,
     partition: Partition,
     kept: Subgraph,

@@ -14,7 +14,7 @@ from typing import Any
 from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer import loop_layer
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.loop_body import Body
+from tflgpu_plugin.importer.loop_body import Body, otherwise
 from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir.graph import Array, Tensor
 
@@ -82,6 +82,8 @@ def recurrent_layer(e: Builder) -> list[int | None]:
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
         said = "The loop carries values whose shapes only a run tells."
         raise Unsupported.of("dynamic.shape", said)
+    if len(e.host.bodies) != BODIES[LOOP]:
+        raise otherwise("it is in the body of another loop")
     found = loop_layer.layer(given, *(_body(e, model) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:

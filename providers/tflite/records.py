@@ -7,16 +7,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from tflgpu_plugin.providers import BuildError, Instance
+from tflgpu_plugin.providers import BuildError, Instance, Partition
 
 from tflgpu_plugin import native
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report, remember
-from tflgpu_plugin.importer.subgraph import Subgraph
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.importer.subgraph import Again, Subgraph
+from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.ir.refusal import Refusal
 
-CLOSED = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
@@ -25,6 +24,8 @@ class Placed(PlacedPartition):
     """With the native kernel as handle, which keeps plans for other shapes. It and `partition` hold
     device memory; they go when the host has freed the kernel, `kept` stays.
     """
+
+    closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 
     kept: Subgraph
     stays: AbstractSet[str]
@@ -35,16 +36,11 @@ class Placed(PlacedPartition):
         assert self.partition is not None
         self.nodes = self.partition.nodes
 
-    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
-        if self.partition is None:
-            raise BuildError((), CLOSED)
-        return self.kept.reshaped(given, self.partition.judge)
+    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
+        return self.kept.reshaped(given, partition.judge)
 
-    def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
-        if self.partition is None:
-            raise BuildError((), CLOSED)
-        same = given == self.kept.shapes
-        return self.partition.instance if same else self.partition.build(graph)
+    def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
+        return partition.instance if given == self.kept.shapes else None
 
 
 @dataclass

@@ -161,6 +161,8 @@ def _bodies(context: Any, raw: RawNode) -> _Bodies:
         found = [_body(context, raw, int(named[k])) for k in range(loops.BODIES[loops.LOOP])]
     except Unsupported as reason:
         return _Bodies(refusal=reason.sentence)
+    except HostError as error:
+        return _Bodies(refusal=Refusal("loop.unsupported", str(error)))
     return _Bodies(tuple(model for model, _ in found), tuple(address for _, address in found))
 
 

@@ -118,11 +118,11 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
         quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
         variable=bool(raw.is_variable),
     )
-    data = _constant(ffi, raw, dtype, shape, written)
+    data = constant(ffi, raw, dtype, shape, written)
     return tensor if data is None else narrowed(replace(tensor, data=data))
 
 
-def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
+def constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
     # A persistent constant that a node writes was computed from present shapes: a resize changes
     # it.
     constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)

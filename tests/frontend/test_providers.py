@@ -183,7 +183,7 @@ for got, want in zip(program.run(feed), wanted):
 assert all(int(i.instance.counters().runs) == 1 for i in claim.islands)
 bigger = np.ones((3, 5), np.float32)
 first = claim.islands[0]
-outputs = first.build(program.kept[0].reshaped([bigger.shape], first.judge)).run([bigger])
+outputs = first.build(program.kept[0].reshaped([bigger.shape], first.judge).runs()).run([bigger])
 np.testing.assert_allclose(outputs[0], np.tanh(bigger + constants["bias"]), rtol=1e-5)
 try:
     providers.judge({{"nonsense": 1}})

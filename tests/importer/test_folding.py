@@ -157,10 +157,10 @@ def test_other_shapes_are_worked_out_anew() -> None:
     ]
     found = host_models.imported(replace(host_models.model(tensors, nodes), outputs=("2",)))
     kept = subgraph.kept(found, partition.extract(found.graph, {0, 1}))
-    graph = kept.reshaped([(3, 8)], Judge())
+    graph = kept.reshaped([(3, 8)], Judge()).runs()
     assert (graph.shape(1), graph.shape(2)) == ((3, 8), (12, 2))
     with refused("shape.unsupported"):
-        kept.reshaped([(1, 5)], Judge())
+        kept.reshaped([(1, 5)], Judge()).runs()
 
 
 def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
@@ -175,8 +175,8 @@ def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
     part = partition.extract(found.graph, {1})
     kept = subgraph.kept(found, part)
     assert (kept.keys, kept.shapes) == (("0", "1"), ((6,), (2, 3)))
-    graph = kept.reshaped([(8,), (4, 2)], Judge())
+    graph = kept.reshaped([(8,), (4, 2)], Judge()).runs()
     assert [node.op for node in graph.nodes] == ["reshape"]
     assert (graph.shape(3), graph.inputs, graph.outputs) == ((4, 2), (0,), (3,))
     with refused("shape.unsupported"):
-        kept.reshaped([(8,), (3, 2)], Judge())
+        kept.reshaped([(8,), (3, 2)], Judge()).runs()

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tflgpu_plugin.importer.symbols import Misfit, _changes, _misfits, _unlike
+from tflgpu_plugin.importer import symbols as solver
+from tflgpu_plugin.importer.symbols import Misfit, misfits_of, unlike
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 
@@ -20,7 +21,7 @@ def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
     graph = Graph(tensors, nodes, (0,), (1,))
     refusals = {node.id: "It does not fit." for node in nodes if not node.op}
     reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, contradictions=0)
-    return list(_misfits(reading))
+    return list(misfits_of(reading))
 
 
 def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
@@ -38,7 +39,7 @@ def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
 
 def changes(numbers: tuple[int, ...], *free: str, **symbols: int) -> list[dict[str, int]]:
     """What differs from the symbols."""
-    found = _changes(symbols, free, numbers)
+    found = solver.changes(symbols, free, numbers)
     return [{n: v for n, v in made.items() if v != symbols[n]} for made in found]
 
 
@@ -58,6 +59,6 @@ def test_numbers_that_are_tried() -> None:
 
 
 def test_extents_that_differ_are_counted_from_the_right() -> None:
-    assert _unlike([(2, 3), (3,)]) == 0
-    assert _unlike([(2, 3), (2, 4), (5, 4)]) == 1 + 2 + 1
-    assert _unlike([]) == 0
+    assert unlike([(2, 3), (3,)]) == 0
+    assert unlike([(2, 3), (2, 4), (5, 4)]) == 1 + 2 + 1
+    assert unlike([]) == 0

@@ -112,7 +112,7 @@ assert len(records.kept.clients) <= 2, records.kept.clients
 from tflgpu_plugin.providers.tflite import delegate as frontend
 i = make(load_delegate("tflgpu")); check(i)
 def fail(*_): raise RuntimeError("no")
-frontend._place = fail                         # tflite-runtime prepares again beside XNNPACK
+frontend.place = fail                         # tflite-runtime prepares again beside XNNPACK
 i.resize_tensor_input(0, (1, 7, 5, 3))
 try:
     i.allocate_tensors()

@@ -82,3 +82,23 @@ def around(units: int, branch: bool = False) -> bytes:
                             dtypes=["i32", "f32"])  # fmt: skip
     main.output(results[1])
     return packed(main, cond, body, *([inner] if branch else []))
+
+
+def nested(units: int) -> bytes:
+    """A layer, a loop whose body has a loop, and another layer."""
+    shape, own = (1, units), np.ones((units, units), np.float32) / units
+    main, condition, body = Model(), Model(), Model()
+    zero = main.constant(np.array(0, np.int32))
+    carried: dict[str, Any] = {"shapes": [(), shape], "dtypes": ["i32", "f32"]}
+    pre = dense(main, main.input("x", shape), own, "pre")
+    named = {"condSubgraphIndex": 1, "bodySubgraphIndex": 2}
+    made = main.multi_op("WHILE", [zero, pre], "WhileOptions", named, **carried)
+    main.output(dense(main, made[1], own, "post"))
+    below = [condition.input("counter", (), "i32"), condition.constant(np.array(2, np.int32))]
+    condition.input("x", shape)
+    condition.output(condition.op("LESS", below, "LessOptions", {}, dtype="bool"))
+    _count(body)
+    given = [body.constant(np.array(0, np.int32)), body.input("x", shape)]
+    named = {"condSubgraphIndex": 3, "bodySubgraphIndex": 4}
+    body.output(body.multi_op("WHILE", given, "WhileOptions", named, **carried)[1])
+    return packed(main, condition, body, condition, _layer(units, True))

@@ -24,7 +24,8 @@ from tflgpu_plugin.frontend.reports import (
     PartitionReport,
     Report,
 )
-from tflgpu_plugin.ir.graph import Graph, Shape, counts
+from tflgpu_plugin.importer.subgraph import Again
+from tflgpu_plugin.ir.graph import Shape, counts
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
@@ -43,6 +44,8 @@ COUNTED = ("runs", "host_runs", "failures", "uploaded_bytes", "downloaded_bytes"
 class PlacedPartition:
     """A partition and the native object that runs it (it begins with a tg_partition); both go when
     the host has freed that object. `nodes` are the host's."""
+
+    closed: ClassVar[Refusal] = Refusal("host.withdrawn", "This part of the model is closed.")
 
     partition: Partition | None
     handle: Any
@@ -65,25 +68,30 @@ class PlacedPartition:
         native.lib.tg_partition_get_state(native.ffi.cast("tg_partition *", handle), out)
         return out
 
-    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
+    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
         """The partition's graph for these input shapes. Raises BuildError with a sentence."""
         raise NotImplementedError
 
-    def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
-        """What runs the partition for these input shapes. Raises BuildError with a sentence."""
-        assert self.partition is not None
-        return self.partition.build(graph)
+    def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
+        """What runs the partition for these input shapes, if it is there."""
+        return None
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
         """Hand the native object a plan for these input shapes, or the sentence that runs fail
         with. Raises ImpossibleShapes.
         """
         made: Sequence[Shape] = ()
+        partition = self.partition
         try:
-            graph = self.reshaped(given)
-            hidden = counts(graph.tensors, graph.outputs)
-            made = [graph.shape(t) for t in graph.outputs if t not in hidden]
-            instance = self.instance(given, graph)
+            if partition is None:
+                raise BuildError((), self.closed)
+            instance = self.ready(partition, given)
+            if instance is None:
+                again = self.reshaped(partition, given)
+                graph = again.graph
+                hidden = counts(graph.tensors, graph.outputs)
+                made = [graph.shape(t) for t in graph.outputs if t not in hidden]
+                instance = partition.build(again.runs())
         except ImpossibleShapes:
             raise
         except BuildError as error:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.errors import Unsupported, defect
 from tflgpu_plugin.importer import likely, rounding, support
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
@@ -73,6 +73,8 @@ class _Importer(State):
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             self._refuse(host, inputs, reason.sentence)
+        except Exception as error:  # a defect of ours must not take other nodes with it
+            self._refuse(host, inputs, defect(error, f"Importing {host.title}"))
 
     def _guess(self, builder: Builder) -> None:
         """Values from outside that this node's shapes depend on become known, by a guess."""
@@ -128,7 +130,7 @@ class _Importer(State):
     ) -> HostOp | None:
         """Returns the row of a node whose inputs are all constants of at most `largest` elements,
         else None; also None where the host rounds bfloat16 results in its own way."""
-        row, table = self.table.rows.get(host.title), self.tensors.table
+        row, table = self.table.row(host), self.tensors.table
         given = [table[t] for t in inputs if t is not None]
         if row is None or not given or (row.rounds and any(t.dtype == BFLOAT16 for t in given)):
             return None
@@ -242,7 +244,7 @@ class _Importer(State):
         reads = [t for t in inputs if t is not None] + [self.tensor(k) for k in host.implicit]
         node = Node(
             host.id, "", tuple(reads), tuple(outputs), name=host.name or host.op,
-            host_op=host.title, version=host.version, row=self.table.rows.get(host.title),
+            host_op=host.title, version=host.version, row=self.table.row(host),
             sources=(host.id,),
         )  # fmt: skip
         self.nodes.append(node)
@@ -272,7 +274,7 @@ class _Importer(State):
 def judged(found: Imported, judge: Judge) -> Imported:
     """The same, with reasons for all nodes that cannot run: support is asked here, once. Constants
     that nodes make float32 of are known from now on."""
-    graph = known(found.graph)
+    graph = known(found.graph, judge.made)
     reasons = judge.reasons(graph, found.refusals)
     new = frozenset(reasons.keys() - found.refusals.keys())
     return replace(found, graph=graph, refusals={**found.refusals, **reasons}, judged=new)

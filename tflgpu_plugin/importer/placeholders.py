@@ -78,10 +78,11 @@ def _larger(host: Imported, present: Imported, read: Read) -> Imported | None:
     sizes = ((axes, size) for axes in _choices(host) for size in SIZES)
     sized = ((_sized(host, *one), _sized(host, one[0], MORE * one[1])) for one in sizes)
     tried = ((read(some), more) for some, more in sized if _elements(some) <= MAX_INPUT_ELEMENTS)
-    found = [*until_fit(tried, lambda one: one[0].unfit)]
-    if not found:
+    fitting = until_fit(tried, lambda one: one[0].unfit)
+    found = min(fitting, key=lambda one: len(one[0].unfit), default=None)
+    if found is None:
         return None
-    best, more = min(found, key=lambda one: len(one[0].unfit))
+    best, more = found
     if best.unfit:
         return best if len(best.unfit) < len(present.unfit) else None
     wider = read(more) if _elements(more) <= MAX_FURTHER_ELEMENTS else best

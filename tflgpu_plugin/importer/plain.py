@@ -33,13 +33,13 @@ LISTS = {"shape", "perm", "expand"}  # attributes that stand for a second input
 
 @dataclass
 class Plain:
-    """`known` are results that were worked out, `variable` those of them that follow from shapes,
-    and `chained` what follows from constants alone, whether it could be worked out or not.
-    `doubtful` are values whose shape is not what the inputs give. `later` are nodes that make
-    float32 of a constant, and `widened` what they make, once it was asked for."""
+    """`known` are results that were worked out, without their values, `variable` those of them that
+    follow from shapes, and `chained` what follows from constants alone, whether it could be worked
+    out or not. `doubtful` are values whose shape is not what the inputs give. `later` are nodes
+    that make float32 of a constant, and `widened` what they make, once it was asked for."""
 
     state: State
-    known: set[int] = field(default_factory=set)
+    known: dict[int, Tensor] = field(default_factory=dict)
     variable: set[int] = field(default_factory=set)
     chained: set[int] = field(default_factory=set)
     doubtful: set[int] = field(default_factory=set)
@@ -104,10 +104,7 @@ class Plain:
 
     def _stated(self) -> Mapping[int, Tensor]:
         """The tensors, without values that are no constants of the host."""
-        if not self.known:
-            return self.table
-        hidden = {t: replace(self.table[t], data=None) for t in self.known}
-        return ChainMap(hidden, self.table)
+        return ChainMap(self.known, self.table) if self.known else self.table
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
         """Tensors for results that only state takes, which the host has none for."""
@@ -139,7 +136,7 @@ class Plain:
             return False
         values = self.state.model.values
         fixed = {t for key, t in inputs.items() if values[key].constant or values[key].dense}
-        fixed |= {t for t in inputs.values() if self.table[t].data is not None} - self.known
+        fixed |= {t for t in inputs.values() if self.table[t].data is not None} - self.known.keys()
         return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.chained
 
     def present(self, host: HostNode) -> dict[str, int]:
@@ -226,7 +223,7 @@ class Plain:
             return None
         other = None if node.row else self.state.table.arithmetic.get(host.title)
         first = other is not None and other.of_shapes
-        reached = planned is not None or not self.known.isdisjoint(inputs)
+        reached = planned is not None or not self.known.keys().isdisjoint(inputs)
         if not (first or reached):
             return None
         tensors, outputs = [self.table[t] for t in inputs], self._outputs(host, node)
@@ -250,7 +247,7 @@ class Plain:
                 return None
         for index, tensor in zip(outputs, found, strict=True):
             self.table[index] = tensor
-        self.known.update(outputs)
+        self.known |= {t: replace(self.table[t], data=None) for t in outputs}
         return replace(node, op=FOLDED, outputs=outputs, attributes={}, row=None)
 
     # ---- shapes -------------------------------------------------------------------------------
@@ -286,14 +283,10 @@ class Plain:
         table, values = self.state.table, self.state.model.values
         inputs = [*self.present(host).values()]
         other, outputs = table.arithmetic.get(host.title), self._outputs(host, node)
-        if (
-            other is not None
-            and other.stated
-            and all(values[key].shape is not None for key in host.writes)
-        ):
-            return [tensor.shape for tensor in outputs]
         if self.doubtful.intersection(inputs) or host.refusal:
             return None
+        if other and other.stated and all(values[k].shape is not None for k in host.writes):
+            return [tensor.shape for tensor in outputs]
         if any(self.table[t].data is None for t in self._deciding(host)):
             return None
         if other is not None and other.spreads:
@@ -327,7 +320,7 @@ class Plain:
     def _deciding(self, host: HostNode) -> list[int]:
         """Inputs whose values decide the outputs' shapes."""
         table = self.state.table
-        row = table.rows.get(host.title) or table.arithmetic.get(host.title)
+        row = table.row(host) or table.arithmetic.get(host.title)
         keys = [host.inputs[k] for k in (row.deciding if row else ()) if k < len(host.inputs)]
         return [self.state.ids[key] for key in keys if key is not None]
 

@@ -89,7 +89,9 @@ class State:
         """The guess at an open extent, -1 where nothing is to be guessed."""
         if self.symbols is None:
             return -1
-        return self.symbols.get(name) or expression(name, self.symbols) or 1
+        if name in self.symbols:
+            return self.symbols[name]
+        return expression(name, self.symbols) or 1
 
     def builder(
         self, host: HostNode, row: HostOp, inputs: list[int | None], known_limit: int = 0

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
@@ -37,21 +39,39 @@ class Subgraph:
         read."""
         return (*self.ports, *self.others)
 
-    def reshaped(self, given: Sequence[Shape], judge: Judge) -> Graph:
+    def reshaped(self, given: Sequence[Shape], judge: Judge) -> Again:
         """The graph for these shapes of `keys`. Raises BuildError with a sentence."""
         shapes = dict(zip(self.keys, given, strict=True))
         facts = Facts(shapes, arithmetic=self.arithmetic, judge=judge)
         return again(self.model, self.table, facts, self.ports, self.outputs)
 
 
+class Again(NamedTuple):
+    """A partition's graph for other shapes, and why it cannot run with these."""
+
+    graph: Graph
+    refusal: BuildError | None = None
+
+    def runs(self) -> Graph:
+        """The graph. Raises BuildError where it cannot run."""
+        if self.refusal is not None:
+            raise self.refusal
+        return self.graph
+
+
 def again(
     model: HostModel, table: Table, facts: Facts, ports: Sequence[str], outputs: Sequence[str]
-) -> Graph:
+) -> Again:
     """A partition's graph for other shapes, with its inputs and outputs in the order of the first.
-    Raises BuildError, and ImpossibleShapes where no host takes the shapes."""
+    Raises BuildError where not even its shapes are known, ImpossibleShapes where no host takes the
+    shapes of its inputs."""
     found = import_(model, table, facts)
-    for node, reason in found.refusals.items():
-        raise (ImpossibleShapes if node in found.impossible else BuildError)((node,), reason)
+    errors = [
+        (ImpossibleShapes if node in found.impossible else BuildError)((node,), reason)
+        for node, reason in found.refusals.items()
+    ]
+    if errors and not {*found.refusals} <= found.judged:
+        raise errors[0]
     ids, tensors = found.ids, dict(found.graph.tensors)
     for key in outputs:
         if ids[key] not in tensors:
@@ -62,7 +82,7 @@ def again(
         value = model.values[key]
         tensors.setdefault(ids[key], Tensor(value.name, facts.shapes[key], value.dtype))
     made = tuple(ids[key] for key in outputs)
-    return replace(
+    graph = replace(
         found.graph,
         nodes=tuple(node for node in found.graph.nodes if node.op != FOLDED),
         tensors=tensors,
@@ -70,6 +90,7 @@ def again(
         outputs=(*made, *counts(tensors, made)),
         chained=(),
     )
+    return Again(graph, errors[0] if errors else None)
 
 
 def kept(found: Imported, part: Graph) -> Subgraph:
@@ -86,7 +107,10 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     }
     kept_outputs = tuple(keys[t] for t in part.outputs)
     ports = tuple(keys[t] for t in part.inputs)
-    nodes = replace(model, nodes=tuple(hosts), values=values, outputs=kept_outputs)
+    nodes = HostModel(
+        tuple(hosts), values, kept_outputs, numbered=model.numbered, fused=model.fused,
+        ordered=model.ordered,
+    )  # fmt: skip
     arithmetic = frozenset(found.arithmetic & makers)
     states = tuple(keys[before] for before, _ in part.states)
     others = tuple(k for k in nodes.inputs if k not in ports and k not in states)
@@ -95,7 +119,7 @@ def kept(found: Imported, part: Graph) -> Subgraph:
 
 
 def _makers(found: Imported, nodes: Collection[int]) -> set[int]:
-    """These nodes, with those that make their constants of shapes, or of other constants."""
+    """These nodes, with those that make their constants of shapes, or float32 of constants."""
     graph = found.graph
     makers, kept = graph.producers(), set(nodes)
     waiting = [node for node in graph.nodes if node.id in kept]
@@ -112,13 +136,15 @@ def _is_kept(found: Imported, maker: Node) -> bool:
     if maker.op == FOLDED:
         return maker.id in found.arithmetic
     constant = all(found.graph.constant(t) is not None for t in maker.reads)
-    return constant and bool(maker.op and maker.reads)
+    return constant and ops.quantizes(maker) == "from"
 
 
 def _value(key: str, found: Imported) -> Value:
-    """A value that nodes read and do not make: of what others have made of constants, it is
-    known."""
+    """A value that nodes read and do not make, in its present shape: of what others have made of
+    constants, it is known."""
     value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
-    if tensor is None or tensor.data is None or value.data is not None:
+    if tensor is None or value.data is not None:
         return value
-    return replace(value, shape=tensor.shape, dtype=tensor.dtype, data=tensor.data)
+    if tensor.data is None:
+        return replace(value, shape=tensor.shape, dense=None)
+    return replace(value, shape=tensor.shape, dtype=tensor.dtype, data=tensor.data, dense=None)

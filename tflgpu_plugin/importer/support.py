@@ -23,7 +23,7 @@ from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, wh
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
-from tflgpu_plugin.passes.quant.dequantize import folded
+from tflgpu_plugin.passes.quant.dequantize import Made, folded
 from tflgpu_plugin.passes.trim import idle
 
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
@@ -98,12 +98,14 @@ def support(
 @dataclass(frozen=True)
 class Judge:
     """Asks support for the nodes of a graph. `edition` and `quantized` are as in `support`, and
-    `excluded` are names of nodes or operators, or node ids, that the user leaves out."""
+    `excluded` are names of nodes or operators, or node ids, that the user leaves out. `made` are
+    float32 constants that the graphs of one model share."""
 
     target: Target = field(default_factory=Target)
     edition: str = "all"
     quantized: bool = True
     excluded: frozenset[str] = frozenset()
+    made: Made = field(default_factory=dict, compare=False, repr=False)
 
     def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
         """Why nodes cannot run, by their ids: of those that are not `refused` already, and of all

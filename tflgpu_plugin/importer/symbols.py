@@ -101,11 +101,11 @@ class Solver:
         self.visits += len(visited)
         part = replace(self.graph, nodes=visited)
         reading = import_(part, self.table, Facts(symbols=whole))
-        misfits = list(_misfits(reading))
+        misfits = list(misfits_of(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         refused = len(reading.refusals.keys() - reading.unfit)
-        unlike = sum(misfit.unlike for misfit in misfits)
-        doubts = refused + len(misfits) + huge, unlike, reading.contradictions
+        differing = sum(misfit.unlike for misfit in misfits)
+        doubts = refused + len(misfits) + huge, differing, reading.contradictions
         found = Guess(whole, reading, misfits, doubts)
         self.fitting.update({node.id for node in visited} - found.wrong)
         return found
@@ -115,7 +115,7 @@ class Solver:
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
         free = [name for name in reversed([*guess.symbols]) if name in needed]
-        for symbols in islice(_changes(guess.symbols, free, misfit.numbers), TRIALS):
+        for symbols in islice(changes(guess.symbols, free, misfit.numbers), TRIALS):
             if self.tired:
                 return None
             near = self.attempt(symbols, place + 1)
@@ -143,7 +143,7 @@ class Solver:
         return {extent for shape in shapes for extent in shape or ()}
 
 
-def _misfits(reading: Imported) -> Iterator[Misfit]:
+def misfits_of(reading: Imported) -> Iterator[Misfit]:
     """In order of execution."""
     graph, target = reading.graph, Target()
     for node in graph.nodes:
@@ -163,16 +163,16 @@ def _misfits(reading: Imported) -> Iterator[Misfit]:
         given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
         kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), given)
         largest_first = tuple(sorted(numbers, reverse=True))
-        yield Misfit(node.sources[0], kind, largest_first, _unlike([t.shape for t in seen]))
+        yield Misfit(node.sources[0], kind, largest_first, unlike([t.shape for t in seen]))
 
 
-def _unlike(shapes: Sequence[Shape]) -> int:
+def unlike(shapes: Sequence[Shape]) -> int:
     """Pairs of extents that differ, axes counted from the right."""
     aligned = (zip(a[::-1], b[::-1], strict=False) for a, b in combinations(shapes, 2))
     return sum(m != n for pairs in aligned for m, n in pairs)
 
 
-def _changes(
+def changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
     """The symbols with others of the `free` ones' numbers, each of these once: one that is an

@@ -62,7 +62,7 @@ def test_a_build_that_fails_is_a_run_on_the_kernels_of_the_host(
     same(interpreter, model, host)
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Partition, "_planned", planted)
+        patch.setattr(engine.Partition, "planned", planted)
         resize(interpreter, (2, 6, 5, 3))
         for seed in range(3):
             same(interpreter, model, host, seed)
@@ -82,7 +82,7 @@ def test_a_build_that_fails_is_a_run_on_the_kernels_of_the_host(
 def test_shapes_that_are_known_without_a_plan(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared(host, name, monkeypatch, {"build": refuse, "_planned": refuse})
+    compared(host, name, monkeypatch, {"build": refuse, "planned": refuse})
 
 
 @pytest.mark.parametrize("name", shape_models.RESIZED)
@@ -91,14 +91,14 @@ def test_shapes_come_from_the_kernels_of_the_host(
 ) -> None:
     """Also those that only a run tells."""
     monkeypatch.setattr(Placed, "reshaped", unless(Placed.reshaped))
-    compared(host, name, monkeypatch, {"build": refuse, "_planned": refuse})
+    compared(host, name, monkeypatch, {"build": refuse, "planned": refuse})
 
 
 def unless(reshaped: Callable[..., Any]) -> Callable[..., Any]:
     """Refuses shapes as long as nothing can be planned."""
 
     def given(self: Placed, shapes: Any) -> Graph:
-        if engine.Partition._planned is refuse:
+        if engine.Partition.planned is refuse:
             raise BuildError((), PLANTED)
         return reshaped(self, shapes)
 

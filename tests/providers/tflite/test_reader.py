@@ -33,7 +33,7 @@ def host_node(
     """A node with these parameters, tensor k having rank 1."""
     params = native.ffi.new(f"{struct} *", fields)
     tensors = {k: Tensor(str(k), (4,)) for k in range(24)}
-    code = codes._NAMES.index(op)
+    code = codes.operators().index(op)
     return RawNode(native.ffi, 0, code, op, 1, inputs, (9,), params, tensors)
 
 
@@ -381,17 +381,17 @@ def test_constants_are_what_no_run_writes(allocation: str, written: bool, consta
     data = native.ffi.new("float[]", [1, 2, 3])
     place = getattr(native.lib, allocation)
     raw = native.ffi.new("tgl_tensor *", {"data": data, "allocation": place, "bytes": 12})
-    found = tensors._constant(native.ffi, raw, "f32", (3,), written)
+    found = tensors.constant(native.ffi, raw, "f32", (3,), written)
     assert (found is not None) == constant
     assert found is None or found.tolist() == [1, 2, 3]
-    assert tensors._constant(native.ffi, raw, "f32", (4,), written) is None
+    assert tensors.constant(native.ffi, raw, "f32", (4,), written) is None
 
 
 def test_operator_codes_agree_with_the_schema() -> None:
     from conformance.models.tflite_file import schema
 
     known = {v: k for k, v in vars(schema().BuiltinOperator).items() if isinstance(v, int)}
-    assert list(codes._NAMES) == [known[k] for k in range(len(codes._NAMES))]
+    assert list(codes.operators()) == [known[k] for k in range(len(codes.operators()))]
     assert codes.name(32, "Thing") == "CUSTOM Thing" and codes.name(999) == "op code #999"
 
 
@@ -415,7 +415,7 @@ def test_the_host_groups_nodes() -> None:
     for made in (ffi.NULL, preview):
         context.preview_partitions = made
         with pytest.raises(HostError, match="how it would group its nodes"):
-            delegates._preview(context, [8, 6, 5, 4])
+            delegates.preview(context, [8, 6, 5, 4])
     status[0] = 0
-    assert delegates._preview(context, [8, 6, 5, 4]) == [[8, 4], [6], [5]]
+    assert delegates.preview(context, [8, 6, 5, 4]) == [[8, 4], [6], [5]]
     assert asked == [[4, 5, 6, 8]] * 2

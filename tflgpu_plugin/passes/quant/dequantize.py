@@ -13,6 +13,8 @@ from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Quantization, Ten
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
+Made = dict[int, tuple[Array, Array]]  # constants, and what was made of them, by tensor
+
 
 def dequantize(graph: Graph) -> Graph:
     """`widen`, and its dequantize nodes merged into the first node that reads their result."""
@@ -49,13 +51,14 @@ def widen(graph: Graph) -> Graph:
     return _Biases(Rewriter(replace(graph, tensors=tensors))).applied()
 
 
-def known(graph: Graph) -> Graph:
+def known(graph: Graph, made: Made | None = None) -> Graph:
     """The same nodes; the results of dequantize nodes of constants are constants, still written by
-    these nodes, so that each reader may have a copy of its own."""
-    tensors = dict(graph.tensors)
+    these nodes, so that each reader may have a copy of its own. What is `made` of a constant is
+    made once for several graphs of a model."""
+    tensors, made = dict(graph.tensors), {} if made is None else made
     for node in graph.nodes:
         if ops.quantizes(node) == "from":
-            _fold(tensors, node)
+            _fold(tensors, node, made)
     return replace(graph, tensors=tensors)
 
 
@@ -77,14 +80,17 @@ def _makes_constant(graph: Graph, node: Node) -> bool:
     return all(graph.constant(t) is not None for t in node.reads)
 
 
-def _fold(tensors: dict[int, Tensor], node: Node) -> None:
+def _fold(tensors: dict[int, Tensor], node: Node, made: Made) -> None:
     given, result = node.inputs[0], tensors[node.outputs[0]]
     source = None if given is None else tensors[given]
     if source is None or result.data is not None or result.dtype != "f32":
         return
-    value = dequantized(source)
-    if value is None:
+    source_data, value = made.get(node.outputs[0], (None, None))
+    if value is None or source_data is not source.data:
+        value = dequantized(source)
+    if value is None or source.data is None:
         return
+    made[node.outputs[0]] = source.data, value
     held = source.quantization if source.dtype in quantization.STORED else None
     tensors[node.outputs[0]] = replace(result, data=value, quantization=held)
 

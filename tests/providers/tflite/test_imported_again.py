@@ -1,0 +1,79 @@
+"""Models that a host resizes, or whose graphs lie in each other, through the importer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from conformance.models.tflite import Model
+from tests.support.interpreters import gpu, places, same
+from tests.support.loop_models import nested
+
+HOSTS = hosts.installed()
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
+PLAIN = {"fusedActivationFunction": "NONE"}
+
+
+def test_an_open_extent_may_be_none(host: str) -> None:
+    model = Model()
+    x = model.input("x", (0, 8), signature=(-1, 8))
+    y = model.op("RELU", [x], shape=(0, 8), name="relu")
+    model.output(model.op("TANH", [y], shape=(0, 8), name="tanh"))
+    _, made = gpu(model.to_bytes(), host)
+    assert set(places(made).values()) == {"gpu"}
+
+
+def test_a_loop_in_a_loop_stays_alone(host: str) -> None:
+    """The nodes around it run on the GPU."""
+    model = nested(16)
+    interpreter, made = gpu(model, host)
+    assert places(made)["pre"] == "gpu"
+    reasons = {node.refusal_code for node in tflgpu_plugin.report(made).nodes if node.op == "WHILE"}
+    assert reasons == {"loop.unsupported"}
+    same(interpreter, model, host)
+
+
+def test_a_state_of_an_open_signature_keeps_its_shape(host: str) -> None:
+    units, memory, width = 4, 3, 5
+    model = Model()
+    x = model.input("x", (1, width), signature=(-1, width))
+    weights = [model.constant(np.ones((units, n), np.float32)) for n in (width, memory)]
+    state = model.variable("state", (1, units * memory))
+    model.tensors[state].signature = (-1, units * memory)
+    options = {"rank": 1, **PLAIN}
+    y = model.op("SVDF", [x, *weights, None, state], "SVDFOptions", options, shape=(1, units))
+    model.output(model.op("TANH", [y], shape=(1, units)))
+    z = model.input("z", (1, 8, 8, 4), signature=(-1, -1, -1, 4))
+    model.output(model.op("TANH", [z], shape=(1, 8, 8, 4)))
+    interpreter, made = gpu(model.to_bytes(), host)
+    place = interpreter.get_input_details()[1]["index"]
+    for side in (16, 8):
+        interpreter.resize_tensor_input(place, (1, side, side, 4))
+        interpreter.allocate_tensors()
+        interpreter.invoke()
+    live = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    assert live and all(one.runs and not one.host_runs for one in live)
+
+
+def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
+    host: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The CPU makes a value of constants; the partition that reads it takes it as an input."""
+    model = Model()
+    x = model.input("x", (2, 3), signature=(-1, 3))
+    half = model.constant(np.full((1, 3), 0.5, np.float16))
+    wide = model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+    ones = model.constant(np.ones((1, 3), np.float32))
+    condition = model.constant(np.array([[True, False, True]]))
+    chosen = model.op("SELECT_V2", [condition, ones, wide], shape=(1, 3), name="chosen")
+    model.output(model.op("ADD", [x, chosen], "AddOptions", PLAIN, shape=(2, 3), name="sum"))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, exclude="chosen", force=True)
+    for rows in (2, 5, 3):
+        interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
+        interpreter.allocate_tensors()
+        same(interpreter, content, host, rows)
+    assert places(made)["chosen"] == "cpu"
+    assert "failed inside" not in capfd.readouterr().err
