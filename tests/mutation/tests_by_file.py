@@ -244,7 +244,7 @@ TESTS: dict[str, Sequence[str]] = {
     "imported": ("test_whole_numbers", *READ),
     "placeholders": ("test_open_shapes", "test_placeholders"),
     "folding": ("test_constant_operators", *READ),
-    "subgraph": _TFLITE,
+    "subgraph": ("test_subgraph", *_TFLITE),
     "loop_body": ("test_loop_layer", "test_recurrent_loops"),
     "loop_layer": ("test_recurrent_loops",),
     "symbols": ("test_misfits", "test_ort_extents", *_ONNX),
@@ -302,6 +302,7 @@ ROOMS = {
     "native/ort": _NATIVE_ORT,
     "cache": _CACHE,
     "rules": (
+        "test_subgraph",
         "test_quantization",
         "test_ort_quantized",
         "test_onnx_quantized",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.providers.tflite import codes
 from tflgpu_plugin.providers.tflite.host_node import RawNode
 from tflgpu_plugin.providers.tflite.ops import TABLE
 from tflgpu_plugin.providers.tflite.snapshot import decided
@@ -57,4 +58,5 @@ def imported(made: HostModel, shapes: Mapping[int, Shape] | None = None) -> Impo
 def _raw(one: HostNode) -> RawNode:
     inputs = tuple(None if key is None else int(key) for key in one.inputs)
     outputs = tuple(int(key) for key in one.writes)
-    return RawNode(None, one.id, 0, one.op, one.version, inputs, outputs, None, {})
+    code = codes.CUSTOM if one.op.startswith("CUSTOM ") else 0
+    return RawNode(None, one.id, code, one.op, one.version, inputs, outputs, None, {})

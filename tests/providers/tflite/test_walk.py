@@ -119,3 +119,18 @@ def test_a_shape_that_the_model_leaves_open_is_worked_out(loose: tuple[int, ...]
     given = [tensor((3, 4)), tensor((1, 4)), tensor((1, 4))]
     made = walk(given, ("NEG", [0], 1, {}), ("NEG", [1], 2, {}), loose=loose)
     assert [made.graph.shape(k) for k in (1, 2)] == [(3, 4) if loose else (1, 4), (1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "unknown"),
+    [("CUSTOM Convolution2DTransposeBias", (1, 9, 9, 4), False),
+     ("CUSTOM Convolution2DTransposeBias", (), True), ("CUSTOM Thing", (1, 9, 9, 4), True),
+     ("RELU", (1, 5, 5, 4), False)],
+)  # fmt: skip
+def test_shapes_of_custom_operators_are_those_of_the_file(
+    op: str, shape: tuple[int, ...], unknown: bool
+) -> None:
+    """Where the operator is known, and the file has any."""
+    given = [tensor((1, 5, 5, 4)), tensor(shape)]
+    model = host_models.model(given, [host_models.node(0, op, (0,), (1,))])
+    assert (model.values["1"].shape is None) == unknown
