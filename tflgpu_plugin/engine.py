@@ -23,9 +23,9 @@ from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
-from tflgpu_plugin.importer import partition, rules
+from tflgpu_plugin.importer import partition, partition_rules, rules
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.importer.rules import Extraction, Grouping, Ways
+from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Ways
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.ir.plan import Plan
@@ -271,8 +271,10 @@ def claim(
     cache = plans.opened(options)
     built: dict[tuple[int, ...], Partition] = {}
     while True:
-        parted = rules.parted(graph, refused, ways, options, repeated)
-        more = rules.placed(parted) or _build_all(parted.parts, device, built, options, cache)
+        parted = partition_rules.parted(graph, refused, ways, options, repeated)
+        more = partition_rules.placed(parted) or _build_all(
+            parted.parts, device, built, options, cache
+        )
         if not more:
             partitions = [built[key] for key in parted.parts]
             for part in partitions:

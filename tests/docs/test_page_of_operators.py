@@ -19,8 +19,9 @@ from tflgpu_plugin.providers.tflite import ops as tflite_ops
 from tests.providers.onnxruntime.test_ort_reader import snapshot
 from tests.providers.tflite.test_reader import CONV, POOL, host_node, refused
 from tests.support.subprocesses import ROOT
-from tflgpu_plugin.importer import rules
-from tflgpu_plugin.importer.support import EVERY, support
+from tflgpu_plugin.importer import partition_rules, rules
+from tflgpu_plugin.importer.row_conditions import EVERY
+from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir.target import Target
 
 TFLITE, _, ONNX = (ROOT / "docs" / "ops.md").read_text().partition("## ONNX operators")
@@ -176,7 +177,7 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
             for condition in row.conditions:
                 said = " ".join((condition.__doc__ or "").split())
                 assert said.endswith(".") and said in line(page, key), key
-    parted = [rule for together in rules.PARTITION_RULES for rule in together]
+    parted = [rule for together in partition_rules.PARTITION_RULES for rule in together]
     every = (TFLITE, (*tflite_conditions.EVERY, *EVERY)), (ONNX, onnx_conditions.EVERY)
     for page, conditions in (*every, (ONNX, rules.RULES), (ONNX, parted)):
         for number, one in enumerate(conditions, 1):

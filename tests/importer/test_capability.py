@@ -12,7 +12,8 @@ import pytest
 from tflgpu_plugin.providers.tflite import ops
 
 from tests.support.refused import code
-from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, by_row, support
+from tflgpu_plugin.importer.row_conditions import by_row
+from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target

@@ -12,7 +12,7 @@ from tflgpu_plugin.providers.tflite.ops import TABLE
 
 from tests.support import host_models
 from tests.support.refused import refused
-from tflgpu_plugin.importer import partition, rules, subgraph
+from tflgpu_plugin.importer import partition, partition_rules, subgraph
 from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostNode
@@ -96,9 +96,9 @@ def test_arithmetic_without_a_value_is_refused() -> None:
 
 def placed(graph: Graph, *groups: list[int], **options: Any) -> dict[int, str]:
     """The codes of what keeps nodes of these groups off the GPU."""
-    ways = rules.Ways(lambda _: list(groups), partition.extract)
-    parted = rules.Parted(graph, groups, ways, Options(**options))
-    return {node: code_of(reason) for node, reason in rules.placed(parted).items()}
+    ways = partition_rules.Ways(lambda _: list(groups), partition.extract)
+    parted = partition_rules.Parted(graph, groups, ways, Options(**options))
+    return {node: code_of(reason) for node, reason in partition_rules.placed(parted).items()}
 
 
 def chain() -> Graph:

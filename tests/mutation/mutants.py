@@ -29,6 +29,8 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/importer/imported.py",
         "tflgpu_plugin/importer/placeholders.py",
         "tflgpu_plugin/importer/plain.py",
+        "tflgpu_plugin/importer/partition_rules.py",
+        "tflgpu_plugin/importer/row_conditions.py",
         "tflgpu_plugin/importer/rules.py",
         "tflgpu_plugin/importer/state.py",
         "tflgpu_plugin/ir/host_op.py",

@@ -242,6 +242,8 @@ TESTS: dict[str, Sequence[str]] = {
     "scan": ("test_ort_integers",),
     **dict.fromkeys(("builder", "importer", "plain", "state"), READ),
     "imported": ("test_whole_numbers", *READ),
+    "partition_rules": ("test_subgraph", "test_spectrum"),
+    "row_conditions": READ,
     "placeholders": ("test_open_shapes", "test_placeholders"),
     "folding": ("test_constant_operators", *READ),
     "subgraph": ("test_subgraph", *_TFLITE),

@@ -10,7 +10,7 @@ import pytest
 from tests.support.harness import device_of, run_graph
 from tests.support.net import Net
 from tflgpu_plugin import ops
-from tflgpu_plugin.importer import partition, rules, support
+from tflgpu_plugin.importer import partition, partition_rules, support
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ops import spectrum
 from tflgpu_plugin.options import Options
@@ -80,8 +80,8 @@ def test_a_transform_costs_its_products() -> None:
 
 def placed(graph: Graph, groups: list[list[int]]) -> dict[int, str]:
     """What keeps nodes of these groups off the GPU."""
-    ways = rules.Ways(lambda _: groups, partition.extract)
-    return rules.placed(rules.Parted(graph, groups, ways, Options(force=True)))
+    ways = partition_rules.Ways(lambda _: groups, partition.extract)
+    return partition_rules.placed(partition_rules.Parted(graph, groups, ways, Options(force=True)))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def placed(graph: Graph, groups: list[list[int]]) -> dict[int, str]:
 )
 def test_they_stay_in_one_partition(place: list[list[int]], lost: set[int]) -> None:
     graph = chain("complex_abs", "real")
-    assert placed(graph, place) == dict.fromkeys(lost, rules.PARTED)
+    assert placed(graph, place) == dict.fromkeys(lost, partition_rules.PARTED)
 
 
 def test_they_are_no_inputs_and_no_outputs() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
-from tflgpu_plugin.importer.rules import PARTITION_RULES, RULES
-from tflgpu_plugin.importer.support import EVERY, MAX_RANK, QUIRKS, type_names
+from tflgpu_plugin.importer.partition_rules import PARTITION_RULES
+from tflgpu_plugin.importer.row_conditions import EVERY
+from tflgpu_plugin.importer.rules import RULES
+from tflgpu_plugin.importer.support import MAX_RANK, QUIRKS, type_names
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import COMPLEX
 from tflgpu_plugin.ir.host_op import HostOp

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.importer import likely, rounding, support
+from tflgpu_plugin.importer import likely, rounding, row_conditions
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -109,7 +109,7 @@ class _Importer(State):
             return False
         builder = self.builder(host, row, inputs, known_limit=largest)
         try:
-            if support.unmet((*self.table.every, *row.conditions), builder):
+            if row_conditions.unmet((*self.table.every, *row.conditions), builder):
                 return False
             made = self._made(builder)
         except (Unsupported, *evaluation.FAILURES):
@@ -143,7 +143,7 @@ class _Importer(State):
         builder = self.builder(host, row, inputs)
         self._guess(builder)
         asked = (*self.table.every, *row.conditions, *self.table.kernels)
-        if reason := support.unmet(asked, builder):
+        if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
         made = self._made(builder)
         known = [t for t in made if t is not None and builder.known(t)]

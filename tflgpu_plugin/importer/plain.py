@@ -17,7 +17,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import folding, support
+from tflgpu_plugin.importer import folding, row_conditions
 from tflgpu_plugin.importer.builder import NUMPY_NAMES
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
@@ -88,11 +88,11 @@ class Plain:
             return Node(host.id, op, reads, outputs, **common), state.table.refusal(host)
         claimed = state.planned is not None
         every = () if claimed else state.table.every
-        if every and (reason := support.unmet(every, state.builder(host, row, inputs))):
+        if every and (reason := row_conditions.unmet(every, state.builder(host, row, inputs))):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
         given = row.arranged(inputs)
         node = Node(host.id, row.op, given, outputs, host.attributes, row=row, **common)
-        refusal = support.by_row(Graph.over(self._stated()), node, claimed)
+        refusal = row_conditions.by_row(Graph.over(self._stated()), node, claimed)
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)
@@ -207,7 +207,7 @@ class Plain:
     ) -> list[Array] | None:
         builder = self.state.builder(host, row, inputs, known_limit=limit)
         try:
-            if row.build is None or support.unmet(row.conditions, builder):
+            if row.build is None or row_conditions.unmet(row.conditions, builder):
                 return None
             made = self.table[row.build(builder)].data
         except (Unsupported, *evaluation.FAILURES):

@@ -1,23 +1,18 @@
-"""What keeps nodes off the GPU because of others: an ordered list of rules over a whole graph, and
-one of rules over its partitions.
+"""What keeps nodes off the GPU because of others: an ordered list of rules over a whole graph.
 
-A rule is given a graph and why nodes of it cannot run here, by their ids, or the graph with its
-partitions, and returns the same of further nodes. Its docstring is on the page of operators.
+A rule is given a graph and why nodes of it cannot run here, by their ids, and returns the same of
+further nodes. Its docstring is on the page of operators.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.importer import partition
-from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Graph, Node
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node
 from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import folded
 
 Refusals = Mapping[int, Refusal]
@@ -55,13 +50,6 @@ FOREIGN = Refusal(
 )
 INCOMPLETE = Refusal(
     "group.incomplete", "It belongs to a quantized group of which another node stays on the CPU."
-)
-PARTED = Refusal(
-    "partition.split",
-    "Complex numbers stay on the GPU: what makes them and all that reads them must run there.",
-)
-ELSEWHERE = Refusal(
-    "partition.split", "What reads this result of shape arithmetic is not in one partition with it."
 )
 COPIED = Refusal(
     "constant.on_cpu",
@@ -287,128 +275,3 @@ def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
                 found.setdefault(node, reason)
         if len(found) == before:
             return found
-
-
-# ---- partitions ----------------------------------------------------------------------------------
-
-Grouping = Callable[[Sequence[int]], list[list[int]]]
-Extraction = Callable[[Graph, Collection[int]], Graph]
-
-
-class Ways(NamedTuple):
-    """How nodes are put together (ids -> groups in execution order), and how a graph is made of
-    some."""
-
-    group: Grouping
-    extract: Extraction
-
-
-@dataclass(frozen=True)
-class Parted:
-    """A graph and its partitions: groups of node ids in execution order."""
-
-    graph: Graph
-    groups: Sequence[Sequence[int]]
-    ways: Ways
-    options: Options
-    repeated: bool = False
-
-    @cached_property
-    def place(self) -> Mapping[int, int]:
-        """The number of the group that a node is in."""
-        return {node: k for k, group in enumerate(self.groups) for node in group}
-
-    @cached_property
-    def parts(self) -> Mapping[tuple[int, ...], Graph]:
-        """Each group as a graph of its own."""
-        extract = self.ways.extract
-        return {tuple(sorted(group)): extract(self.graph, set(group)) for group in self.groups}
-
-
-PartitionRule = Callable[[Parted], dict[int, Refusal]]
-
-
-def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
-    """Results of shape arithmetic are read in one partition: alone they are no work, and they have
-    no place on the device that another partition could take them from.
-    """
-    readers: dict[int, set[int | None]] = {}
-    for node in parted.graph.nodes:
-        for tensor in node.reads:
-            readers.setdefault(tensor, set()).add(parted.place.get(node.id))
-    found = {}
-    for node in parted.graph.nodes:
-        if node.op == FOLDED and node.id in parted.place:
-            reading = set().union(*(readers.get(t, set()) for t in node.outputs))
-            if reading != {parted.place[node.id]}:
-                found[node.id] = ELSEWHERE
-    return found
-
-
-def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
-    """Complex numbers are made and read in one partition: they are pairs on the device, which
-    nothing outside it could take.
-    """
-    graph, place = parted.graph, parted.place
-    held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
-    at = {t: set[int | None]([None]) for t in held - graph.producers().keys() | {*graph.outputs}}
-    nodes = graph.nodes if held else ()
-    users = [(node, held.intersection((*node.reads, *node.outputs))) for node in nodes]
-    for node, tensors in users:
-        for tensor in tensors:
-            at.setdefault(tensor, set()).add(place.get(node.id))
-    return {
-        node.id: PARTED
-        for node, tensors in users
-        if node.id in place and any(at[t] != {place[node.id]} for t in tensors)
-    }
-
-
-def paying(parted: Parted) -> dict[int, Refusal]:
-    """A partition that splits the graph pays for moving its inputs and outputs, unless the option
-    force is set.
-    """
-    found: dict[int, Refusal] = {}
-    for group, part in parted.parts.items():
-        reason = partition.loss(parted.graph, part, parted.repeated)
-        if reason and not parted.options.force:
-            found |= dict.fromkeys(group, reason)
-    return found
-
-
-def most_partitions(parted: Parted) -> dict[int, Refusal]:
-    """No more partitions than the option max_delegated_partitions says; the largest are kept."""
-    limit, parts = parted.options.max_delegated_partitions, parted.parts
-    if limit is None or len(parts) <= limit:
-        return {}
-    reason = Refusal(
-        "option.partitions",
-        f"Only the largest {limit} of {len(parts)} partitions are taken "
-        "(option max_delegated_partitions).",
-    )
-    left = sorted(parts, key=len, reverse=True)[limit:]
-    return {node: reason for group in left for node in group}
-
-
-PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
-    (read_in_one_place, undivided_complex_numbers),
-    (paying,),
-    (most_partitions,),
-)  # rules that look at one state of the graph together; what one finds changes the partitions
-
-
-def parted(graph: Graph, refused: Refusals, ways: Ways, options: Options, repeated: bool) -> Parted:
-    """The graph with the partitions of those nodes that nothing is against."""
-    kept = [node.id for node in graph.nodes if node.id not in refused]
-    return Parted(graph, ways.group(kept) if kept else [], ways, options, repeated)
-
-
-def placed(found: Parted) -> dict[int, Refusal]:
-    """What keeps nodes of partitions off the GPU: what the first rules find that find something."""
-    for together in PARTITION_RULES:
-        reasons: dict[int, Refusal] = {}
-        for rule in together:
-            reasons = rule(found) | reasons
-        if reasons:
-            return reasons
-    return {}

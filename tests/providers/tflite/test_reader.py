@@ -15,7 +15,7 @@ from tflgpu_plugin.providers.tflite.host_node import RawNode
 from tests.support import host_models
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError, Unsupported
-from tflgpu_plugin.importer import support
+from tflgpu_plugin.importer import row_conditions, support
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.builder import Tensors as BuiltTensors
 from tflgpu_plugin.importer.model import Value
@@ -231,9 +231,9 @@ def refused(node: RawNode, op: bool = True) -> Refusal | None:
     inputs = row.arranged(node.inputs)
     asked = Node(0, row.op, inputs, node.outputs, attributes, row=row)
     graph = Graph(node.tensors, (asked,), (0, 1), node.outputs)
-    said = support.unmet(row.conditions, graph, asked)
+    said = row_conditions.unmet(row.conditions, graph, asked)
     if op and not said:
-        said = support.by_row(graph, asked) or support.support(graph, asked, Target())
+        said = row_conditions.by_row(graph, asked) or support.support(graph, asked, Target())
     return said
 
 
@@ -354,7 +354,7 @@ def test_what_every_node_needs(op: str, changed: dict[str, Any], said: str) -> N
     if row is not None:
         ids = [None if key is None else int(key) for key in host.inputs]
         builder = Builder(host, row, BuiltTensors(), ids, ops.HOST_OPS, values)
-        found = support.unmet(conditions.EVERY, builder)
+        found = row_conditions.unmet(conditions.EVERY, builder)
     assert (found or "").startswith(said) and bool(found) == bool(said)
 
 
