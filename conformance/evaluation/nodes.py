@@ -1,5 +1,5 @@
-"""Evaluates one node in numpy: the meaning of its op, its activation, its fused
-steps, and the levels of its results."""
+"""Evaluates one node in numpy: the meaning of its op, its activation, its fused steps, and the
+levels of its results."""
 
 from __future__ import annotations
 

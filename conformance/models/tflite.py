@@ -131,8 +131,7 @@ class Model:
         name: str = "",
     ) -> int:
         """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
-        or "CUSTOM name" (with a struct of `STRUCTS` or `FLEXBUFFER`
-        for options)."""
+        or "CUSTOM name" (with a struct of `STRUCTS` or `FLEXBUFFER` for options)."""
         results = self.multi_op(
             op,
             inputs,

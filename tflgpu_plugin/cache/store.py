@@ -144,8 +144,8 @@ class Cache:
 
     def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
         """Where this partition's plan for this target is kept. `known` gives what
-        `fingerprint.content` can use, and is asked when that is needed.
-        Raises TypeError, see `fingerprint.structure`.
+        `fingerprint.content` can use, and is asked when that is needed. Raises TypeError, see
+        `fingerprint.structure`.
         """
         key = target_key(target) | {"options": self.options, "token": self.token}
         structure = fingerprint.structure(graph)

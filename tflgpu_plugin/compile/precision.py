@@ -2,15 +2,14 @@
 constants as bytes: weights that are whole numbers, of which nothing is lost.
 
 What is decided here is how values are kept between kernels (`half_products` says what is added up
-in float16; all other arithmetic is float32). They
-stay float32 where float16 would be wrong rather than less precise: whole numbers and other types,
-state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
-differences of large numbers), whatever lies inside an op made of other ops (a normalization),
-what a kernel writes one float at a time, scratch memory with partial sums. Or where the outputs
-would suffer: what `error_sensitivity` says to be the worst, until the rest is bearable, and all
-that a logarithm is taken of, whose smallest values count as much as the largest. And where there is
-nothing to gain: inputs and outputs of the partition, which are read or written once, and anything
-small.
+in float16; all other arithmetic is float32). They stay float32 where float16 would be wrong rather
+than less precise: whole numbers and other types, state that is kept between runs, sums (results of
+reductions, which may pass 65,504 or be differences of large numbers), whatever lies inside an op
+made of other ops (a normalization), what a kernel writes one float at a time, scratch memory with
+partial sums. Or where the outputs would suffer: what `error_sensitivity` says to be the worst,
+until the rest is bearable, and all that a logarithm is taken of, whose smallest values count as
+much as the largest. And where there is nothing to gain: inputs and outputs of the partition, which
+are read or written once, and anything small.
 """
 
 from __future__ import annotations

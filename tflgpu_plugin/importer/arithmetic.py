@@ -32,8 +32,7 @@ def rank(e: Builder) -> int:
 
 def fill(e: Builder) -> int:
     """Returns a tensor of the given shape, filled with one value: input 1, or an attribute
-    (default:
-    float32 zero)."""
+    (default: float32 zero)."""
     given = e.value(1) if e.has(1) else e.host.attributes.get("value", np.zeros(1, np.float32))
     extents = _ints(e.value(0))
     _check_size(e, prod(extents))

@@ -22,11 +22,11 @@ class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has. `asks_runs`: a run
-    may tell values of inputs that decide shapes; see `Facts.run_values`.
-    `keeps_half`: float16 constants stay what they are. `keeps_folded`: nodes whose results are
-    known stay in the graph, for the host's partitions list them. `keeps_weights`: the host may keep
-    what follows from constants as weights of its own, and never write them.
+    provider's name) why a node does that another provider has. `asks_runs`: a run may tell values
+    of inputs that decide shapes; see `Facts.run_values`. `keeps_half`: float16 constants stay what
+    they are. `keeps_folded`: nodes whose results are known stay in the graph, for the host's
+    partitions list them. `keeps_weights`: the host may keep what follows from constants as weights
+    of its own, and never write them.
     """
 
     rows: Mapping[str, HostOp]

@@ -21,9 +21,9 @@ UNKNOWN = (-1,)
 @dataclass
 class State:
     """`symbols` are numbers of open extents, which become more on the way, and `run_values` guesses
-    at inputs. `nodes` are ours so far, `refusals` say why some
-    of them cannot run, `arithmetic` host nodes whose results are known, `unfit` and
-    `impossible` as in `Imported`, `misled` values whose shape the host infers wrongly."""
+    at inputs. `nodes` are ours so far, `refusals` say why some of them cannot run, `arithmetic`
+    host nodes whose results are known, `unfit` and `impossible` as in `Imported`, `misled` values
+    whose shape the host infers wrongly."""
 
     model: HostModel
     table: Table

@@ -260,12 +260,11 @@ def convolve(
 
     `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
     those in the result from `pixels`, where `parameters` does not tell others. It adds those of the
-    `taps` variant. `source`, `packed` and `target` stand for the node's own input,
-    weights and output; no epilogue is applied to another target. `threads` make the pixels of one
-    plane; if not given, as many as are needed. If `strided`, all distances in x are
-    in elements, and `x_slice` is that of channels. If `split`, planes are parts of the channels,
-    each with weights of its own (`w_batch` vec4). If `in_parts`, sums of many
-    channels are computed as sums of partial sums.
+    `taps` variant. `source`, `packed` and `target` stand for the node's own input, weights and
+    output; no epilogue is applied to another target. `threads` make the pixels of one plane; if not
+    given, as many as are needed. If `strided`, all distances in x are in elements, and `x_slice` is
+    that of channels. If `split`, planes are parts of the channels, each with weights of its own
+    (`w_batch` vec4). If `in_parts`, sums of many channels are computed as sums of partial sums.
     """
     threads = -(-pixels // tile.pixels) if threads is None else threads
     if taps == "point":

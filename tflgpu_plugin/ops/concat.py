@@ -1,8 +1,7 @@
 """Concatenation on any axis: launches of some inputs each, which write their parts of the output in
 place, and read what is only moved for that where it was; of one where that may lie there from the
 start. With `rescales` a host brings quantized inputs to the quantization of the result, else they
-have that.
-`stack(inputs): axis` is one along a new axis."""
+have that. `stack(inputs): axis` is one along a new axis."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ float32 and int32 travel as they are, float16 as such (two in a word, too large 
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
 parameters: the number itself), int16 ones two in a word, and so bfloat16, whose bits are the
-number. int64 tensors, of two words, are int32 on
-the device. Raw buffers are padded to a multiple of 16 bytes, so the last incomplete vec4 or word
-may be accessed whole.
+number. int64 tensors, of two words, are int32 on the device. Raw buffers are padded to a multiple
+of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
 """
 
 from __future__ import annotations

@@ -5,15 +5,14 @@ once: [T, B, G * D], or [B, T, G * D] with `time_axis` 1. D counts units, T step
 
 `lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
 bias[P]|None, norm[2, G*D]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell
-state [B, D].
-`gates` names the order of the blocks of z and r, of input, forget, cell and output gate ("ifco";
-"fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are those of the
-input, forget and output gate. With `norm`, a scale and a bias, what enters each gate, peephole
-included, is brought to mean 0 and variance 1 over its units first, z then being without biases.
-c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
-`projection_clip` limit c and the projected h, `gate_clip` what enters the gates (0: no limit).
-`levels`, two of (scale, least, most), round h and c of every step to these, and what is in
-between on those of the hosts' 16-bit fixed point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
+state [B, D]. `gates` names the order of the blocks of z and r, of input, forget, cell and output
+gate ("ifco"; "fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are
+those of the input, forget and output gate. With `norm`, a scale and a bias, what enters each gate,
+peephole included, is brought to mean 0 and variance 1 over its units first, z then being without
+biases. c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`, `projection_clip` limit c and the
+projected h, `gate_clip` what enters the gates (0: no limit). `levels`, two of (scale, least, most),
+round h and c of every step to these, and what is in between on those of the hosts' 16-bit fixed
+point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content;
 h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).

@@ -1,9 +1,9 @@
 """`rnn_basic(x, weights [D,I], recurrent weights [D,D], bias [D], h0 [B,D]): activation, time_axis`
 -> y, last h: a recurrent layer as TFLite has it, of `rnn` in `recurrent`.
 
-x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I.
-With `reverse` steps go from the last to the first.
-h = activation(weights x + recurrent weights h + bias), as tensorflow/lite/kernels/kernel_utils.cc.
+x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I. With `reverse`
+steps go from the last to the first. h = activation(weights x + recurrent weights h + bias), as
+tensorflow/lite/kernels/kernel_utils.cc.
 """
 
 from __future__ import annotations

@@ -111,21 +111,20 @@ def same_shape(graph: Graph, node: Node) -> list[Shape]:
 class Op:
     """One row.
 
-    `refuse(graph, node, target)` returns a sentence, or None when the node can run.
-    `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
-    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise, function,
-    transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
-    outputs. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
-    element), `terms` how many summands a result has (None: by its work). `decompose` replaces
-    the node by others before it is lowered (see `ops.decompose`); it returns whether it did.
-    `meaning(*inputs, **attributes)` is what the op computes, in numpy, where all inputs are known
-    before a run (None: `views` tell, or nothing does; see `ops.evaluation`); it raises ValueError
-    where hosts would not agree with numpy. `inexact`: of floats each host comes to results of its
-    own, by another order of sums or other roundings.
-    `states` pairs the position of an input that is state with that of the output whose value it
-    takes, from the end (negative) where hosts have no tensor for that. `in_8_bits` says how
-    near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
-    numbers), step (of few values, one level) or steps (several, over a sequence).
+    `refuse(graph, node, target)` returns a sentence, or None when the node can run. `shapes(graph,
+    node)` gives the output shapes from input shapes (and values of constant inputs). `accuracy`
+    names a class of `conformance.tolerance`: exact, elementwise, function, transcendental,
+    accumulate or reduction. `types` are the dtypes of the value inputs and outputs. `work`
+    estimates multiply-adds per run for the pays-off rule (None: one per output element), `terms`
+    how many summands a result has (None: by its work). `decompose` replaces the node by others
+    before it is lowered (see `ops.decompose`); it returns whether it did. `meaning(*inputs,
+    **attributes)` is what the op computes, in numpy, where all inputs are known before a run (None:
+    `views` tell, or nothing does; see `ops.evaluation`); it raises ValueError where hosts would not
+    agree with numpy. `inexact`: of floats each host comes to results of its own, by another order
+    of sums or other roundings. `states` pairs the position of an input that is state with that of
+    the output whose value it takes, from the end (negative) where hosts have no tensor for that.
+    `in_8_bits` says how near int8 and uint8 results are to those of TFLite's reference kernels:
+    exact (the very numbers), step (of few values, one level) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue

@@ -247,9 +247,9 @@ class Instance:
         without timestamps inside a pass.
 
         `outputs` are written anew, as those of hosts are, whose memory is not taken from the system
-        for each run; they are what `new_outputs` gives.
-        A software driver takes long over a timestamp: it draws an empty picture after it. The time
-        between the two is what one takes; the second one ends after it was taken.
+        for each run; they are what `new_outputs` gives. A software driver takes long over a
+        timestamp: it draws an empty picture after it. The time between the two is what one takes;
+        the second one ends after it was taken.
         """
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")

@@ -1,8 +1,8 @@
 """Fewer transposes: tensors between two layouts are held in the one that needs less moving.
 
 Around every transpose a region of tensors grows through ops that do not care about the order of
-axes; it is held in the other layout when fewer bytes then move at its edge. What
-is left over is composed, deduplicated, and dropped where nothing changes place.
+axes; it is held in the other layout when fewer bytes then move at its edge. What is left over is
+composed, deduplicated, and dropped where nothing changes place.
 """
 
 from __future__ import annotations
