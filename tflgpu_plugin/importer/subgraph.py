@@ -4,7 +4,7 @@ host's graph, which is imported again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     """What is kept of a partition of a host's graph whose nodes become one of ours each. What
     follows from constants alone is the same for all shapes."""
     model, table = found.model, found.table
-    makers = _makers(found, {node.id for node in part.nodes})
+    makers = _makers(found, part)
     hosts = [node for node in model.nodes if node.id in makers]
     keys = {t: key for key, t in found.ids.items()}
     made = {key for node in hosts for key in node.writes}
@@ -118,11 +118,12 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     return Subgraph(nodes, table, ports, others, kept_outputs, states, arithmetic, shapes)
 
 
-def _makers(found: Imported, nodes: Collection[int]) -> set[int]:
-    """These nodes, with those that make their constants of shapes, or float32 of constants."""
-    graph = found.graph
-    makers, kept = graph.producers(), set(nodes)
-    waiting = [node for node in graph.nodes if node.id in kept]
+def _makers(found: Imported, part: Graph) -> set[int]:
+    """The nodes of the partition, with those that make constants of theirs of shapes, or float32
+    of constants. What comes in is made elsewhere."""
+    makers, kept = found.graph.producers(), {node.id for node in part.nodes}
+    makers = {t: node for t, node in makers.items() if t not in part.inputs}
+    waiting = list(part.nodes)
     while waiting:
         for tensor in waiting.pop().reads:
             maker = makers.get(tensor)

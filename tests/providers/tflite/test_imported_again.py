@@ -77,3 +77,27 @@ def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
         same(interpreter, content, host, rows)
     assert places(made)["chosen"] == "cpu"
     assert "failed inside" not in capfd.readouterr().err
+
+
+def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
+    host: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """EXP of constants is not worked out: the first partition makes it, the second reads it."""
+    model = Model()
+    x = model.input("x", (2, 3), signature=(-1, 3))
+    half = model.constant(np.full((1, 3), 0.5, np.float16))
+    wide = model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+    grown = model.op("EXP", [wide], shape=(1, 3), name="grown")
+    first = model.op("MUL", [x, grown], "MulOptions", PLAIN, shape=(2, 3), name="first")
+    between = model.op("ABS", [first], shape=(2, 3), name="between")
+    model.output(
+        model.op("MUL", [between, grown], "MulOptions", PLAIN, shape=(2, 3), name="second")
+    )
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, exclude="between", force=True)
+    for rows in (2, 5, 3):
+        interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
+        interpreter.allocate_tensors()
+        same(interpreter, content, host, rows)
+    assert places(made)["first"] == places(made)["second"] == "gpu"
+    assert "failed inside" not in capfd.readouterr().err
