@@ -10,7 +10,7 @@ import pytest
 
 from conformance import compare, report
 from conformance.plugin import expect, selection
-from conformance.plugin.book import Book
+from conformance.plugin.book import Book, of_item
 from conformance.plugin.record import (
     FAIL,
     NOT_CONVERTIBLE,
@@ -23,6 +23,7 @@ from conformance.plugin.record import (
 from tflgpu_plugin.cli import tables
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.support import Quirk
+from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 
 
@@ -194,6 +195,14 @@ def test_only_pass_passes(tmp_path: Path) -> None:
         Book(listed, tmp_path).close(REFUSAL)
     with pytest.raises(pytest.skip.Exception, match="no such type"):
         Book([], tmp_path).close(Record("", "op", NOT_CONVERTIBLE, text="no such type"))
+
+
+def test_records_hold_plain_text(tmp_path: Path) -> None:
+    """They go from one process to another."""
+    said = Refusal("dtype.unsupported", "No.")
+    book = Book([], tmp_path)
+    book.close(Record("", "op", REFUSED, text=said, expected_refusal=True))
+    assert [type(values["text"]) for values in of_item(book.properties)] == [str]
 
 
 def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> None:

@@ -124,6 +124,10 @@ class Plain:
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.chained.update(node.outputs[: len(host.writes)])
+        if node.row is not None and row_conditions.unmet(
+            node.row.conditions, Graph.over(self._stated()), node
+        ):
+            return None  # hosts need not agree about it
         if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
             self.later[node.outputs[0]] = node
             return None

@@ -134,3 +134,13 @@ def test_shapes_of_custom_operators_are_those_of_the_file(
     given = [tensor((1, 5, 5, 4)), tensor(shape)]
     model = host_models.model(given, [host_models.node(0, op, (0,), (1,))])
     assert (model.values["1"].shape is None) == unknown
+
+
+def test_what_hosts_do_not_agree_about_is_not_worked_out() -> None:
+    """tflite-runtime reverses the first of several axes, ai-edge-litert all."""
+    axes = [tensor((n,), np.arange(n, dtype=np.int32), "i32") for n in (1, 2)]
+    given = [tensor((2, 2), np.ones((2, 2), np.float32)), *axes, tensor((2, 2)), tensor((2, 2))]
+    steps: list[Step] = [("REVERSE_V2", [0, 1], 3, {}), ("REVERSE_V2", [0, 2], 4, {})]
+    made = walk(given, *steps)
+    assert known(made) == {3} and set(made.refusals) == {1}
+    assert made.graph.chained == (3, 4)
