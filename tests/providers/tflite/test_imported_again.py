@@ -101,3 +101,22 @@ def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
         same(interpreter, content, host, rows)
     assert places(made)["first"] == places(made)["second"] == "gpu"
     assert "failed inside" not in capfd.readouterr().err
+
+
+def test_float16_weights_of_several_partitions_stay_what_they_are(host: str) -> None:
+    """One node makes float32 of them, in the first partition or on the CPU."""
+    model = Model()
+    x = model.input("x", (2, 3), signature=(-1, 3))
+    half = model.constant(np.float16([[0.5, -2, 3]]))
+    wide = model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+    first = model.op("MUL", [x, wide], "MulOptions", PLAIN, shape=(2, 3), name="first")
+    between = model.op("ABS", [first], shape=(2, 3), name="between")
+    model.output(model.op("MUL", [between, wide], "MulOptions", PLAIN, shape=(2, 3), name="second"))
+    content = model.to_bytes()
+    for left in ("between", "between,first", "between,wide"):
+        interpreter, made = gpu(content, host, exclude=left, force=True)
+        for rows in (2, 5, 3):
+            interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
+            interpreter.allocate_tensors()
+            same(interpreter, content, host, rows)
+        assert places(made)["second"] == "gpu"
