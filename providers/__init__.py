@@ -31,10 +31,9 @@ if TYPE_CHECKING:
         revived,
         unpacked,
     )
-    from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+    from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported
     from tflgpu_plugin.importer.builder import Builder
     from tflgpu_plugin.importer.imported import Facts, Imported, Table
-    from tflgpu_plugin.importer.importer import import_
     from tflgpu_plugin.importer.model import HostModel, HostNode, Value
     from tflgpu_plugin.importer.subgraph import Subgraph, kept
     from tflgpu_plugin.importer.support import Judge
@@ -51,10 +50,9 @@ _HOMES = {
     name: module
     for module, names in {
         "engine": "Claim Instance Island Partition claimed_again packed revived unpacked",
-        "errors": "BuildError ImpossibleShapes",
+        "errors": "BuildError ImpossibleShapes Unsupported",
         "importer.builder": "Builder",
         "importer.imported": "Facts Imported Table",
-        "importer.importer": "import_",
         "importer.model": "HostModel HostNode Value",
         "importer.subgraph": "Subgraph kept",
         "importer.support": "Judge",
@@ -72,9 +70,9 @@ __all__ = [
     "GROUP", "AdapterInfo", "BuildError", "Builder", "Claim", "Facts", "HostError", "HostModel",
     "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance", "Island", "Judge",
     "NoAdapter", "OptionError", "Options", "Partition", "Provider", "ProviderError",
-    "Quantization", "Refusal", "Shape", "Subgraph", "Table", "Value", "adapters", "claim",
-    "claimed_again", "discover", "find", "import_", "judge", "kept", "operands", "packed",
-    "revived", "select", "unpacked",
+    "Quantization", "Refusal", "Shape", "Subgraph", "Table", "Unsupported", "Value", "adapters",
+    "claim", "claimed_again", "discover", "find", "import_", "judge", "kept", "operands",
+    "packed", "revived", "select", "unpacked",
 ]  # fmt: skip
 
 
@@ -179,6 +177,18 @@ def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
     parsed = options if isinstance(options, Options) else parse(options)
     with native.busy():
         return engine.judge(parsed)
+
+
+def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Imported:
+    """A host's graph as ours, each node evaluated, built or refused. Nodes come in their order of
+    execution. Raises ValueError with a sentence for what does not fit together.
+    """
+    from tflgpu_plugin.importer import checks, importer
+    from tflgpu_plugin.importer.imported import Facts
+
+    checks.check_table(table)
+    checks.check_model(model)
+    return importer.import_(model, table, facts or Facts())
 
 
 def claim(

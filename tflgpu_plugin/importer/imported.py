@@ -17,6 +17,12 @@ from tflgpu_plugin.ir.refusal import Refusal
 SMALL = ("i8", "u8", "i16", "u16")
 
 
+def complete(e: Any) -> Refusal | None:
+    """All the operands that its row lists, but optional ones (`e`: a Builder)."""
+    found: Refusal | None = e.row.lacking(e.inputs) if e.row.operands else None
+    return found
+
+
 @dataclass(frozen=True)
 class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
@@ -31,7 +37,7 @@ class Table:
 
     rows: Mapping[str, HostOp]
     arithmetic: Mapping[str, HostOp] = field(default_factory=dict)
-    every: tuple[Condition, ...] = ()
+    every: tuple[Condition, ...] = (complete,)
     kernels: tuple[Condition, ...] = ()
     left: Mapping[str, Refusal] = field(default_factory=dict)
     taken: str = "{} has taken it."

@@ -42,7 +42,7 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     waiting = list(graph.nodes)
     done: set[int] = set()
     groups: list[list[int]] = []
-    inside = True
+    inside, idle = True, 0
     while waiting:
         group, rest = list[int](), list[Node]()
         for node in waiting:
@@ -53,6 +53,9 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
                 done.add(node.id)
             else:
                 rest.append(node)
+        idle = 0 if group else idle + 1
+        if idle > 1:  # neither side has a node that is ready
+            raise ValueError(f"node {rest[0].id} waits for what no node before it makes")
         if inside and group:
             groups.append(group)
         waiting, inside = rest, not inside

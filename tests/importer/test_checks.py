@@ -1,0 +1,76 @@
+"""What a host of a third party hands over and does not fit together is a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin import providers
+from tflgpu_plugin.importer import partition
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.host_op import operands
+
+TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
+                                                   operands=operands("value value"))})  # fmt: skip
+
+
+def node(number: int, reads: tuple[str, ...], made: str) -> HostNode:
+    return HostNode(number, "twice", "", 1, made, reads, (made,), attributes={"activation": "none"})
+
+
+def model(*nodes: HostNode, **values: Value) -> HostModel:
+    names = "abcd"
+    return HostModel(nodes, {n: Value(n, "f32", (2,)) for n in names} | values, ("c",))
+
+
+LIST: Any = [1.0, 2.0]
+
+WRONG: dict[str, tuple[HostModel, str]] = {
+    "no such value": (model(node(0, ("a", "x"), "c")), "names the value 'x'"),
+    "made twice": (
+        model(node(0, ("a", "a"), "c"), node(1, ("b", "b"), "c")),
+        "by two nodes, 0 and",
+    ),
+    "one id": (model(node(0, ("a", "a"), "b"), node(0, ("b", "b"), "c")), "have one id"),
+    "out of order": (model(node(0, ("b", "b"), "c"), node(1, ("a", "a"), "b")), "makes later"),
+    "reads itself": (model(node(0, ("a", "c"), "c")), "makes later"),
+    "no such output": (replace(model(), outputs=("x",)), "The output 'x'"),
+    "no array": (model(a=Value("a", "f32", (2,), LIST)), "is no numpy array"),
+    "another type": (model(a=Value("a", "f32", (2,), np.ones(2))), "data of float64"),
+    "no type": (model(a=Value("a", "float32", (2,), np.ones(2, np.float32))), "types are f32"),
+    "another shape": (model(a=Value("a", "f32", (3,), np.ones(2, np.float32))), "the shape [3]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_model_that_does_not_fit(name: str) -> None:
+    given, said = WRONG[name]
+    with pytest.raises(ValueError) as error:
+        providers.import_(given, TABLE)
+    assert said in str(error.value) and str(error.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [({"x": providers.HostOp("x", "nonsense", (1, 1))}, "'nonsense', which is no op"),
+     ({"x": "add"}, "is no HostOp"), ([], "a mapping")],
+)  # fmt: skip
+def test_a_table_that_is_none(rows: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        providers.import_(model(), providers.Table(rows))
+
+
+def test_a_node_that_lacks_an_operand_is_refused() -> None:
+    found = providers.import_(model(node(0, ("a",), "c")), TABLE)
+    assert found.refusals == {0: "Input 1 of twice is absent."}
+
+
+def test_a_circle_of_nodes_ends() -> None:
+    tensors = {k: Tensor(str(k), (2,)) for k in range(2)}
+    graph = Graph(tensors, (Node(0, "relu", (1,), (0,)), Node(1, "relu", (0,), (1,))), (), (1,))
+    with pytest.raises(ValueError, match="waits for what no node before it makes"):
+        partition.groups(graph, {0, 1})

@@ -1,0 +1,79 @@
+"""What a host of a third party hands over, checked before it is imported: every error is a sentence
+that says what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.importer.model import HostModel, Value
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir.host_op import HostOp
+
+
+def check_table(table: Table) -> None:
+    """Raises ValueError for a table whose rows do not name ops of ours."""
+    if not isinstance(table.rows, Mapping):
+        raise ValueError("The rows of a Table are a mapping from operators to HostOps.")
+    known = ops.rows()
+    for name, row in table.rows.items():
+        if not isinstance(row, HostOp):
+            raise ValueError(f"The row of {name} is no HostOp.")
+        for form in (row, row.longer):
+            if form is not None and form.op not in known:
+                raise ValueError(f"{name} becomes {form.op!r}, which is no op of this plugin.")
+
+
+def check_model(model: HostModel) -> None:
+    """Raises ValueError for a model whose nodes and values do not fit together."""
+    made: dict[str, int] = {}
+    for node in model.nodes:
+        for key in (*node.reads, *node.writes):
+            if key not in model.values:
+                raise ValueError(f"Node {node.id} ({node.title}) names the value {key!r}, which is "
+                                 "not among the values of its model.")  # fmt: skip
+        for key in node.writes:
+            if key in made:
+                raise ValueError(f"The value {key!r} is made by two nodes, {made[key]} and "
+                                 f"{node.id}.")  # fmt: skip
+            made[key] = node.id
+    if len({node.id for node in model.nodes}) < len(model.nodes):
+        raise ValueError("Two nodes of the model have one id.")
+    _check_order(model, made)
+    for key in model.outputs:
+        if key not in model.values:
+            raise ValueError(f"The output {key!r} is not among the values of the model.")
+    for key, value in model.values.items():
+        _check_constant(key, value)
+
+
+def _check_order(model: HostModel, made: Mapping[str, int]) -> None:
+    done = set[int]()
+    for node in model.nodes:
+        for key in node.reads:
+            if key in made and made[key] not in done:
+                raise ValueError(
+                    f"Node {node.id} ({node.title}) reads {key!r}, which node {made[key]} makes "
+                    "later: nodes come in their order of execution."
+                )
+        done.add(node.id)
+
+
+def _check_constant(key: str, value: Value) -> None:
+    if value.data is None:
+        return
+    if not isinstance(value.data, np.ndarray | np.generic):
+        raise ValueError(f"The data of the value {key!r} is no numpy array.")
+    if value.dtype not in NUMPY_DTYPES or value.data.dtype != NUMPY_DTYPES[value.dtype]:
+        raise ValueError(
+            f"The value {key!r} has the type {value.dtype!r} and data of {value.data.dtype}; types "
+            f"are {', '.join(NUMPY_DTYPES)}."
+        )
+    if value.shape is not None and tuple(value.shape) != value.data.shape:
+        raise ValueError(
+            f"The value {key!r} has the shape {list(value.shape)} and data of "
+            f"{list(value.data.shape)}."
+        )
