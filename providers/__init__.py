@@ -3,7 +3,8 @@ only when needed.
 
 A provider is the object (often a module) behind an entry point of the group
 `tflgpu_plugin.providers`. The built-in frontends are found in this way too, and in no other. A
-package that brings its own host imports this module, nothing else of ours:
+package that brings its own host imports this module, nothing else of ours; docs/add-a-host.md walks
+through one:
 
 >>> facts = providers.Facts(judge=providers.judge())     # doctest: +SKIP
 >>> found = providers.import_(model, table, facts)       # doctest: +SKIP
@@ -221,3 +222,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"tflgpu_plugin.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

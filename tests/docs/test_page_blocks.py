@@ -87,14 +87,16 @@ PROVIDER = (
     "onnxruntime.ModelCompiler(",
 )
 LOGGING = "import logging"
-OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime")
+HOST = "import json\nimport numpy"
+STAYS = "node 3 stays"
+OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime", STAYS)
 COMPARE = "python -m conformance.compare"
 KERNELS = "tflgpu kernels "
 CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
-    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING)
+    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST)
     names = names if one.language == "python" else ()
     return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE))
 
@@ -107,6 +109,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
         EITHER_HOST,
         *PROVIDER,
         LOGGING,
+        HOST,
         *OUTPUTS,
         COMPARE,
         KERNELS,
@@ -244,6 +247,12 @@ def test_compare_of_reports(tmp_path: Path) -> None:
     assert "lavapipe" in line and "swiftshader" in line
     printed = ran(sys.executable, *line.split()[1:], folder=ROOT, most=1)  # 1: outcomes differ
     assert printed.startswith("who was tested: ") and "\noutcomes: " in printed
+
+
+@pytest.mark.adapter
+def test_a_host_of_a_third_party(tmp_path: Path) -> None:
+    (code,) = (one.text for one in ALL if one.text.startswith(HOST))
+    assert ran(sys.executable, "-c", code, folder=tmp_path) == block(STAYS)
 
 
 def test_logging_lines(tmp_path: Path) -> None:

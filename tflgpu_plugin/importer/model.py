@@ -20,12 +20,12 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 @dataclass(frozen=True)
 class Value:
     """A tensor of the host. `shape` has a name for each extent that is not known (one of its own
-    where the model gives none); None means that not even the rank is known. `dtype` is "" for what
-    is no tensor. `data` is a constant, mostly a view on the host's memory; with `default`, the user
-    may give other data. `element` is the host's number of the type. `variable`: state that the host
-    keeps between runs. `constant`: it lies in the model, whether it can be read or not; `damage`
-    says why it cannot, as the end of a sentence that begins with its name, and `dense` reads the
-    values of a sparse constant (raises Unsupported)."""
+    where the model gives none); None means that not even the rank is known. `dtype` is a name of
+    `graph.NUMPY_DTYPES`, "" for what is no tensor. `data` is a constant, mostly a view on the
+    host's memory; with `default`, the user may give other data. `element` is the host's number of
+    the type. `variable`: state that the host keeps between runs. `constant`: it lies in the model,
+    whether it can be read or not; `damage` says why it cannot, as the end of a sentence that begins
+    with its name, and `dense` reads the values of a sparse constant (raises Unsupported)."""
 
     name: str
     dtype: str

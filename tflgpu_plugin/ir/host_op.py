@@ -91,7 +91,7 @@ def operands(text: str) -> tuple[Operand, ...]:
     for word in text.split():
         role = word.rstrip("?*!")
         if role not in ROLES:
-            raise ValueError(f"{role!r} is no role of an operand.")
+            raise ValueError(f"{role!r} is no role of an operand: {', '.join(ROLES)}.")
         found.append(Operand(role, *(mark in word for mark in "?*!")))
     return tuple(found)
 
