@@ -130,7 +130,8 @@ def _widened(e: Builder) -> int:
         return np.asarray((numbers - spread[0]) * spread[1], np.float32)
 
     table = e.derived(e.x(), "blocks", block, axis, e.x(2), e.get(3), make=wide)
-    return int(e.run("Gather", table, e.x(1), attributes={"axis": e.integer("gather_axis")}))
+    made: int = e.run("Gather", table, e.x(1), attributes={"axis": e.integer("gather_axis")})
+    return made
 
 
 def _quantize_axis(e: Builder) -> int:

@@ -19,7 +19,8 @@ def _activated(e: Builder, y: int) -> int:
     if name == CUT and len(given) == 2:
         return e.add("clip", y, low=given[0], high=given[1])
     attributes = dict(zip(("alpha", "beta"), given, strict=False))
-    return int(e.run(name, y, attributes=attributes)) if name else y
+    made: int = e.run(name, y, attributes=attributes) if name else y
+    return made
 
 
 def conv(e: Builder) -> int:

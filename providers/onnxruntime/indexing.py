@@ -110,7 +110,8 @@ def hardmax(e: Builder) -> int:
 def cast_like(e: Builder) -> int:
     """A cast to the type of another tensor, of which nothing else is read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
-    return int(e.run("Cast", e.x(), attributes={"to": number}))
+    made: int = e.run("Cast", e.x(), attributes={"to": number})
+    return made
 
 
 def tensor_scatter(e: Builder) -> int:

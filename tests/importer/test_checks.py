@@ -74,3 +74,14 @@ def test_a_circle_of_nodes_ends() -> None:
     graph = Graph(tensors, (Node(0, "relu", (1,), (0,)), Node(1, "relu", (0,), (1,))), (), (1,))
     with pytest.raises(ValueError, match="waits for what no node before it makes"):
         partition.groups(graph, {0, 1})
+
+
+@pytest.mark.parametrize("operand", [1, np.float32(1), True])
+def test_an_operand_that_is_no_tensor(operand: Any) -> None:
+    """A plain number is no id, also where a tensor has it."""
+    row = providers.HostOp("plus", "add", (1, 1), operands=operands("value"),
+                           build=lambda b: b.add("add", b.x(), operand))  # fmt: skip
+    first, second = node(0, ("a", "a"), "b"), replace(node(1, ("b",), "c"), op="plus")
+    table = providers.Table({**TABLE.rows, "plus": row})
+    found = providers.import_(model(first, second), table)
+    assert "write constants as floats" in found.refusals[1]

@@ -52,6 +52,10 @@ def _moves_integers(row: Op) -> bool:
     return bool(row.keeps) and not row.fills
 
 
+class TensorId(int):
+    """The id of a tensor of a graph being built, which no plain number is."""
+
+
 @dataclass
 class Tensors:
     """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
@@ -67,7 +71,7 @@ class Tensors:
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:
         """The id of a new tensor, which may be given."""
-        made = self.next if number is None else number
+        made = TensorId(self.next if number is None else number)
         self.next = max(self.next, made + 1)
         self.table[made] = tensor
         return made
@@ -291,7 +295,7 @@ class Builder:
         float among its inputs stands for a constant. Raises Unsupported when it cannot be.
         """
         row = ops.rows()[op]
-        inputs = tuple([self.const(t) if isinstance(t, float) else t for t in given])
+        inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
         if _moves_integers(row):
@@ -313,6 +317,16 @@ class Builder:
         )
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
+
+    def _operand(self, op: str, given: int | float | None) -> int | None:
+        """The id of an operand. Raises TypeError for a number that is neither id nor float."""
+        if given is None or isinstance(given, TensorId):
+            return given
+        if isinstance(given, float):
+            return self.const(given)
+        raise TypeError(
+            f"{op} is given {given!r}, which is no tensor of this graph: write constants as floats."
+        )
 
     def _worked_out(
         self,
