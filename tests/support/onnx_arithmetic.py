@@ -10,8 +10,8 @@ from tflgpu_plugin.providers.onnxruntime.reader import read
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from conformance.onnx_node_tests import of_bfloat16
-from tflgpu_plugin.importer.builder import NUMPY_NAMES
 from tflgpu_plugin.importer.model import HostNode, Value
+from tflgpu_plugin.importer.tensors import NUMPY_NAMES
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 
 Array = np.ndarray[Any, np.dtype[Any]]

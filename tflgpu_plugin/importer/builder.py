@@ -16,13 +16,13 @@ from tflgpu_plugin.importer import folding
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
+from tflgpu_plugin.importer.tensors import TensorId, Tensors
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
     Array,
-    Graph,
     Misfit,
     Node,
     Quantization,
@@ -38,7 +38,6 @@ from tflgpu_plugin.ops.table import Op
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 Default = bool | int | float | str  # of an attribute
-NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
 
 
 def cast_array(data: Array, dtype: str) -> Array:
@@ -50,39 +49,6 @@ def cast_array(data: Array, dtype: str) -> Array:
 
 def _moves_integers(row: Op) -> bool:
     return bool(row.keeps) and not row.fills
-
-
-class TensorId(int):
-    """The id of a tensor of a graph being built, which no plain number is."""
-
-
-@dataclass
-class Tensors:
-    """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
-
-    graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
-    shared: dict[Any, int] = field(default_factory=dict)
-    next: int = 0
-
-    @property
-    def table(self) -> dict[int, Tensor]:
-        assert isinstance(self.graph.tensors, dict)
-        return self.graph.tensors
-
-    def add(self, tensor: Tensor, number: int | None = None) -> int:
-        """The id of a new tensor, which may be given."""
-        made = TensorId(self.next if number is None else number)
-        self.next = max(self.next, made + 1)
-        self.table[made] = tensor
-        return made
-
-    def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
-        """A constant that is made once per key."""
-        if key not in self.shared:
-            data = make()
-            dtype = NUMPY_NAMES[data.dtype.name]
-            self.shared[key] = self.add(Tensor(name, data.shape, dtype, data))
-        return self.shared[key]
 
 
 @dataclass

@@ -18,9 +18,9 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding, row_conditions
-from tflgpu_plugin.importer.builder import NUMPY_NAMES
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
+from tflgpu_plugin.importer.tensors import NUMPY_NAMES
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder, Tensors
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.importer.tensors import Tensors
 from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal

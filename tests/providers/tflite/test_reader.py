@@ -17,8 +17,8 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer import row_conditions, support
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.builder import Tensors as BuiltTensors
 from tflgpu_plugin.importer.model import Value
+from tflgpu_plugin.importer.tensors import Tensors as BuiltTensors
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal

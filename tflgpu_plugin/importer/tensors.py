@@ -1,0 +1,45 @@
+"""The tensors of a graph that is being imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Tensor
+
+NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
+
+
+class TensorId(int):
+    """The id of a tensor of a graph being built, which no plain number is."""
+
+
+@dataclass
+class Tensors:
+    """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
+
+    graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
+    shared: dict[Any, int] = field(default_factory=dict)
+    next: int = 0
+
+    @property
+    def table(self) -> dict[int, Tensor]:
+        assert isinstance(self.graph.tensors, dict)
+        return self.graph.tensors
+
+    def add(self, tensor: Tensor, number: int | None = None) -> int:
+        """The id of a new tensor, which may be given."""
+        made = TensorId(self.next if number is None else number)
+        self.next = max(self.next, made + 1)
+        self.table[made] = tensor
+        return made
+
+    def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
+        """A constant that is made once per key."""
+        if key not in self.shared:
+            data = make()
+            dtype = NUMPY_NAMES[data.dtype.name]
+            self.shared[key] = self.add(Tensor(name, data.shape, dtype, data))
+        return self.shared[key]
