@@ -41,8 +41,7 @@ class Book:
         A refusal that the case asks for passes. One that `expect/` lists is an expected failure;
         any other is a failure. The `model` of a failure is saved, `again` reproduces it.
         """
-        plain = replace(record, text=str(record.text))  # other processes take no class of ours
-        record, listed = self.judge(plain)
+        record, listed = self.judge(record)
         suffix = ".onnx" if record.host.startswith("onnxruntime") else ".tflite"
         if record.outcome == FAIL and model is not None:
             record = replace(record, model=str(self._save(record, model, suffix)))

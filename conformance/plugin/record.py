@@ -70,7 +70,10 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
-    """Floats short, and as text where JSON has no number for them."""
+    """Floats short, and as text where JSON has no number for them; text without a class of ours,
+    which other processes do not take."""
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, float):
         return float(f"{value:.4g}") if abs(value) < float("inf") else str(value)
     return value

@@ -201,8 +201,10 @@ def test_records_hold_plain_text(tmp_path: Path) -> None:
     """They go from one process to another."""
     said = Refusal("dtype.unsupported", "No.")
     book = Book([], tmp_path)
-    book.close(Record("", "op", REFUSED, text=said, expected_refusal=True))
-    assert [type(values["text"]) for values in of_item(book.properties)] == [str]
+    record = Record("", "op", REFUSED, text=said, expected_refusal=True)
+    book.close(record)
+    book.add(record)
+    assert [type(values["text"]) for values in of_item(book.properties)] == [str, str]
 
 
 def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> None:
