@@ -169,8 +169,8 @@ def _advice(error: Exception, point: Any, package: str) -> str:
 
 
 def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
-    """What nodes are asked with these options, parsed or as a host gives them. Raises OptionError,
-    NoAdapter or (in a child of a fork) NativeError with a sentence.
+    """The judge that decides which nodes can run on the GPU with these options, parsed or as a host
+    gives them. Raises OptionError, NoAdapter or (in a child of a fork) NativeError with a sentence.
     """
     from tflgpu_plugin import engine, native
     from tflgpu_plugin.options import Options, parse

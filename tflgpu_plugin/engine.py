@@ -284,7 +284,8 @@ def claim(
 
 
 def judge(options: Options) -> Judge:
-    """What nodes are asked with these options. Raises NoAdapter with a sentence."""
+    """The judge that decides which nodes can run on the GPU with these options. Raises NoAdapter
+    with a sentence."""
     device = adapter.open_device(adapter.select(options.adapter))
     excluded = frozenset(options.exclude)
     return Judge(device.target, options.capabilities, options.quantized, excluded)

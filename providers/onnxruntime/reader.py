@@ -1,4 +1,5 @@
-"""What the importer asks of ONNX's operators, and why some stay with onnxruntime."""
+"""The table of ONNX's operators that the importer reads, with the reason for each operator that
+always stays on the CPU."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def complete(e: Builder) -> Refusal | None:
 
 
 def lacking(row: HostOp, inputs: Sequence[int | None], outputs: int) -> Refusal | None:
-    """What is against a node with these inputs and so many outputs."""
+    """Why a node with these inputs and this number of outputs cannot run; None if it can."""
     wanted = row.outputs or ()
     if "value*" not in wanted and outputs != len(wanted):
         return Refusal(

@@ -49,7 +49,9 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
     if not raw.data or stored * size != raw.bytes:
-        raise unreadable("is sparse and has no whole number of values")
+        raise unreadable(
+            "is sparse, and the size of its data is not a multiple of the size of its type"
+        )
     if prod(shape) > max(ALWAYS, MOST_TIMES * stored):
         raise unreadable(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)

@@ -1,4 +1,4 @@
-"""What a host of a third party hands over and does not fit together is a sentence."""
+"""Models and tables of third-party hosts that do not fit together are refused with a sentence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a host of a third party hands over, checked before it is imported: every error is a sentence
-that says what to change."""
+"""Checks of the models and tables of third-party hosts before they are imported. Every error is a
+sentence that says what to change."""
 
 from __future__ import annotations
 

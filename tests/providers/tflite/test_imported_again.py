@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,15 @@ def test_a_loop_in_a_loop_stays_alone(host: str) -> None:
     reasons = {node.refusal_code for node in tflgpu_plugin.report(made).nodes if node.op == "WHILE"}
     assert reasons == {"loop.unsupported"}
     same(interpreter, model, host)
+
+
+def same_for_rows(interpreter: Any, content: bytes, host: str) -> None:
+    """The answers are those of the CPU for several numbers of rows of three."""
+    place = interpreter.get_input_details()[0]["index"]
+    for rows in (2, 5, 3):
+        interpreter.resize_tensor_input(place, (rows, 3))
+        interpreter.allocate_tensors()
+        same(interpreter, content, host, rows)
 
 
 def test_a_state_of_an_open_signature_keeps_its_shape(host: str) -> None:
@@ -71,10 +82,7 @@ def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
     model.output(model.op("ADD", [x, chosen], "AddOptions", PLAIN, shape=(2, 3), name="sum"))
     content = model.to_bytes()
     interpreter, made = gpu(content, host, exclude="chosen", force=True)
-    for rows in (2, 5, 3):
-        interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
-        interpreter.allocate_tensors()
-        same(interpreter, content, host, rows)
+    same_for_rows(interpreter, content, host)
     assert places(made)["chosen"] == "cpu"
     assert "failed inside" not in capfd.readouterr().err
 
@@ -95,10 +103,7 @@ def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
     )
     content = model.to_bytes()
     interpreter, made = gpu(content, host, exclude="between", force=True)
-    for rows in (2, 5, 3):
-        interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
-        interpreter.allocate_tensors()
-        same(interpreter, content, host, rows)
+    same_for_rows(interpreter, content, host)
     assert places(made)["first"] == places(made)["second"] == "gpu"
     assert "failed inside" not in capfd.readouterr().err
 
@@ -115,8 +120,5 @@ def test_float16_weights_of_several_partitions_stay_what_they_are(host: str) -> 
     content = model.to_bytes()
     for left in ("between", "between,first", "between,wide"):
         interpreter, made = gpu(content, host, exclude=left, force=True)
-        for rows in (2, 5, 3):
-            interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], (rows, 3))
-            interpreter.allocate_tensors()
-            same(interpreter, content, host, rows)
+        same_for_rows(interpreter, content, host)
         assert places(made)["second"] == "gpu"
