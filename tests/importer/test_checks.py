@@ -42,6 +42,12 @@ WRONG: dict[str, tuple[HostModel, str]] = {
     "no array": (model(a=Value("a", "f32", (2,), LIST)), "is no numpy array"),
     "another type": (model(a=Value("a", "f32", (2,), np.ones(2))), "data of float64"),
     "no type": (model(a=Value("a", "float32", (2,), np.ones(2, np.float32))), "types are f32"),
+    "no type, no data": (model(a=Value("a", "float32", (2,))), "types are f32"),
+    "a constant that is made": (
+        model(node(0, ("a", "a"), "c"), c=Value("c", "f32", (2,), np.ones(2, np.float32))),
+        "is a constant, and",
+    ),
+    "an id of ours": (model(node(1 << 24, ("a", "a"), "c")), "is not from 0 to"),
     "another shape": (model(a=Value("a", "f32", (3,), np.ones(2, np.float32))), "the shape [3]"),
 }
 
@@ -72,7 +78,7 @@ def test_a_node_that_lacks_an_operand_is_refused() -> None:
 def test_a_circle_of_nodes_ends() -> None:
     tensors = {k: Tensor(str(k), (2,)) for k in range(2)}
     graph = Graph(tensors, (Node(0, "relu", (1,), (0,)), Node(1, "relu", (0,), (1,))), (), (1,))
-    with pytest.raises(ValueError, match="waits for what no node before it makes"):
+    with pytest.raises(ValueError, match="can never run: the graph has a circle"):
         partition.groups(graph, {0, 1})
 
 

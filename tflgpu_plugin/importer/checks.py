@@ -9,9 +9,12 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.host_op import HostOp
+
+KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
 
 
 def check_table(table: Table) -> None:
@@ -39,7 +42,11 @@ def check_model(model: HostModel) -> None:
             if key in made:
                 raise ValueError(f"The value {key!r} is made by two nodes, {made[key]} and "
                                  f"{node.id}.")  # fmt: skip
+            if model.values[key].data is not None:
+                raise ValueError(f"The value {key!r} is a constant, and node {node.id} makes it.")
             made[key] = node.id
+        if not 0 <= node.id < FIRST_EXTRA:
+            raise ValueError(f"The id of node {node.id} is not from 0 to {FIRST_EXTRA - 1}.")
     if len({node.id for node in model.nodes}) < len(model.nodes):
         raise ValueError("Two nodes of the model have one id.")
     _check_order(model, made)
@@ -47,19 +54,23 @@ def check_model(model: HostModel) -> None:
         if key not in model.values:
             raise ValueError(f"The output {key!r} is not among the values of the model.")
     for key, value in model.values.items():
+        if value.dtype not in KINDS:
+            raise ValueError(
+                f"The value {key!r} has the type {value.dtype!r}; types are {', '.join(KINDS)}."
+            )
         _check_constant(key, value)
 
 
 def _check_order(model: HostModel, made: Mapping[str, int]) -> None:
-    done = set[int]()
+    later = {*made}
     for node in model.nodes:
         for key in node.reads:
-            if key in made and made[key] not in done:
+            if key in later:
                 raise ValueError(
                     f"Node {node.id} ({node.title}) reads {key!r}, which node {made[key]} makes "
                     "later: nodes come in their order of execution."
                 )
-        done.add(node.id)
+        later.difference_update(node.writes)
 
 
 def _check_constant(key: str, value: Value) -> None:

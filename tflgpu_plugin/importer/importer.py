@@ -174,7 +174,7 @@ class _Importer(State):
         if row.rounds:
             rounding.widen(builder)
         found: Any = row.build(builder)
-        made = found if isinstance(found, list) else [found]
+        made = [*found] if isinstance(found, list | tuple) else [found]
         if not row.rounds:
             return made
         values = self.model.values

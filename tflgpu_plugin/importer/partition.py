@@ -55,7 +55,7 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
                 rest.append(node)
         idle = 0 if group else idle + 1
         if idle > 1:  # neither side has a node that is ready
-            raise ValueError(f"node {rest[0].id} waits for what no node before it makes")
+            raise ValueError(f"Node {rest[0].id} can never run: the graph has a circle.")
         if inside and group:
             groups.append(group)
         waiting, inside = rest, not inside
