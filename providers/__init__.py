@@ -189,7 +189,9 @@ def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Impor
 
     checks.check_table(table)
     checks.check_model(model)
-    return importer.import_(model, table, facts or Facts())
+    known = facts or Facts()
+    checks.check_shapes(model, known.shapes)
+    return importer.import_(model, table, known)
 
 
 def claim(

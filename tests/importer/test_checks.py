@@ -91,3 +91,17 @@ def test_an_operand_that_is_no_tensor(operand: Any) -> None:
     table = providers.Table({**TABLE.rows, "plus": row})
     found = providers.import_(model(first, second), table)
     assert "write constants as floats" in found.refusals[1]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [({"x": (2,)}, "is not among the values"), ({"a": 2}, "not a tuple"),
+     ({"a": (2.0,)}, "not a tuple"), ({"a": (2, 1)}, "is another"), ({"a": (3,)}, "is another"),
+     ({"b": (4,), "d": (5,)}, "is another")],
+)  # fmt: skip
+def test_shapes_that_are_not_those_of_the_model(shapes: Any, said: str) -> None:
+    open_ones = {key: Value(key, "f32", ("n",)) for key in "bd"}
+    given = model(node(0, ("a", "a"), "c"), **open_ones)
+    with pytest.raises(ValueError, match=said):
+        providers.import_(given, TABLE, providers.Facts(shapes=shapes))
+    providers.import_(given, TABLE, providers.Facts(shapes={"a": (2,), "b": (4,), "d": (4,)}))

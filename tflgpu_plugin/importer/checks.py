@@ -11,7 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostModel, Value
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Shape
 from tflgpu_plugin.ir.host_op import HostOp
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
@@ -59,6 +59,24 @@ def check_model(model: HostModel) -> None:
                 f"The value {key!r} has the type {value.dtype!r}; types are {', '.join(KINDS)}."
             )
         _check_constant(key, value)
+
+
+def check_shapes(model: HostModel, shapes: Mapping[str, Shape]) -> None:
+    """Raises ValueError for shapes of inputs (`Facts.shapes`) that are not those of the model."""
+    named: dict[str, int] = {}
+    for key, shape in shapes.items():
+        if key not in model.values:
+            raise ValueError(f"{key!r}, which has a shape, is not among the values of the model.")
+        if not isinstance(shape, tuple) or not all(isinstance(n, int | np.integer) for n in shape):
+            raise ValueError(f"The shape of {key!r} is {shape!r}, not a tuple of whole numbers.")
+        stated = model.values[key].shape or shape
+        fits = len(stated) == len(shape)
+        for extent, found in zip(stated, shape, strict=False):
+            wanted = named.setdefault(extent, found) if isinstance(extent, str) else extent
+            fits = fits and wanted == found
+        if not fits:
+            raise ValueError(f"{key!r} has the shape {list(stated)} in the model, {list(shape)} is "
+                             "another.")  # fmt: skip
 
 
 def _check_order(model: HostModel, made: Mapping[str, int]) -> None:
