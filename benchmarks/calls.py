@@ -26,7 +26,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.program import Instance, shared

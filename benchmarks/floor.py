@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
+from tflgpu_plugin.ir import Array, Buffer, Dispatch, Pipeline, Plan, Port
 from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.program import Instance, Program
 

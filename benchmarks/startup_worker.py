@@ -50,7 +50,7 @@ def main(host_name: str, model: str, options: str) -> None:
 def _measure_parts() -> None:
     from tflgpu_plugin.cache import store
     from tflgpu_plugin.compile import compiler, tuning
-    from tflgpu_plugin.ir.plan import Weight
+    from tflgpu_plugin.ir import Weight
 
     pieces = Weight.pieces
     Weight.pieces = lambda weight: iter(list(pieces(weight)))  # type: ignore[method-assign, assignment]

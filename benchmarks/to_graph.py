@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.networks import Layer, Network
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir import Graph, Node, Tensor
 
 
 def to_graph(network: Network) -> Graph:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from tflgpu_plugin.cli import tables
 from tflgpu_plugin.importer.support import MAX_RANK
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir import HostOp
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import direct as one_node
 from conformance import host, tolerance
@@ -19,8 +18,8 @@ from conformance.references import truth
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import NUMPY_DTYPES, Target
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

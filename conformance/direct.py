@@ -12,17 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.providers.tflite import params
-from tflgpu_plugin.providers.tflite.loops import BODIES
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
-
 from conformance import host
 from conformance.cases import Case
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import imported
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir import Graph, HostOp, Node, Tensor
+from tflgpu_plugin.providers.tflite import params
+from tflgpu_plugin.providers.tflite.loops import BODIES
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]

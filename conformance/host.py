@@ -22,7 +22,7 @@ from conformance.models import tflite_file
 from tflgpu_plugin.frontend.reports import GPU
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.harness.compare import FASTEST, OPTIMIZED, REFERENCE
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]
 Feed = Sequence[Array]  # one array per model input, in the model's order

@@ -20,8 +20,7 @@ from conformance.references.rounding import Change
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, Graph, Node, Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import COMPLEX, NUMPY_DTYPES, Array, Graph, Node, Target, Tensor
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

@@ -24,7 +24,7 @@ from conformance.cases import Case
 from conformance.node_cases import NodeCase
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
 

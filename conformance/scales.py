@@ -31,7 +31,7 @@ from conformance.host import Feed
 from conformance.models import tflite as models
 from conformance.variants import quantized
 from conformance.variants.quantized import BIASES, FIXED, same_quantization
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 # Operators that compute a value in float32 which may fall on a half of a level, or beside it.
 INEXACT = (

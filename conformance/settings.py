@@ -13,7 +13,7 @@ from itertools import product
 
 from conformance import check
 from conformance.node_cases import examine, family_nodes
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops.tiles import WEIGHTS
 from tflgpu_plugin.runtime import adapter
 

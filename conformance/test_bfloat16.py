@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from conformance import check, host, onnx_host
 from conformance.cases import Case
@@ -18,6 +17,7 @@ from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, Record
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ops import FAMILIES
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 pytestmark = [pytest.mark.adapter, pytest.mark.dtype("bf16"), pytest.mark.onnxruntime]
 BITS = 1 << 16

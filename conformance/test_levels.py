@@ -17,7 +17,7 @@ from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
 from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 
 # Hosts do not compute factors alike, so that each is tried.
 pytestmark = [pytest.mark.adapter, pytest.mark.every_host]

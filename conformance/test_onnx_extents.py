@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 import tflgpu_plugin
 from conformance import onnx_host, tolerance
 from conformance import onnx_node_tests as node_tests
 from tflgpu_plugin.harness import onnx as runner
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from conformance import onnx_host, tolerance
 from conformance.models import onnx_blocks
@@ -24,6 +23,7 @@ from conformance.variants.quantized import FAR, NEAR, SHARE
 from tflgpu_plugin import ops
 from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.importer.rules import INCOMPLETE
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 NETWORKS = list(onnx_quantized.networks())

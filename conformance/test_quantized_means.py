@@ -18,7 +18,7 @@ from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
 from conformance.test_ops import describe
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 pytestmark = pytest.mark.adapter
 

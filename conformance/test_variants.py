@@ -19,8 +19,7 @@ from conformance import check, direct
 from conformance.cases import Case
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Target
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
 

@@ -22,7 +22,7 @@ from conformance.host import Feed
 from conformance.models import tflite as models
 from conformance.variants import hybrid as hybrid_cases
 from conformance.variants import quantized as quantized_cases
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops import FAMILIES
 
 PLACES = 3  # single elements that are made wrong, one after the other

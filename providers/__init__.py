@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from tflgpu_plugin.importer.model import HostModel, HostNode, Value
     from tflgpu_plugin.importer.subgraph import Subgraph, kept
     from tflgpu_plugin.importer.support import Judge
-    from tflgpu_plugin.ir.graph import Quantization, Shape
-    from tflgpu_plugin.ir.host_op import HostOp, operands
-    from tflgpu_plugin.ir.refusal import Refusal
+    from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
     from tflgpu_plugin.options import OptionError, Options
     from tflgpu_plugin.runtime.adapter import adapters, select
     from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter

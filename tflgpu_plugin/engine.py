@@ -27,10 +27,7 @@ from tflgpu_plugin.importer import partition, partition_rules, rules
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Ways
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import Array, Graph, Tensor
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target, Tensor
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry

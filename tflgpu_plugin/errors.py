@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Self
 
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal
 
 
 def debugging() -> str:

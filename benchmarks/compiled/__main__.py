@@ -26,7 +26,7 @@ from benchmarks.engine import Unavailable
 from benchmarks.networks import NETWORKS
 from conformance.settings import forced
 from tflgpu_plugin.compile import tuning
-from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir import Pipeline
 
 PEERS = {"ncnn": ncnn, "webgpu": webgpu}
 CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
 
 
 class _Block:

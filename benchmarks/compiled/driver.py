@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import layers
 from benchmarks.compiled.cost import Made
 from benchmarks.engine import ROOT, Unavailable
-from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir import Pipeline
 
 MOST_SECONDS = 1200  # for all kernels; minutes on two busy cores
 

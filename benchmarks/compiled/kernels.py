@@ -15,9 +15,7 @@ from conformance.settings import FAMILIES as DENSE
 from conformance.variants import half as half_cases
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.plan import Pipeline
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Pipeline, Target
 from tflgpu_plugin.ops import FAMILIES, tiles
 
 # float16 storage, and that in a type of its own.

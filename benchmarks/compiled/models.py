@@ -12,9 +12,7 @@ from benchmarks.engine import Unavailable
 from benchmarks.today import mean
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.harness import hosts
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Plan, Target
 
 
 def table(

@@ -17,9 +17,7 @@ from benchmarks.compiled.rounds import loops
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.to_graph import to_graph
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.plan import Pipeline, Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Pipeline, Plan, Target
 
 Key = TypeVar("Key")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.compiled.cost import Made
 from benchmarks.compiled.driver import read
-from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir import Pipeline
 from tflgpu_plugin.runtime import adapter, pipelines, selftest
 from tflgpu_plugin.runtime.device import Device
 

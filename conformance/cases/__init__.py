@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance import tolerance
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 from tflgpu_plugin.ops import FAMILIES
 
 
@@ -76,7 +76,7 @@ def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.flo
 
 def constant(array: Any, dtype: str = "f32") -> Input:
     """A constant input with this value."""
-    from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+    from tflgpu_plugin.ir import NUMPY_DTYPES
 
     data = np.asarray(array, NUMPY_DTYPES[dtype])
     return Input(data.shape, dtype, data)

@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 Shape = tuple[int, ...]
 TYPES = {"i32": "INT32", "i64": "INT64"}

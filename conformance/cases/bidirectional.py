@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant, seeded
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 
 def rnn(name: str, units: int = 6, backward: int = 0, inputs: int = 5, batch: int = 2,

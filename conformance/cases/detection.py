@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir.graph import Array, Quantization
+from tflgpu_plugin.ir import Array, Quantization
 
 USUAL = {
     "max_detections": 10, "max_classes_per_detection": 1, "num_classes": 3,

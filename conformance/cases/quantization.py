@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 from tflgpu_plugin.ops.quantized import factor_numbers
 
 Shape = tuple[int, ...]

@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir.graph import MAX_FLOAT32
+from tflgpu_plugin.ir import MAX_FLOAT32
 
 SHAPES = {
     "scalar": (),

@@ -16,8 +16,7 @@ from conformance import host, onnx_host
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.harness import onnx
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Graph, Refusal
 from tflgpu_plugin.passes.quant.dequantize import widen
 
 ONLY_READ = Refusal("option.excluded", "Only its graph is wanted.")

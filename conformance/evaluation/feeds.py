@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.evaluation.numbers import is_real, typed
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Tensor
+from tflgpu_plugin.ir import COMPLEX, Array, Graph, Tensor, quantization
 
 MEAN, SPREAD = 0.6, 0.5  # of floats, a tenth of which is negative
 

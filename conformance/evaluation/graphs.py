@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.evaluation import nodes as meanings
 from conformance.evaluation.numbers import of_data, typed
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Tensor
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.share import attributes_key
 

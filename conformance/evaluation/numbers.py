@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Tensor
+from tflgpu_plugin.ir import BFLOAT16, COMPLEX, Array, Tensor, quantization
 
 SMALL = ("i8", "u8", "i16", "u16")
 

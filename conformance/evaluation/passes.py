@@ -14,8 +14,7 @@ import numpy as np
 from conformance.evaluation import feeds, graphs
 from conformance.evaluation.nodes import NoMeaning
 from conformance.evaluation.numbers import rounding
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph
+from tflgpu_plugin.ir import COMPLEX, Array, Graph, quantization
 from tflgpu_plugin.ops import rows
 from tflgpu_plugin.passes import pipeline, verifier
 

@@ -14,7 +14,7 @@ from conformance.evaluation import captured
 from conformance.models import model_inputs
 from conformance.node_cases import NodeCase
 from conformance.random.onnx_graphs import Made
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir import Graph
 
 
 class Source(NamedTuple):

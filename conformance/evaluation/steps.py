@@ -9,8 +9,7 @@ import numpy as np
 
 from conformance.evaluation.numbers import away, even, up
 from conformance.references.truth import REFERENCES
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE
+from tflgpu_plugin.ir import FACTOR_UNIT, ONE, Array, EpilogueOp, Graph
 
 Numbers = Sequence[float]
 

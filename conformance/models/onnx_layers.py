@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from conformance.references import integers
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 GIVEN = " given"  # ends the name of a quantized tensor that is an input
 

@@ -17,7 +17,7 @@ from conformance.cases import Case
 from conformance.host import Array
 from conformance.models import tflite as models
 from conformance.models.tflite import Model, Shape
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir import NUMPY_DTYPES
 
 OPSET = 18
 IR_VERSION = 9

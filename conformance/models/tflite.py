@@ -17,7 +17,7 @@ from conformance.cases import Case, Input
 from conformance.models import sparse
 from conformance.models.sparse import Sparse
 from conformance.models.tflite_file import schema
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]

@@ -13,7 +13,7 @@ import numpy as np
 from conformance.host import Array, Feed
 from conformance.models import sparse
 from conformance.models.tflite import Model
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 CONV = {"padding": "SAME", "strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
 QUANTIZATION = Quantization((0.0137,), (3,))  # no tie of what is fed falls between two of its steps

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance.cases import Case, Input, all_cases
 from conformance.variants.quantized import VERSIONS, same_quantization
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 TYPES = ("u8", "i8")
 SCALES = (0.05, 0.05, 0.1, 0.03173)

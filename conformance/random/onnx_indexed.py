@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conformance.random.onnx_maker import OWN, Maker, Value
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 EQUATIONS = {2: ("ij->ji", "ij,ij->i", "ij->j"), 3: ("bij,bkj->bik", "bij->bj", "bij,bij->bi"),
              4: ("bhij,bhkj->bhik", "bhij->bhj", "nchw->nhwc")}  # fmt: skip

@@ -27,7 +27,7 @@ from conformance.variants.quantized import (  # fmt: skip
     stored,
     weights_of,
 )
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 DTYPE = "i8"
 # Operators without int8 kernels in the host, or with kernels of their own rounding.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 MEAN, SPREAD = 0.6, 0.3  # of values that are not centred; few of these are negative
 

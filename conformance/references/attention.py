@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 
 from conformance.references.rounding import rounded
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 LOWEST = float(np.finfo(np.float32).min)
 

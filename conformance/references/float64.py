@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from conformance.references.nodes import REFERENCES
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 EARLY = "early"  # the domain that we give to operators without a schema
 

@@ -19,7 +19,7 @@ from conformance.references import float64
 from conformance.references.pools import pool
 from conformance.variants import integer_groups
 from tflgpu_plugin.harness import onnx as runner
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 EXACT, WITH_HOST = "exact integers", "exact integers + host"
 MICROSOFT = "com.microsoft"

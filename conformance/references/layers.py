@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.references.recurrent import logistic
 from conformance.references.rounding import rounded
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 
 def _fully_connected(x: Array, w: Array, bias: Array | None = None,

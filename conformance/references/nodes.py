@@ -16,8 +16,7 @@ from conformance.references import recurrent as references_recurrent
 from conformance.references import samples as references_samples
 from conformance.references import scatter as references_scatter
 from conformance.references.rounding import rounded, rounds, times_factor
-from tflgpu_plugin.ir import bfloat16
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array, bfloat16
 
 _erf = np.vectorize(erf, otypes=[np.float64])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 
 def pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],

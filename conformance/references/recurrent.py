@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from conformance.references.rounding import rounded
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 
 def logistic(v: Array) -> Array:

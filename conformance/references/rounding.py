@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 Change = Callable[[Array], Array]
 _changes: list[Change] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 A = -0.75  # of Keys' kernel
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 REDUCED: dict[str, Callable[[Any, Any], Any]] = {
     "none": lambda old, new: new,

@@ -18,8 +18,7 @@ from conformance.references import rounding
 from conformance.references.rounding import Change
 from conformance.tolerance import UNIT
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir import Array, Graph, Node, Tensor, quantization
 from tflgpu_plugin.ops import transpose_conv
 from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.window import bounded, spans

@@ -22,9 +22,7 @@ from conformance.node_cases import NodeCase
 from conformance.variants.half_storage import rounded
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler, half_products, precision
-from tflgpu_plugin.ir.graph import MAX_FLOAT16, Graph, Node
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import MAX_FLOAT16, Graph, Node, Plan, Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.runtime import adapter

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import host, tolerance
 from conformance.cases import Case, Input, all_cases
 from conformance.host import Outputs
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 Array = npt.NDArray[Any]
 FAR, NEAR, SHARE = 3, 1, 0.001  # steps that no value, and few values, may be off

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu_plugin.importer import arithmetic
-from tflgpu_plugin.ir.host_op import HostOp, table
+from tflgpu_plugin.ir import HostOp, table
 
 from .rows import row
 

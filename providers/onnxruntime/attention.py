@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32, Shape
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.quantization import COUNTS
-from tflgpu_plugin.ir.refusal import Unfit
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, needs
 
 from .rearranging import cut
 

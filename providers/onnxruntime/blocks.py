@@ -9,9 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, needs
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 
 from .host import nibbles

@@ -7,11 +7,7 @@ import numpy as np
 
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.quantization import COUNTS
-from tflgpu_plugin.ir.refusal import Refusal, Unfit
+from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMPY_DTYPES, Condition, Refusal, Unfit, needs
 from tflgpu_plugin.ops import rows
 
 from . import fused

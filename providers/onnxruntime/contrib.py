@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.ir.host_op import Condition, HostOp
+from tflgpu_plugin.ir import Condition, HostOp
 
 from . import (
     attention,

@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir import COUNTS, needs
 from tflgpu_plugin.ops import detection
 
 from . import narrow

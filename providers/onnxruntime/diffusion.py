@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import wraps
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Condition, Refusal, needs
 
 from . import windows
 from .matrices import normalized_groups

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir import needs
 
 TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import MAX_FLOAT32
-from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32
 
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tflgpu_plugin.providers import BuildError, Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
@@ -23,9 +22,9 @@ from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.rules import INCOMPLETE
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal, Shape
 from tflgpu_plugin.options import parse
+from tflgpu_plugin.providers import BuildError, Partition
 
 from . import context, ops, records, snapshot
 from .grouping import Grouping

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tflgpu_plugin.cache import folders
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 LEAST = 1 << 16  # bytes; what is smaller is copied
 COMPARED = 1 << 20  # bytes at once

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Misfit, Shape
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.refusal import Impossible
+from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, needs
 from tflgpu_plugin.ops.elementwise import broadcast
 
 STATES = (5, 6)  # of a recurrent layer

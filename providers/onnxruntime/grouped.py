@@ -12,8 +12,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.refusal import Refusal, Unfit
+from tflgpu_plugin.ir import Refusal, Unfit, needs
 
 from .attention import heads_first, listed, of_heads, whole
 from .rearranging import cut

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir import Graph, Node, Tensor
 
 from .ops import HOST_OPS
 from .snapshot import Snapshot

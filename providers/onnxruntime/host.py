@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array
 
 from .. import HostError
 

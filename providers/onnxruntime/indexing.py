@@ -7,10 +7,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.quantization import COUNTS
-from tflgpu_plugin.ir.refusal import Impossible
+from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
 
 from .conditions import REAL
 from .host import DTYPES

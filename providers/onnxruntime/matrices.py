@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.ops.normalization import groups_pay
 
 SQUARE = needs(

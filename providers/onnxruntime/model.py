@@ -12,8 +12,7 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
-from tflgpu_plugin.ir import wire
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, wire
 
 from .host import DTYPES, NIBBLES
 from .snapshot import Snapshot

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, needs
 from tflgpu_plugin.ops.quantization import same_bits
 
 from .host import DTYPES

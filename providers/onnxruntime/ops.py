@@ -8,7 +8,7 @@ ends with the newest definition known (opset 26). Later definitions add element 
 from __future__ import annotations
 
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.ir.host_op import HostOp, table
+from tflgpu_plugin.ir import HostOp, table
 
 from . import (
     attention,

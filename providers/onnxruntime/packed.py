@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.refusal import Unfit
+from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
 
 from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
 from .rearranging import cut

@@ -8,8 +8,7 @@ from math import gcd, prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir import Array, Shape, needs
 
 from .windows import Window
 

@@ -14,9 +14,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Quantization, Shape
-from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
+from tflgpu_plugin.ir import EVEN, NUMBERS, Array, Quantization, Shape, quantization
 
 from . import blocks
 from .host import DTYPES

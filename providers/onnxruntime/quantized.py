@@ -15,11 +15,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
-from tflgpu_plugin.ir.refusal import Unfit
+from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, needs
 
 from . import attention, narrow
 from .host import DTYPES

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, Refusal, Shape
 
 from . import conditions, ops
 from .arithmetic import CPU_OPS

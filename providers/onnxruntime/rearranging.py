@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.quantization import COUNTS
-from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, needs
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 

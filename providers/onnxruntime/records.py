@@ -7,8 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin.providers import Partition
-
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend.callers import PerCaller
@@ -16,8 +14,8 @@ from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition,
 from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
 from tflgpu_plugin.importer.imported import Facts
 from tflgpu_plugin.importer.subgraph import Again, again
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal, Shape
+from tflgpu_plugin.providers import Partition
 
 from . import run_values
 from .context import Export, Interface

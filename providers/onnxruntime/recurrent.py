@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, Condition, Refusal, needs
 
 from .fitting import INITIAL_STATES
 from .rearranging import cut

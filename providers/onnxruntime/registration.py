@@ -7,11 +7,10 @@ import gc
 import sys
 from typing import Any
 
-from tflgpu_plugin.providers import NoAdapter
-
 from tflgpu_plugin import native, providers, threads
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
+from tflgpu_plugin.providers import NoAdapter
 from tflgpu_plugin.registry import Once
 
 from . import devices, ep, records

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflgpu_plugin.importer.builder import COUNTED, Builder
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import needs
-from tflgpu_plugin.ir.refusal import Impossible
+from tflgpu_plugin.ir import Array, Impossible, needs
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir import Shape, needs
 
 from .attention import whole
 

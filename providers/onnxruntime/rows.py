@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.ir.host_op import Condition, HostOp, operands
+from tflgpu_plugin.ir import Condition, HostOp, operands
 from tflgpu_plugin.ops.unary import PARAMETERS
 
 from . import narrow

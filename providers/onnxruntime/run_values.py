@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.importer.likely import INT32, TYPES
-from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir import Array, Shape
 
 
 def numbers(value: Array) -> tuple[int, ...]:

@@ -11,8 +11,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.ops.spectrum import matrix
 
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22

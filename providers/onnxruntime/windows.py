@@ -15,9 +15,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Condition, needs
-from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
 
 
 class Window(NamedTuple):

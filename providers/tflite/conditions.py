@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, HostOp, needs
-from tflgpu_plugin.ir.quantization import NUMBERS
-from tflgpu_plugin.ir.refusal import Refusal, Unfit
+from tflgpu_plugin.ir import NUMBERS, Condition, Graph, HostOp, Node, Refusal, Unfit, needs
 from tflgpu_plugin.ops.quantization import same_bits
 
 from . import params

@@ -11,16 +11,15 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin.providers import Partition
-
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.importer import placeholders, subgraph
 from tflgpu_plugin.importer.subgraph import Subgraph
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.options import parse
+from tflgpu_plugin.providers import Partition
 
 from . import codes, loops, reader, records, refusals, snapshot
 from .snapshot import Snapshot

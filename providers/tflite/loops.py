@@ -16,7 +16,7 @@ from tflgpu_plugin.importer import loop_layer
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.loop_body import Body, otherwise
 from tflgpu_plugin.importer.model import HostModel
-from tflgpu_plugin.ir.graph import Array, Tensor
+from tflgpu_plugin.ir import Array, Tensor
 
 from . import codes
 from .host_node import execution_plan, raw_node

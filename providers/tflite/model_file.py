@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal
 
 from .tensors import IN_MODEL
 

@@ -23,9 +23,7 @@ from tflgpu_plugin import ops as internal
 from tflgpu_plugin.importer import arithmetic
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Table
-from tflgpu_plugin.ir.graph import STORE
-from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
 
 from . import conditions as need
 from . import flexbuffers, loops, params

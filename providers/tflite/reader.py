@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir import Shape
 
 from .ops import TABLE
 from .snapshot import Snapshot

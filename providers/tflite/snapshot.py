@@ -12,8 +12,7 @@ from typing import Any
 
 from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal, Shape
 
 from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir import Array, Shape
 
 DENSE, CSR = 0, 1
 ALWAYS = 1 << 24  # elements that any sparse constant may stand for

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir import digests
+from tflgpu_plugin.ir import Array, digests
 from tflgpu_plugin.ir.digests import of_array
-from tflgpu_plugin.ir.graph import Array
 
 VIEWS: dict[str, Callable[[Array], Array]] = {
     "whole": lambda a: a,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cache.test_compiled_models import compiled
 from tests.support import onnx_models as m
-from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir import Plan
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

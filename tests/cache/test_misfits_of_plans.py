@@ -12,7 +12,7 @@ import pytest
 
 from tests.cache import test_stored as stored
 from tflgpu_plugin.cache import codec, plan_file
-from tflgpu_plugin.ir.plan import Buffer, Pipeline, Plan, Weight
+from tflgpu_plugin.ir import Buffer, Pipeline, Plan, Weight
 
 MORE = Buffer("pool", 64)  # one that nothing uses
 LIMIT = 1 << 32  # of groups

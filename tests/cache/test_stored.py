@@ -23,10 +23,7 @@ from conformance.cases import all_cases
 from tests.support.net import Net
 from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir import digests
-from tflgpu_plugin.ir.graph import COMPLEX, Graph, Node, Tensor
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import COMPLEX, Graph, Node, Plan, Target, Tensor, digests
 from tflgpu_plugin.ops import FAMILIES
 
 KEY = {"plugin": "1", "adapter": "none"}

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tflgpu_plugin.providers.onnxruntime import registration
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from tflgpu_plugin import demo, options
 from tflgpu_plugin.cli import doctor, exits, tables
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.providers.onnxruntime import registration
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 from tflgpu_plugin.runtime import adapter
 
 

@@ -16,7 +16,7 @@ from tflgpu_plugin.cli import exits
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import hosts
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan
+from tflgpu_plugin.ir import Buffer, Dispatch, Pipeline, Plan
 from tflgpu_plugin.runtime import adapter
 
 

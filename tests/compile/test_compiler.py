@@ -11,9 +11,7 @@ from tests.support.net import Net
 from tests.support.refused import refused
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Plan, Target
 
 TARGET = Target(subgroup_size=8, software=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflgpu_plugin.compile.copies import elide
-from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ir import Node
 from tflgpu_plugin.kernels import Operand
 from tflgpu_plugin.ops.lowering import Launch, Source
 

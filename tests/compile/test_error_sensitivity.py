@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile import compiler, error_sensitivity
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Plan, Target, Tensor
 
 WINDOW: Mapping[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 SIDE = 32

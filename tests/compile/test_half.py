@@ -12,9 +12,7 @@ from conformance.variants import half_storage
 from tests.support.harness import run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, precision
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Plan, Target, Tensor
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter

@@ -12,9 +12,7 @@ from conformance.variants import half as half_cases
 from tests.compile.test_half import HALF, SIDE, layers, weights
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, half_products, precision
-from tflgpu_plugin.ir.graph import Array, Graph
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Plan, Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

@@ -13,7 +13,7 @@ from tests.support.evaluate import evaluate
 from tests.support.harness import run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
 
 
 def labels(graph: Graph, **tuning: str) -> list[str]:

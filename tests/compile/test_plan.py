@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tflgpu_plugin.ir import Array, Buffer, Pipeline, Plan, Weight
 from tflgpu_plugin.ir.digests import of_array
-from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.plan import Buffer, Pipeline, Plan, Weight
 
 DATA = np.arange(6, dtype=np.float64).reshape(2, 3)
 

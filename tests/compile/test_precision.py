@@ -10,8 +10,7 @@ import pytest
 
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import CACHED_VECTORS
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Target, Tensor
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Raw, Source
 
 SHAPE = (1, 64, 64, 16)

@@ -12,7 +12,7 @@ import pytest
 from tests.compile.test_compiler import TARGET
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler, tuning
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 
 GPU = replace(TARGET, software=False, vendor="amd")
 

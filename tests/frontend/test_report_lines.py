@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal
 
 ONE = PartitionReport(
     number=1, nodes=(0,), live=True, runs=0, host_runs=0, failures=0, uploaded_bytes=0,

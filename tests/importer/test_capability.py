@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import ops
 
 from tests.support.refused import code
 from tflgpu_plugin.importer.row_conditions import by_row
 from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, support
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import FOLDED, Graph, Node, Quantization, Refusal, Shape, Target, Tensor
+from tflgpu_plugin.providers.tflite import ops
 
 TARGET = Target()
 

@@ -11,8 +11,7 @@ import pytest
 from tflgpu_plugin import providers
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import operands
+from tflgpu_plugin.ir import Graph, Node, Tensor, operands
 
 TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
                                                    operands=operands("value value"))})  # fmt: skip

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import ops as tflite
 
 from tests.support import host_models
 from tests.support.refused import refused
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import folding, partition, subgraph
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import Quantization, Tensor
+from tflgpu_plugin.ir import Quantization, Tensor
+from tflgpu_plugin.providers.tflite import ops as tflite
 
 OPS = {row.op for row in (*tflite.HOST_OPS.values(), *tflite.CPU_OPS.values()) if row.op}
 

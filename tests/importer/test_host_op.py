@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tflgpu_plugin.ir.host_op import ROLES, HostOp, Operand, needs, operands, table
-from tflgpu_plugin.ir.refusal import Unfit, code_of
+from tflgpu_plugin.ir import ROLES, HostOp, Operand, Unfit, code_of, needs, operands, table
 
 ROW = HostOp("Thing", "relu", (2, 5), operands=operands("value weights!? axis! index*?"))
 

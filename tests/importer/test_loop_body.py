@@ -22,7 +22,7 @@ from tflgpu_plugin.importer.loop_body import (
     Slab,
     Vector,
 )
-from tflgpu_plugin.ir.graph import Tensor
+from tflgpu_plugin.ir import Tensor
 
 SHAPES = ((), (STEPS, BATCH, UNITS), (BATCH, UNITS), (STEPS, BATCH, INPUTS))
 KINDS = ("i32", "f32", "f32", "f32")

@@ -24,7 +24,7 @@ from tests.support.loop_bodies import (
 )
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import loop_body
-from tflgpu_plugin.ir.graph import Node, Tensor
+from tflgpu_plugin.ir import Node, Tensor
 
 same = np.testing.assert_array_equal
 USUAL = {"steps": STEPS, "batch": BATCH, "every": True}

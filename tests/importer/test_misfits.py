@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.importer import symbols as solver
 from tflgpu_plugin.importer.symbols import Misfit, misfits_of, unlike
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir import Graph, Node, Tensor
 
 
 def found(unfit: set[int], *nodes: Node) -> list[Misfit]:

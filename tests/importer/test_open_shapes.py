@@ -9,7 +9,7 @@ import pytest
 from tflgpu_plugin.importer.imported import Imported, Table
 from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.importer.placeholders import grown
-from tflgpu_plugin.ir.graph import Graph, Tensor
+from tflgpu_plugin.ir import Graph, Tensor
 
 Axes = Mapping[int, tuple[int, ...]]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.net import Net
 from tflgpu_plugin.importer import partition
-from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Tensor, verify
+from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
+from tflgpu_plugin.ir import CODES, OTHER, Impossible, Refusal, Unfit, code_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [*(ROOT / "tflgpu_plugin").rglob("*.py"), *(ROOT / "providers").rglob("*.py")]

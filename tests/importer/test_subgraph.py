@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite.ops import TABLE
 
 from tests.support import host_models
 from tests.support.refused import refused
@@ -17,9 +16,9 @@ from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
-from tflgpu_plugin.ir.refusal import code_of
+from tflgpu_plugin.ir import FOLDED, Graph, Node, Tensor, code_of
 from tflgpu_plugin.options import Options
+from tflgpu_plugin.providers.tflite.ops import TABLE
 
 PLAIN = {"activation": "none"}
 

@@ -9,9 +9,7 @@ import pytest
 from tests.support.refused import code
 from tflgpu_plugin.importer import imported, support
 from tflgpu_plugin.importer.rules import exact_products
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
-from tflgpu_plugin.ir.quantization import NUMBERS, whole
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import NUMBERS, Array, Graph, Node, Quantization, Target, Tensor, whole
 from tflgpu_plugin.passes.quant.casts import drop_casts
 
 X, SUM, WHOLE, REAL, OTHER = range(5)

@@ -15,7 +15,7 @@ from conformance.models import tflite as models
 from conformance.models.tflite import Model
 from conformance.models.tflite_file import schema
 from tests.support.interpreters import gpu, places
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 pytestmark = [
     pytest.mark.adapter,

@@ -26,8 +26,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Plan, Target
 from tflgpu_plugin.passes.verifier import BrokenGraph
 
 QUICK = 30  # cases that are run at most, unless the check is thorough

@@ -28,7 +28,7 @@ from tests.support.fake_host import (
     ints,
 )  # fmt: skip
 from tflgpu_plugin import native, providers
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 pytestmark = [
     pytest.mark.adapter,

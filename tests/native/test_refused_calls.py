@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin import native
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import create
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array, Graph, Tensor
+from tflgpu_plugin.ir import Array, Graph, Tensor
 from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.device import create
 from tflgpu_plugin.runtime.program import Instance, Program

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.judged import claimed, resized
 from tests.support.subprocesses import run_python
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor, geometry
-from tflgpu_plugin.ir.plan import Pack, Weight
+from tflgpu_plugin.ir import Array, Graph, Node, Pack, Quantization, Tensor, Weight, geometry
 from tflgpu_plugin.ops import blocks, lowering, winograd
 from tflgpu_plugin.ops.lowering import pack_stored, stored_pieces
 

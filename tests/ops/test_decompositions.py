@@ -11,8 +11,7 @@ import pytest
 
 from tests.ops.test_layer_refusals import X, held, stored
 from tests.ops.test_op_refusals import graph_of
-from tflgpu_plugin.ir.graph import Node, Quantization, Tensor
-from tflgpu_plugin.ir.quantization import EVEN
+from tflgpu_plugin.ir import EVEN, Node, Quantization, Tensor
 from tflgpu_plugin.ops import scatter
 from tflgpu_plugin.passes.decompose import decompose
 

@@ -14,7 +14,7 @@ from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import LONG, LONG_PART, PART, STAGE, Blocks
 from tflgpu_plugin.ops.tiles import (

@@ -14,8 +14,7 @@ import pytest
 
 from tests.support.harness import run_graph
 from tests.support.net import Net
-from tflgpu_plugin.ir.graph import Array, EpilogueOp
-from tflgpu_plugin.ir.quantization import Levels, fixed_point
+from tflgpu_plugin.ir import Array, EpilogueOp, Levels, fixed_point
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.passes.quant.requantize import each, fixed_rows, in_fixed_point
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import EpilogueOp, Geometry, Graph, Node, Tensor, dump, geometry, verify
+from tflgpu_plugin.ir import EpilogueOp, Geometry, Graph, Node, Tensor, dump, geometry, verify
 from tflgpu_plugin.ops.lowering import pack_stored, spread
 
 

@@ -12,7 +12,7 @@ from tests.support.harness import device_of
 from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter

@@ -14,7 +14,7 @@ import pytest
 from tests.ops.test_fixed_point import stepped
 from tests.support.harness import run_graph
 from tests.support.net import Net
-from tflgpu_plugin.ir.graph import Array, EpilogueOp
+from tflgpu_plugin.ir import Array, EpilogueOp
 
 pytestmark = pytest.mark.adapter
 

@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops import interpolation
 
 EXTENTS = [*product(range(1, 12), range(1, 24)), (100, 7), (33, 257), (257, 33)]

@@ -14,9 +14,7 @@ from conformance.cases import all_cases
 from conformance.direct import graph as graph_of
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph, Shape
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Plan, Shape, Target
 from tflgpu_plugin.ops import FAMILIES
 
 TARGET = Target(name="plain")

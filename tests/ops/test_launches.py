@@ -14,8 +14,7 @@ from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
 from tests.support.refused import refused
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target, Tensor
 from tflgpu_plugin.ops import io_layout, rows
 from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.ops.tiles import STARTS

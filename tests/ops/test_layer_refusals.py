@@ -12,9 +12,7 @@ import pytest
 
 from tests.ops.test_op_refusals import asks, graph_of
 from tests.support.refused import code
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Node, Quantization, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import NUMPY_DTYPES, Node, Quantization, Refusal, Target, Tensor
 from tflgpu_plugin.ops import recurrent, rows
 
 Asked = partial[Refusal | None]

@@ -12,9 +12,7 @@ from tests.compile.test_compiler import TARGET
 from tests.support.harness import device_of
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array, Graph
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Plan, Target
 from tflgpu_plugin.runtime.program import Instance, Program
 
 # Bytes; less than each of these constants takes, more than each other tensor and each block does.

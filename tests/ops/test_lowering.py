@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Shape, Target, Tensor
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Raw, spread
 
 SHAPE = (1, 2, 3, 4)

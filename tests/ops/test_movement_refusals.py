@@ -9,7 +9,7 @@ import pytest
 
 from tests.ops.test_op_refusals import RUN, graph_of, said
 from tests.support.refused import code
-from tflgpu_plugin.ir.graph import Shape, Tensor
+from tflgpu_plugin.ir import Shape, Tensor
 from tflgpu_plugin.ops import rows
 
 IMAGE: Shape = (4, 6, 8, 3)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import tflgpu_plugin.providers.onnxruntime.ops
 import tflgpu_plugin.providers.tflite.ops
-
 from conformance.node_cases import family_nodes
 from tests.support.imports import imports, modules
 from tflgpu_plugin import ops

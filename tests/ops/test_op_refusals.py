@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.refused import code
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, Tensor
 from tflgpu_plugin.ops import (
     arg,
     detection,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.harness import run_graph
 from tests.support.net import WINDOW, Net
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 pytestmark = pytest.mark.adapter
 Make = Callable[[Net, list[int]], int]

@@ -11,8 +11,7 @@ import pytest
 
 from tests.ops.test_layer_refusals import stored
 from tests.ops.test_op_refusals import graph_of
-from tflgpu_plugin.ir.graph import Quantization, Tensor
-from tflgpu_plugin.ir.quantization import EVEN, FACTOR_UNIT, Levels, levels
+from tflgpu_plugin.ir import EVEN, FACTOR_UNIT, Levels, Quantization, Tensor, levels
 from tflgpu_plugin.ops import rounding, rows
 
 PLAIN = Tensor("x", (2, 3))

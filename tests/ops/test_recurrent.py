@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import recurrent
 
 

@@ -12,8 +12,7 @@ import pytest
 from tests.ops.test_launches import CPU, GPU, lowered
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target, Tensor
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.ops.test_op_refusals import asks
-from tflgpu_plugin.ir.graph import Tensor
+from tflgpu_plugin.ir import Tensor
 
 IMAGE, VOLUME = (2, 5, 6, 3), (2, 4, 5, 6, 3)
 LINEAR: dict[str, Any] = {"method": "linear", "outside": "zeros"}

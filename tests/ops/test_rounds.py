@@ -14,7 +14,7 @@ from conformance.cases import Input, constant
 from conformance.node_cases import NodeCase
 from tests.support.refused import refused
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 
 SOFTWARE = replace(Target(), software=True)
 SAME = {"strides": (1, 1), "padding": "valid", "dilations": (1, 1)}

@@ -15,8 +15,7 @@ from conformance.node_cases import NodeCase
 from conformance.variants import half as half_cases
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.plan import Pipeline
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Pipeline, Target
 from tflgpu_plugin.kernels.lint import MAX_SITES, lint
 from tflgpu_plugin.ops import FAMILIES
 

@@ -11,7 +11,7 @@ from tests.support.harness import device_of, run_graph
 from tests.support.net import Net
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import partition, partition_rules, support
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir import Graph
 from tflgpu_plugin.ops import spectrum
 from tflgpu_plugin.options import Options
 

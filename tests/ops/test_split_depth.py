@@ -10,7 +10,7 @@ import pytest
 from tests.compile.test_compiler import TARGET
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops.tiles import choose_tile, larger
 
 

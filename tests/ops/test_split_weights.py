@@ -12,7 +12,7 @@ import pytest
 from tests.support.harness import device_of
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter

@@ -15,7 +15,7 @@ from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import window
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.runtime import adapter

@@ -13,9 +13,7 @@ from tests.ops.test_layer_refusals import held, stored
 from tests.ops.test_op_refusals import graph_of, said
 from tests.support.refused import code
 from tflgpu_plugin.importer.support import support
-from tflgpu_plugin.ir.graph import Array, Graph, Quantization, Tensor
-from tflgpu_plugin.ir.quantization import NUMBERS
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import NUMBERS, Array, Graph, Quantization, Target, Tensor
 from tflgpu_plugin.passes.decompose import decompose
 
 # 3 inputs, 4 features of rank 2, 5 steps; a batch of 2.

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, precision
-from tflgpu_plugin.ir.graph import Array, Graph
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

@@ -17,7 +17,7 @@ from conformance.cases import Case, all_cases
 from conformance.direct import SINGLE
 from conformance.models import tflite as models
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 
 EDITION_2019 = {
     "ADD": (1, 1),

@@ -20,7 +20,7 @@ from conformance.references.nodes import REFERENCES
 from conformance.tolerance import CLASSES
 from tests.ops.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES
+from tflgpu_plugin.ir import COMPLEX, NUMPY_DTYPES
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import KINDS
 

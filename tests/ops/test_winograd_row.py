@@ -14,7 +14,7 @@ from conformance.cases.conv import conv
 from tests.ops.test_launches import launched, lowered
 from tests.ops.test_layer_refusals import PLANE, SAME, held
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import tiles, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.window import Span

@@ -13,8 +13,7 @@ import pytest
 from tests.support.evaluate import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Graph, Shape, verify
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Shape, Target, verify
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.attention import attend

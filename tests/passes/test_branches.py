@@ -14,8 +14,7 @@ from tests.support import evaluate
 from tests.support.harness import run_graph
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Quantization, verify
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Quantization, Target, verify
 from tflgpu_plugin.passes.fuse import branches
 from tflgpu_plugin.passes.fuse.branches import join_branches
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.net import FIRST, LAST, ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
+from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.layout import cleanup
 from tflgpu_plugin.passes.rewriter import Rewriter
 

@@ -15,8 +15,7 @@ from tests.support import shape_models, small_models
 from tests.support.interpreters import gpu, places, same
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Target
 from tflgpu_plugin.passes.trim import trim
 
 

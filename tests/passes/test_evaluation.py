@@ -19,7 +19,7 @@ from conformance.references.truth import REFERENCES
 from tests.support.hand_graphs import GRAPHS
 from tests.support.net import Net
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.scales import fold_scales

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.harness import run_graph
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
+from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.fuse.excitation import join_excitations
 from tflgpu_plugin.passes.fuse.gates import take_gates

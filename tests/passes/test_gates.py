@@ -13,7 +13,7 @@ from conformance import settings
 from tests.support.harness import device_of
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, verify
+from tflgpu_plugin.ir import Array, EpilogueOp, verify
 from tflgpu_plugin.passes.fuse.gates import take_gates
 from tflgpu_plugin.runtime.program import Instance, Program
 

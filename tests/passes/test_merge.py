@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.passes.test_passes import HW
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp
+from tflgpu_plugin.ir import EpilogueOp
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.sources import only_reader

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import evaluate
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir import Graph
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.patterns import recompose
 

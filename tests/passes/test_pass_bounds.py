@@ -12,7 +12,7 @@ import pytest
 from tests.passes.test_passes import HW, MAP, after, listing, pad_and_conv
 from tests.passes.test_recompose import OFFSET, SCALE, folded
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph
+from tflgpu_plugin.ir import EpilogueOp, Graph
 from tflgpu_plugin.passes.fuse import epilogue, scales
 from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, MAX_STEPS, fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad

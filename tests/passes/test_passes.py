@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.net import MAP, ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, verify
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Tensor, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue

@@ -18,10 +18,7 @@ from tests.support.net import Net
 from tflgpu_plugin import engine
 from tflgpu_plugin.compile import precision
 from tflgpu_plugin.importer import rules
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Quantization, Refusal, Target, Tensor, quantization
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant import requantize

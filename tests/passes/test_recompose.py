@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.evaluate import evaluate
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
+from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.patterns import recompose

@@ -11,7 +11,7 @@ import pytest
 from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.reshapes import reshape_later

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import evaluate
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir import Graph, Shape
 from tflgpu_plugin.passes.layout.rows import keep_rows
 
 

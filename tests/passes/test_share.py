@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.evaluate import evaluate
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir.graph import Graph, Quantization, verify
+from tflgpu_plugin.ir import Graph, Quantization, verify
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.share import share
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.evaluate import evaluate
 from tests.support.net import FIRST, LAST, ShapedNet
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor, geometry, verify
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Target, Tensor, geometry, verify
 from tflgpu_plugin.ops import movement, rows
 from tflgpu_plugin.passes.layout import propagate
 from tflgpu_plugin.passes.layout.join_moves import join_moves

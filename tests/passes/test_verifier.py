@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.importer import partition
-from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.quant.dequantize import forgotten, widen
 from tflgpu_plugin.passes.rewriter import Rewriter

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Array, Shape, geometry
+from tflgpu_plugin.ir import Array, Shape, geometry
 from tflgpu_plugin.ops import movement, views
 from tflgpu_plugin.ops.lowering import pack_stored
 from tflgpu_plugin.ops.views import Axis, View

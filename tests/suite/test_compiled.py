@@ -21,7 +21,7 @@ from benchmarks.compiled.rounds import Loop, loops
 from benchmarks.engine import Unavailable
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir import Pipeline
 
 KERNEL = """
 struct Params { rows: u32, step: u32 }

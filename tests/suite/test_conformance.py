@@ -23,8 +23,7 @@ from conformance.plugin.record import (
 from tflgpu_plugin.cli import tables
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.support import Quirk
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Refusal, Target
 
 
 def header(name: str = "llvmpipe (LLVM 15.0.6, 256 bits)", driver: str = "Mesa 22.3.6 (LLVM 15)",

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.tolerance import CLASSES, IN_8_BITS, UNIT, Bound, bound, compare, in_8_bits
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 ONE = np.ones((2, 3), np.float32)
 EXACT = Bound(0.0, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.evaluation import graphs
 from conformance.evaluation.numbers import typed
-from tflgpu_plugin.ir.graph import Array, Graph, Node, verify
+from tflgpu_plugin.ir import Array, Graph, Node, verify
 
 LEAST = -0.3  # of values that are fed: few are negative, and their mean is not near 0
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.support.net import FIRST, LAST, WINDOW, Net
-from tflgpu_plugin.ir.graph import Graph, Quantization, Tensor
-from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir import NUMBERS, Graph, Quantization, Tensor
 from tflgpu_plugin.ops.views import part
 
 STORED = Quantization((0.05,), (10,))

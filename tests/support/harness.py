@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir.graph import Array, Graph
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
+from tflgpu_plugin.ir import Array, Buffer, Dispatch, Graph, Pipeline, Plan, Port
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.program import Instance, Program

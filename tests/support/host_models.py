@@ -6,17 +6,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.importer.imported import Facts, Imported
+from tflgpu_plugin.importer.importer import import_
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.ir import Array, Refusal, Shape, Tensor
 from tflgpu_plugin.providers.tflite import codes
 from tflgpu_plugin.providers.tflite.host_node import RawNode
 from tflgpu_plugin.providers.tflite.ops import TABLE
 from tflgpu_plugin.providers.tflite.snapshot import decided
 from tflgpu_plugin.providers.tflite.tensors import Tensors
-
-from tflgpu_plugin.importer.imported import Facts, Imported
-from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.model import HostModel, HostNode, Value
-from tflgpu_plugin.ir.graph import Array, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
 
 
 def node(

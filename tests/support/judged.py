@@ -9,7 +9,7 @@ from tflgpu_plugin import engine, ops
 from tflgpu_plugin.importer.imported import Imported, Table
 from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.model import HostModel
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir import Graph, Shape
 from tflgpu_plugin.options import parse
 
 

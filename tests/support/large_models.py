@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 SIDE, LAYERS = 5120, 4
 BYTES = LAYERS * SIDE * SIDE * 4  # 419 MB

@@ -11,7 +11,7 @@ from conformance.cases import seeded
 from tests.support.net import Net
 from tflgpu_plugin.importer import loop_layer
 from tflgpu_plugin.importer.loop_body import Body
-from tflgpu_plugin.ir.graph import Array, Shape, Tensor
+from tflgpu_plugin.ir import Array, Shape, Tensor
 
 STEPS, BATCH, INPUTS, UNITS = 6, 2, 5, 3
 

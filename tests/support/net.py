@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import (
-    NUMPY_DTYPES,
-    Array,
-    Graph,
-    Node,
-    Quantization,
-    Shape,
-    Tensor,
-    verify,
-)
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor, verify
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # channels first, and last again
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}

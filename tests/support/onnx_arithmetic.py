@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tflgpu_plugin.providers.onnxruntime.reader import read
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from conformance.onnx_node_tests import of_bfloat16
 from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.importer.tensors import NUMPY_NAMES
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir import BFLOAT16
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
-from tflgpu_plugin.providers.onnxruntime.reader import read
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.model import HostNode, Value
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 F = np.float32
 NAMES = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8", "int16": "i16",

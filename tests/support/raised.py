@@ -11,7 +11,7 @@ from typing import Any
 from conformance import direct, node_cases
 from conformance.cases import Case, Input, all_cases
 from conformance.node_cases import NodeCase, family_nodes
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir import Graph
 from tflgpu_plugin.ops import FAMILIES, rows
 
 FAR = 1 << 20

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tflgpu_plugin.errors import BuildError, Unsupported
-from tflgpu_plugin.ir.refusal import code_of
+from tflgpu_plugin.ir import code_of
 
 
 def code(reason: str | None) -> str | None:

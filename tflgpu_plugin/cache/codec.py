@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 ARRAY = "array"  # the key of an array's name
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from tflgpu_plugin import threads
 from tflgpu_plugin.cache import folders
+from tflgpu_plugin.ir import Array, Graph, HostOp, Tensor
 from tflgpu_plugin.ir.digests import of_array
-from tflgpu_plugin.ir.graph import Array, Graph, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
 
 THREADS = max(1, threads.MAX_THREADS - 1)  # a core stays for the rest of a start
 CODE_FOLDERS = (

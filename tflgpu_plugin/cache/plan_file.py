@@ -22,8 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tflgpu_plugin.cache import codec
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Plan, Port, Weight
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Dispatch, Graph, Plan, Port, Weight
 
 MAGIC, FORMAT = b"tflgpu\r\n", 2
 PREAMBLE = struct.Struct("<8sIIQQQ")

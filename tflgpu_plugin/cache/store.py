@@ -22,9 +22,7 @@ from pathlib import Path
 
 from tflgpu_plugin.cache import fingerprint, folders, plan_file
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
-from tflgpu_plugin.ir.graph import Graph
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Plan, Target
 from tflgpu_plugin.options import OptionError, Options
 
 Known = Mapping[int, bytes]

@@ -13,7 +13,7 @@ from pathlib import Path
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli import check, measure
 from tflgpu_plugin.engine import Instance, Partition
-from tflgpu_plugin.ir.plan import Dispatch, Plan
+from tflgpu_plugin.ir import Dispatch, Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 

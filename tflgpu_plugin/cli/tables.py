@@ -14,12 +14,7 @@ from tflgpu_plugin.importer.partition_rules import PARTITION_RULES
 from tflgpu_plugin.importer.row_conditions import EVERY
 from tflgpu_plugin.importer.rules import RULES
 from tflgpu_plugin.importer.support import MAX_RANK, QUIRKS, type_names
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import COMPLEX
-from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.quantization import COUNTS
-from tflgpu_plugin.ir.refusal import CODES, OTHER
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import BFLOAT16, CODES, COMPLEX, COUNTS, OTHER, HostOp, Target
 from tflgpu_plugin.providers.onnxruntime.conditions import EVERY as ONNX_NODES
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.conditions import EVERY as NODES

@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, planar
+from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, planar
 from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor

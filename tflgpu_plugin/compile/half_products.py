@@ -22,8 +22,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import Memory
-from tflgpu_plugin.ir.graph import Array, Node
-from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ir import Array, Node, Pack
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
 RUN = 8  # products that are added up one after the other

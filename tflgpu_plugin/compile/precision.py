@@ -21,8 +21,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import error_sensitivity
-from tflgpu_plugin.ir.graph import MAX_FLOAT16, Array, Graph
-from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ir import MAX_FLOAT16, Array, Graph, Pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 
 MIN_NORMAL_FLOAT16 = 2.0**-14  # smaller ones lose digits

@@ -20,8 +20,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Graph, dump
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Target, dump
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, shared
 

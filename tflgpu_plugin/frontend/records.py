@@ -25,8 +25,7 @@ from tflgpu_plugin.frontend.reports import (
     Report,
 )
 from tflgpu_plugin.importer.subgraph import Again
-from tflgpu_plugin.ir.graph import Shape, counts
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal, Shape, counts
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.device import AdapterInfo

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from tflgpu_plugin.frontend.callers import PerCaller
-from tflgpu_plugin.ir.refusal import code_of
+from tflgpu_plugin.ir import code_of
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 

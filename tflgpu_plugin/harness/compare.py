@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
 from tflgpu_plugin.harness.inputs import told
-from tflgpu_plugin.ir.graph import MAX_FLOAT16, MAX_FLOAT32
+from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops import evaluation
 
 

@@ -11,8 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostModel, Value
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Shape
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir import NUMPY_DTYPES, HostOp, Shape
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
 

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import bfloat16
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization, Tensor
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Node, Quantization, Tensor, bfloat16
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized

@@ -9,10 +9,7 @@ from typing import Any
 
 from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import Condition, HostOp
-from tflgpu_plugin.ir.quantization import NUMBERS
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import NUMBERS, Array, Condition, Graph, HostOp, Node, Refusal, Shape, Tensor
 
 SMALL = ("i8", "u8", "i16", "u16")
 

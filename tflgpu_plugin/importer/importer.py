@@ -20,10 +20,7 @@ from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.plain import Plain, states
 from tflgpu_plugin.importer.state import UNKNOWN, State, widened
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir import BFLOAT16, HostOp, Impossible, Node, Refusal, Shape, Tensor, Unfit
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known

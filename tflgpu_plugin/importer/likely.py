@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
-from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir import Array, Shape
 
 MAX_NUMBERS = 64  # of one value
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}

@@ -17,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 from tflgpu_plugin.ops.views import Axis, View
 from tflgpu_plugin.passes.quant.dequantize import dequantized

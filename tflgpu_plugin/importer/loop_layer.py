@@ -26,7 +26,7 @@ from tflgpu_plugin.importer.loop_body import (
     Vector,
     otherwise,
 )
-from tflgpu_plugin.ir.graph import Array, Tensor
+from tflgpu_plugin.ir import Array, Tensor
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 
 

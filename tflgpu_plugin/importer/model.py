@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin.ir.graph import Array, Quantization
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, Quantization, Refusal
 
 Extent = int | str  # a number, or the name of an open extent
 DEFAULT_DOMAINS = ("", "ai.onnx")

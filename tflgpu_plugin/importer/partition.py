@@ -13,8 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, counts
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Refusal, counts
 
 # The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
 # (2024).

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.rules import Refusals
-from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Graph
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import COMPLEX, FOLDED, Graph, Refusal
 from tflgpu_plugin.options import Options
 
 PARTED = Refusal(

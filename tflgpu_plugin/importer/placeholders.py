@@ -16,8 +16,7 @@ from math import prod
 
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.symbols import until_fit
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal, Shape
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir import bfloat16
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir import BFLOAT16, bfloat16
 
 
 def widen(e: Builder) -> None:

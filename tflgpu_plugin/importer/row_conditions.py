@@ -9,10 +9,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.support import TYPE_NAMES
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import BFLOAT16, Condition, Graph, HostOp, Node, Operand, Refusal
 
 
 def by_row(graph: Graph, node: Node, claimed: bool = False) -> Refusal | None:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import FOLDED, Graph, Node, Refusal
 from tflgpu_plugin.passes.quant.dequantize import folded
 
 Refusals = Mapping[int, Refusal]

@@ -12,9 +12,7 @@ from tflgpu_plugin.importer.expressions import value as expression
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
-from tflgpu_plugin.ir.graph import Array, Node, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, HostOp, Node, Refusal, Shape, Tensor
 
 UNKNOWN = (-1,)
 

@@ -14,7 +14,7 @@ from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Shape, Tensor, counts
+from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from tflgpu_plugin.importer.expressions import HUGE, value
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Shape, Target
 
 COLOURS = 3
 # Sizes that models are made for, and one that has many divisors; the first that fits is used. With

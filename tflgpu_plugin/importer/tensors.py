@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Tensor
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Graph, Tensor
 
 NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
 

@@ -1,1 +1,30 @@
-"""What every other room knows: graphs, plans, targets, quantization parameters. A leaf."""
+"""What every other room knows, hosts' too: graphs, rows of hosts' operators, refusals, plans,
+targets, quantization. A leaf."""
+# ruff: noqa: I001 (names side by side)
+
+from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.editor import Editor, merged, renamed
+from tflgpu_plugin.ir.graph import (
+    COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp, Geometry,
+    Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,
+    planar, verify,
+)  # fmt: skip
+from tflgpu_plugin.ir.host_op import ROLES, Condition, HostOp, Operand, needs, operands, table
+from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pack, Pipeline, Plan, Port, Weight, forgotten
+from tflgpu_plugin.ir.quantization import (
+    COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, STORED, Levels, alike, fixed_point,
+    levels, quantized, whole,
+)  # fmt: skip
+from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
+from tflgpu_plugin.ir.target import Target
+
+__all__ = [
+    "BFLOAT16", "CODES", "COMPLEX", "COUNTS", "EVEN", "FACTOR_UNIT", "FOLDED", "INT32",
+    "LEAST_SHIFT", "MAX_FLOAT16", "MAX_FLOAT32", "NUMBERS", "NUMPY_DTYPES", "ONE", "OTHER", "ROLES",
+    "STORE", "STORED", "Array", "Buffer", "Condition", "Dispatch", "Editor", "EpilogueOp",
+    "Geometry", "Graph", "HostOp", "Impossible", "Levels", "Misfit", "Node", "NotConstant",
+    "Operand", "Pack", "Pipeline", "Plan", "Port", "Quantization", "Refusal", "Shape", "Target",
+    "Tensor", "Unfit", "Weight", "alike", "code_of", "counts", "dump", "fixed_point",
+    "forgotten", "geometry", "levels", "merged", "needs", "operands", "paired", "planar",
+    "quantized", "renamed", "table", "verify", "whole",
+]  # fmt: skip

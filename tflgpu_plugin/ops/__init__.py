@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ir import Node
 from tflgpu_plugin.ops.table import BIAS, GATES, Op, Weights
 
 FAMILIES = (

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape, geometry, planar
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis
 from tflgpu_plugin.ops.reduce import shapes as reduced

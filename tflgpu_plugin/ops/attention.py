@@ -23,10 +23,7 @@ from math import isnan, nan, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Misfit, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import vector_strides

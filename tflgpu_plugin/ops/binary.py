@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed

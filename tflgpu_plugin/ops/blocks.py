@@ -12,8 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape
 from tflgpu_plugin.ops.lowering import (
     MAX_LOOP_ROUNDS,
     Access,

@@ -12,9 +12,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Shape, geometry, planar
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, split_depth, stem, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import (
     Blocks,

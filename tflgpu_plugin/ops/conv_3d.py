@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import lower, refuse

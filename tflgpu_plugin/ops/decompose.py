@@ -13,9 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.editor import Editor
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape, paired
-from tflgpu_plugin.ir.quantization import quantized
+from tflgpu_plugin.ir import COMPLEX, Array, Editor, Graph, Node, Shape, paired, quantized
 from tflgpu_plugin.ops.lowering import Lowering
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.lowering import Access, Lowering

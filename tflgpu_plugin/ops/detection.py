@@ -24,9 +24,7 @@ from math import inf, nan
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op

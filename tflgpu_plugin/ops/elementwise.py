@@ -15,8 +15,7 @@ from itertools import groupby
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir import Array, Graph, Node, Tensor
 from tflgpu_plugin.ops.table import Op
 
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition

@@ -10,9 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.matmul_blocks import (
     constant_blocks,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
 from tflgpu_plugin.ops import reduce
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
 
 
 def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:

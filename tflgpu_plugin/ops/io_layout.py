@@ -21,9 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Geometry, Node, Tensor, quantization
 from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 

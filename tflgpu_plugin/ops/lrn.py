@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 

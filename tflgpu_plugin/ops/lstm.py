@@ -23,10 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.recurrent import in_slices

@@ -14,9 +14,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Misfit, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.fully_connected import KEPT, are_many, multiply_many, tiled
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering, pieces_of

@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
-from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Geometry, Graph, Node, Refusal, Shape, Target, geometry, whole
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned

@@ -18,9 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op, unplanned
 

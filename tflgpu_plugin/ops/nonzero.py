@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.scan import MAX_LINE

@@ -9,9 +9,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, NotConstant, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.pick import refuse_indices

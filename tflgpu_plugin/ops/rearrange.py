@@ -21,9 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast

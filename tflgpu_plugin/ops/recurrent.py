@@ -32,9 +32,7 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 

@@ -21,10 +21,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering

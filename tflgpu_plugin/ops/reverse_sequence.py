@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, planar
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import ANY, vector_strides

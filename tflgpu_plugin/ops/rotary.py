@@ -11,9 +11,7 @@ that turn] or what broadcasts to it; with `paired` they have a value for each pa
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.attention import spread_steps, steps_of, with_heads
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast

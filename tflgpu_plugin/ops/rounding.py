@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node, quantization
 from tflgpu_plugin.ops.table import Rounding
 
 # Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or

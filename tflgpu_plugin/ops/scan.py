@@ -8,9 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, planar
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups

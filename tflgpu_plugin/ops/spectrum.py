@@ -16,9 +16,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import COMPLEX, Array, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part

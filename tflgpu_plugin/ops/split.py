@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, NotConstant
+from tflgpu_plugin.ir import Array, Graph, Node, NotConstant
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Node
+from tflgpu_plugin.ir import Array, Node
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger

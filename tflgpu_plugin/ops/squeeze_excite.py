@@ -13,9 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 from tflgpu_plugin.ops.table import AVERAGED, Op

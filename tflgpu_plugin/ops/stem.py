@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops import window
 from tflgpu_plugin.ops.blocks import Blocks, convolve
 from tflgpu_plugin.ops.lowering import Lowering, Source

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.ir.graph import Graph, Node, NotConstant
+from tflgpu_plugin.ir import Graph, Node, NotConstant
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 

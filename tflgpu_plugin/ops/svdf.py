@@ -12,10 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, Tensor, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.quantized import Numbers, factor_numbers
 from tflgpu_plugin.ops.table import Op

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")

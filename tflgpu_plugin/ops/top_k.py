@@ -8,10 +8,7 @@ from math import inf, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.quantization import INT32, whole
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, whole
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import workgroups

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, transposed
 

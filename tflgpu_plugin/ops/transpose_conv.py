@@ -14,9 +14,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition

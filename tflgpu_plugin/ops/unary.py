@@ -10,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow

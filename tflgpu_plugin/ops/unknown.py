@@ -6,7 +6,7 @@ passed on like NaN, and the run is flagged if it is chosen.
 from __future__ import annotations
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 
 UNKNOWN = "vec4i(-2147483647 - 1)"  # WGSL of that value
 PASSES, CHOOSES = "passes", "chooses"  # of `Op.unknown`

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op
 from tflgpu_plugin.ops.window import Span, spans

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir import Array, Shape
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Geometry, Shape
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
 
 BUSY_THREADS = 1 << 15  # that fill a large GPU
 

@@ -15,8 +15,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.graph import Array, Node, Shape
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Node, Shape, Target
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source, pieces_of
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.graph import Array, Node, Shape
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Node, Shape, Target
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, choose_tile

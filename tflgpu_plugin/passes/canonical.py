@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, whole
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.passes.rewriter import Rewriter
 

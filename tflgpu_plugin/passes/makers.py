@@ -6,9 +6,7 @@ from dataclasses import replace
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import Node
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir import Node, merged, whole
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 # How far a constant may be from a number that it stands for, relative: float32 of six digits, and

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tflgpu_plugin import log
 from tflgpu_plugin.errors import debugging, defect
-from tflgpu_plugin.ir.graph import Graph, verify
+from tflgpu_plugin.ir import Graph, verify
 from tflgpu_plugin.passes import verifier
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.ir.editor import Editor
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir import Editor, Graph, Node, Tensor
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
 

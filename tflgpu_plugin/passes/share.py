@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.editor import renamed
-from tflgpu_plugin.ir.graph import STORE, Graph, Node
+from tflgpu_plugin.ir import STORE, Graph, Node, renamed
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 
 
 def only_reader(graph: Graph, node: Node) -> Node | None:

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import COMPLEX, Graph, Node, Tensor, paired, verify
+from tflgpu_plugin.ir import COMPLEX, Graph, Node, Tensor, paired, verify
 
 
 class BrokenGraph(ValueError):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin import native, threads
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.options import shown
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create, feature_numbers
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tflgpu_plugin import native
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Target
 from tflgpu_plugin.registry import Living, Turns
 from tflgpu_plugin.runtime.pipelines import Pipelines
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tflgpu_plugin import log, native, threads
-from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir import Pipeline
 from tflgpu_plugin.registry import Living, Turns
 
 UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.ir.plan import Port
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Port
 from tflgpu_plugin.runtime.program import Instance
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native, threads
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.ir.plan import Plan, Weight, forgotten
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
 from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.pipelines import Pipelines

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
+from tflgpu_plugin.ir import Buffer, Dispatch, Pipeline, Plan, Port
 from tflgpu_plugin.runtime import pipelines
 from tflgpu_plugin.runtime.program import Instance, Program
 

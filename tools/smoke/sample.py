@@ -6,9 +6,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
-
 from tflgpu_plugin.ops import FAMILIES
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 # Modules whose tests are of one operator each: so many of each are taken; and of others, at all.
 EACH = {"test_ops.py": 2, "test_quantized.py": 1, "test_onnx_twins.py": 2, "test_hybrid.py": 1,

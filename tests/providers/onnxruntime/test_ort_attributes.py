@@ -26,9 +26,8 @@ PARTS = 2
 @cache
 def raised() -> list[tuple[str, Any, Any]]:
     """What was raised, its case, and the model with it."""
-    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
-
     from conformance import onnx_node_tests
+    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
     found: dict[str, tuple[str, Any, Any]] = {}
     for one in onnx_node_tests.cases():

@@ -13,16 +13,14 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
-
 import tflgpu_plugin  # noqa: E402
 from tests.support.onnx_models import Array, cpu, node, session  # noqa: E402
 from tests.support.onnx_nodes import MS, Node  # noqa: E402
 from tests.support.refused import code  # noqa: E402
 from tflgpu_plugin.harness.onnx import results  # noqa: E402
 from tflgpu_plugin.importer.support import support  # noqa: E402
-from tflgpu_plugin.ir import bfloat16  # noqa: E402
-from tflgpu_plugin.ir.target import Target  # noqa: E402
+from tflgpu_plugin.ir import Target, bfloat16  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
 
 BRAIN, FLOAT = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
 adapter = pytest.mark.adapter

@@ -11,8 +11,6 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
-
 import tflgpu_plugin  # noqa: E402
 from conformance import tolerance  # noqa: E402
 from conformance.references import truth  # noqa: E402
@@ -29,6 +27,7 @@ from tests.support.onnx_models import Array, cpu, node, session  # noqa: E402
 from tests.support.onnx_nodes import MS, Node  # noqa: E402
 from tflgpu_plugin.harness.onnx import results  # noqa: E402
 from tflgpu_plugin.ir import bfloat16  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
 
 adapter = pytest.mark.adapter
 BOOL = onnx.TensorProto.BOOL

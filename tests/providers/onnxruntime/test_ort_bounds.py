@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from tests.support.onnx_nodes import (
     CHANNELS,
@@ -21,6 +20,7 @@ from tests.support.onnx_nodes import (
     Node,
     rows,
 )
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 
 def conv(shape: Sequence[int], weights: Sequence[int], *, op: str = "Conv", **given: Any) -> Node:

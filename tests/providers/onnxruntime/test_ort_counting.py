@@ -221,9 +221,8 @@ def opened(path: str, **entries: str) -> Any:
 @pytest.mark.adapter
 def test_a_count_beyond_its_room_is_an_error() -> None:
     """Whatever a device says, nothing is read behind what it has written."""
-    from tflgpu_plugin.providers.onnxruntime import records
-
     import tflgpu_plugin
+    from tflgpu_plugin.providers.onnxruntime import records
 
     ours = session(build([node("NonZero", ["x"], ["y"])], {"x": chance(3, 4)}, ["y"]), force=1)
     (partition,) = tflgpu_plugin.report(ours).islands
@@ -238,9 +237,8 @@ def test_a_count_beyond_its_room_is_an_error() -> None:
 def misplanned(given: Shape | None, made: Shape) -> tuple[Any, Shape]:
     """A session whose partition has the plan of other shapes for inputs of `given` (None: those of
     the plan) and results of `made`, and what its input has."""
-    from tflgpu_plugin.providers.onnxruntime import records
-
     import tflgpu_plugin
+    from tflgpu_plugin.providers.onnxruntime import records
 
     data = build([node("Relu", ["x"], ["y"])], {"x": chance(1)}, ["y"], shapes={"x": (3, "n")})
     ours = session(data, force=1)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.reader import TABLE
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_reader import Given, snapshot
@@ -18,6 +16,8 @@ from tests.support import cache_models
 from tests.support.onnx_models import compare, cpu, model, node, session
 from tflgpu_plugin.importer import symbols
 from tflgpu_plugin.importer.expressions import value
+from tflgpu_plugin.providers.onnxruntime.reader import TABLE
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 pytest.importorskip("onnx")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import external, snapshot
-from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
 
 from tests.support.large_models import make
 from tflgpu_plugin.harness import onnx as runner
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir import Array
+from tflgpu_plugin.providers.onnxruntime import external, snapshot
+from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
 
 SIDE = 160  # a matrix is just worth mapping
 

@@ -16,8 +16,7 @@ from tests.support.onnx_models import EP, Array, cpu, model, node, quiet, sessio
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Graph, Node, Refusal
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -203,6 +202,7 @@ def test_constants_beside_the_model_are_memory_of_the_partition(
     """A packed copy of numbers of 4 bits would be gone when the session reads it."""
     import onnx
     from onnx import TensorProto, helper
+
     from tflgpu_plugin.providers.onnxruntime import model as made
 
     nodes = [
@@ -315,6 +315,7 @@ def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     """Where its own kernels cannot be used either, Python's onnxruntime puts a session on the CPU
     for good."""
     import onnxruntime
+
     from tflgpu_plugin.providers.onnxruntime import ep
 
     data = model([node("Relu", ["x"], ["y"])], {"x": ("n",)}, {"y": None})

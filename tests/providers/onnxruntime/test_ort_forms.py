@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime.reader import read
 
 from tests.support.onnx_nodes import CHANNELS, FILTERS, GRID, IMAGE, MS, STORED, F, Node, rows
-from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir import NUMBERS
+from tflgpu_plugin.providers.onnxruntime.reader import read
 
 X3 = (2, 3, 4)
 TURNED, BACK = (0, 2, 3, 1), (0, 3, 1, 2)

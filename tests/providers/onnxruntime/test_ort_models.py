@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import ops, reader
 
 import tflgpu_plugin
 from tests.support import onnx_models as m
+from tflgpu_plugin.providers.onnxruntime import ops, reader
 
 pytestmark = [
     pytest.mark.adapter,

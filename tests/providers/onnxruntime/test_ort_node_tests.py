@@ -14,17 +14,15 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from tflgpu_plugin.providers.onnxruntime import ops  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.reader import read  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot  # noqa: E402
-
 from conformance import onnx_node_tests  # noqa: E402
 from tests.support.harness import device_of, run_graph  # noqa: E402
 from tflgpu_plugin.importer.imported import Imported  # noqa: E402
 from tflgpu_plugin.importer.model import HostNode, Value  # noqa: E402
 from tflgpu_plugin.importer.support import support  # noqa: E402
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16  # noqa: E402
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, counts  # noqa: E402
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Graph, counts  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime import ops  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.reader import read  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot  # noqa: E402
 
 KINDS = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items() if name != BFLOAT16}
 # What onnxruntime computes otherwise than the test, and so do we.

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import blocks, quantize, rearranging
-from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
-from tflgpu_plugin.providers.onnxruntime.host import nibbles
-from tflgpu_plugin.providers.onnxruntime.reader import read
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tflgpu_plugin.importer import rules
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.importer.support import support
-from tflgpu_plugin.ir.graph import Graph, Quantization, verify
-from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import EVEN, NUMBERS, Graph, Quantization, Target, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant.dequantize import widen
+from tflgpu_plugin.providers.onnxruntime import blocks, quantize, rearranging
+from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
+from tflgpu_plugin.providers.onnxruntime.host import nibbles
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 CONSTANTS: dict[str, Any] = {
     "s": np.float32(0.5), "z": np.uint8(3), "t": np.float32(0.25), "y": np.uint8(7),

@@ -9,10 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import ops
-from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
-from tflgpu_plugin.providers.onnxruntime.reader import TABLE, read
-from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 from tests.support.onnx_arithmetic import worked_out
 from tflgpu_plugin import ops as internal
@@ -20,7 +16,11 @@ from tflgpu_plugin.importer import symbols
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostNode, Value
-from tflgpu_plugin.ir.graph import verify
+from tflgpu_plugin.ir import verify
+from tflgpu_plugin.providers.onnxruntime import ops
+from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
+from tflgpu_plugin.providers.onnxruntime.reader import TABLE, read
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 Given = tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]
 

@@ -21,9 +21,7 @@ from tests.support.harness import device_of, run_graph
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir.graph import Array, Graph
-from tflgpu_plugin.ir.plan import Plan
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Array, Graph, Plan, Target
 from tflgpu_plugin.ops import FAMILIES
 
 TARGETS = (

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import ops
-from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 from conformance import host as hosts
 from conformance.models import sparse
@@ -18,9 +16,10 @@ from tests.support.interpreters import gpu, same
 from tflgpu_plugin import engine, native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Quantization, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir import FOLDED, Array, Graph, HostOp, Quantization, Tensor
 from tflgpu_plugin.ops import evaluation
+from tflgpu_plugin.providers.tflite import ops
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import sparsity
-from tflgpu_plugin.providers.tflite.sparsity import Level, offsets
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -21,8 +19,9 @@ from tests.support.interpreters import gpu, same
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
-from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Array, Quantization, Refusal, Tensor
+from tflgpu_plugin.providers.tflite import sparsity
+from tflgpu_plugin.providers.tflite.sparsity import Level, offsets
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import delegate as provider
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -22,6 +21,7 @@ from conformance.cases import lstm
 from conformance.models import tflite as models
 from tests.support import small_models
 from tests.support.interpreters import delegate, feeds, gpu, places, same
+from tflgpu_plugin.providers.tflite import delegate as provider
 
 HOSTS = hosts.installed()
 LEFT = "SQUARED_DIFFERENCE"  # to the host, in the example of its guide for delegates

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite.records import Placed
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -18,7 +17,8 @@ from tests.support.interpreters import gpu, places, same
 from tests.support.subprocesses import run_python
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir import Graph
+from tflgpu_plugin.providers.tflite.records import Placed
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 PLANTED = "This is planted."

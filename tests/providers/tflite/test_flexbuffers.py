@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import flexbuffers, params
 
 from tests.support.refused import refused
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.providers.tflite import flexbuffers, params
 
 
 def written(**given: Any) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import loops
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -16,6 +15,7 @@ from tests.support import onnx_models as m
 from tests.support.recurrent_loops import Loop
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError
+from tflgpu_plugin.providers.tflite import loops
 
 STEPS = "would be launched at every step of a loop"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import model_file
 
 from tests.support.recurrent_loops import Loop
 from tests.support.refused import refused
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.providers.tflite import model_file
 
 ffi = native.ffi
 IN_MODEL, IN_ARENA = 1, 2

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import reader
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -21,6 +20,7 @@ from tests.support.interpreters import delegate, gpu, places, same
 from tflgpu_plugin.importer import placeholders, support
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.support import Quirk
+from tflgpu_plugin.providers.tflite import reader
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "default")

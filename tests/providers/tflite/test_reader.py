@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import codes, conditions, ops, tensors
-from tflgpu_plugin.providers.tflite import delegate as delegates
-from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 from tests.support import host_models
 from tflgpu_plugin import native
@@ -19,10 +16,10 @@ from tflgpu_plugin.importer import row_conditions, support
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.importer.tensors import Tensors as BuiltTensors
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal, Target, Tensor
+from tflgpu_plugin.providers.tflite import codes, conditions, ops, tensors
+from tflgpu_plugin.providers.tflite import delegate as delegates
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 # ---- the host's parameters ----------------------------------------------------------------------
 

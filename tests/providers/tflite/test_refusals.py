@@ -13,7 +13,7 @@ from tests.support import small_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine, kernels, native, ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import Refusal
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 

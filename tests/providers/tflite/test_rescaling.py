@@ -4,13 +4,12 @@ and which hosts round sums of fully connected layers once."""
 from __future__ import annotations
 
 import pytest
-from tflgpu_plugin.providers.tflite import codes, ops
-from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 from tflgpu_plugin import native
 from tflgpu_plugin.importer.support import support
-from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Tensor
-from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir import Graph, Node, Quantization, Target, Tensor
+from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 OTHER = Quantization((0.25,), (1,))
 

@@ -16,8 +16,7 @@ from tests.support import host_models, shape_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Refusal, Tensor
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter

@@ -12,7 +12,7 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import delegate
 from tflgpu_plugin import report
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 KINDS = {"weights": "i8", "times": "i16", "bias": "i32", "state": "i16"}

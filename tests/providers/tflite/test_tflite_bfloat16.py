@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu
 from tflgpu_plugin import report
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 HOST = "ai_edge_litert"
 pytestmark = [

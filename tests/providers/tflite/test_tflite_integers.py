@@ -12,7 +12,7 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import report
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir import NUMPY_DTYPES
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import snapshot
-from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -20,6 +18,8 @@ from tests.support.interpreters import gpu, places
 from tests.support.small_models import CPU_OP, binary, conv
 from tests.support.variable_models import FEATURES, ONE, SHAPE, Stateful
 from tflgpu_plugin.importer import rules
+from tflgpu_plugin.providers.tflite import snapshot
+from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 HOSTS = hosts.installed()
 HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")

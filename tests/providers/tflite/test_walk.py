@@ -10,8 +10,7 @@ import pytest
 
 from tests.support import host_models
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.ir.graph import FOLDED, Node, Tensor
-from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir import FOLDED, Node, Refusal, Tensor
 
 REFUSED = Refusal("operator.unknown", "It cannot run.")
 ONES = np.ones(2, np.float32)

@@ -9,7 +9,7 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import report
-from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ir import Quantization
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 NONE = {"fusedActivationFunction": "NONE"}

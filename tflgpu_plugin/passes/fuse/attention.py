@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
 from tflgpu_plugin.ops.views import part as channels
 from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined

@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, geometry
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, geometry
 from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS

@@ -6,9 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, merged, whole
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
 MAX_STEPS = 8  # compilers inline every step, and take time by the square of what a kernel holds

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops import squeeze_excite
 from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.lowering import spread

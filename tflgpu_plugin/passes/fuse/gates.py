@@ -10,8 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops.table import BIAS, GATES
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
 from tflgpu_plugin.passes.makers import Makers

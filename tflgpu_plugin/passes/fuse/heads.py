@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.views import Axis, View, whole
 from tflgpu_plugin.passes.makers import Makers
 

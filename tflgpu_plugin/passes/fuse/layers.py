@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ir import Array, Graph, Node
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.makers import Makers

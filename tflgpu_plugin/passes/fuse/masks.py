@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers

@@ -13,7 +13,7 @@ from math import pi, sqrt
 from typing import Any
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers

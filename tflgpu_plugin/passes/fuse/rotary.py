@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.rotary import even
 from tflgpu_plugin.ops.views import View, axis_of, part, region, transposed, whole

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Rewriter
 

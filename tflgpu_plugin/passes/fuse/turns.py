@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.rotary import heads_of
 from tflgpu_plugin.passes.rewriter import Rewriter

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Node, Tensor
+from tflgpu_plugin.ir import Node, Tensor
 from tflgpu_plugin.ops.views import View, through
 from tflgpu_plugin.passes.rewriter import Rewriter
 

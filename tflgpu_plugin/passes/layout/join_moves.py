@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import Graph, Node, geometry
+from tflgpu_plugin.ir import Graph, Node, geometry, merged
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
 

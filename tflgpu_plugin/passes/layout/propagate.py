@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.views import row_strides, through, transposed
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 

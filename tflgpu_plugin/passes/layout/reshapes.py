@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter

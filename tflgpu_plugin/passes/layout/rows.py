@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.fully_connected import KEPT, MANY_ROWS
 from tflgpu_plugin.ops.views import View, whole
 from tflgpu_plugin.passes.layout.cleanup import clean

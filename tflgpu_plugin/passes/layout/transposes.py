@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
 from tflgpu_plugin.passes.layout.propagate import (

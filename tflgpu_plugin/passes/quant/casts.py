@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir import Graph, Node, Tensor, quantization
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Quantization, Tensor, merged, quantization
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
 

@@ -13,9 +13,7 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, planar
-from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ir import COUNTS, EpilogueOp, Graph, Node, Tensor, planar, quantization
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce import reduced_axes

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.editor import merged
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, merged, quantization
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.passes.rewriter import Rewriter
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node
 
 
 def share_steps(graph: Graph) -> Graph:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 
