@@ -11,68 +11,20 @@ through one:
 >>> claim = providers.claim(found)                       # doctest: +SKIP
 >>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 import functools
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tflgpu_plugin.errors import HostError
-
 if TYPE_CHECKING:
-    from tflgpu_plugin.engine import (
-        Claim,
-        Instance,
-        Island,
-        Partition,
-        claimed_again,
-        packed,
-        revived,
-        unpacked,
-    )
-    from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported
-    from tflgpu_plugin.importer.builder import Builder
-    from tflgpu_plugin.importer.imported import Facts, Imported, Table
-    from tflgpu_plugin.importer.model import HostModel, HostNode, Value
-    from tflgpu_plugin.importer.subgraph import Subgraph, kept
-    from tflgpu_plugin.importer.support import Judge
-    from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
-    from tflgpu_plugin.options import OptionError, Options
-    from tflgpu_plugin.runtime.adapter import adapters, select
-    from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
+    from tflgpu_plugin.providers.interface import *
 
 GROUP = "tflgpu_plugin.providers"
-
-_HOMES = {
-    name: module
-    for module, names in {
-        "engine": "Claim Instance Island Partition claimed_again packed revived unpacked",
-        "errors": "BuildError ImpossibleShapes Unsupported",
-        "importer.builder": "Builder",
-        "importer.imported": "Facts Imported Table",
-        "importer.model": "HostModel HostNode Value",
-        "importer.subgraph": "Subgraph kept",
-        "importer.support": "Judge",
-        "ir.graph": "Quantization Shape",
-        "ir.host_op": "HostOp operands",
-        "ir.refusal": "Refusal",
-        "options": "OptionError Options",
-        "runtime.adapter": "adapters select",
-        "runtime.device": "AdapterInfo NoAdapter",
-    }.items()
-    for name in names.split()
-}
-
-__all__ = [
-    "GROUP", "AdapterInfo", "BuildError", "Builder", "Claim", "Facts", "HostError", "HostModel",
-    "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance", "Island", "Judge",
-    "NoAdapter", "OptionError", "Options", "Partition", "Provider", "ProviderError",
-    "Quantization", "Refusal", "Shape", "Subgraph", "Table", "Unsupported", "Value", "adapters",
-    "claim", "claimed_again", "discover", "find", "import_", "judge", "kept", "operands",
-    "packed", "revived", "select", "unpacked",
-]  # fmt: skip
 
 
 class ProviderError(RuntimeError):
@@ -185,7 +137,6 @@ def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Impor
     from tflgpu_plugin.importer import checks, importer
     from tflgpu_plugin.importer.imported import Facts
 
-    checks.check_table(table)
     checks.check_model(model)
     known = facts or Facts()
     checks.check_shapes(model, known.shapes)
@@ -217,12 +168,14 @@ def claim(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name.startswith("_") or name not in _interface().__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"tflgpu_plugin.{_HOMES[name]}"), name)
+    return getattr(_interface(), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_interface().__all__})
+
+
+def _interface() -> Any:
+    return import_module("tflgpu_plugin.providers.interface")

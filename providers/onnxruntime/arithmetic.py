@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tflgpu_plugin.importer import arithmetic
 from tflgpu_plugin.ir import HostOp, table
+from tflgpu_plugin.providers import arithmetic
 
 from .rows import row
 
@@ -13,6 +13,5 @@ CPU_OPS: dict[str, HostOp] = table(
         row("Range", "", (11, 28), "starts! ends! steps!", by=arithmetic.steps),
         row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
         row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True),
-    ),
-    {},
+    )
 )

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, needs
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
+from tflgpu_plugin.providers import Builder
 
 from .host import nibbles
 

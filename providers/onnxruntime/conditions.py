@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.importer import support
-from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMPY_DTYPES, Condition, Refusal, Unfit, needs
-from tflgpu_plugin.ops import rows
+from tflgpu_plugin.providers import COUNTED, Builder, without_kernel
 
 from . import fused
 from .host import DTYPES
@@ -68,14 +66,14 @@ def kernels(e: Builder) -> Refusal | None:
     if e.known_limit:
         return None
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
-    return next(filter(None, (support.without_kernel(t, e.row) for t in held)), None)
+    return next(filter(None, (without_kernel(t, e.row) for t in held)), None)
 
 
 def filled(e: Builder) -> Refusal | None:
     """Inputs with elements, but for operators whose results follow from their shapes alone: of
     others onnxruntime has rules of its own for such shapes, but for those that its kernels do not
     survive."""
-    row = rows()[e.row.op]
+    row = e.op
     if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
         return None
     given, last = e.row.operands, len(e.row.operands) - 1

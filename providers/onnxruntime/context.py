@@ -12,9 +12,8 @@ from pathlib import Path
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.ir import Array, Refusal, Shape, digests
-from tflgpu_plugin.providers import AdapterInfo, BuildError, Partition
+from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Partition
 
 from . import run_values
 from .snapshot import Snapshot

@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import COUNTS, needs
 from tflgpu_plugin.ops import detection
+from tflgpu_plugin.providers import Builder
 
 from . import narrow
 from .rearranging import cut

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tflgpu_plugin.importer.builder import Builder, Default
+from tflgpu_plugin.providers import Builder, Default
 
 Row = Callable[[Builder], Any]
 LISTS = ("shape", "count", "repeats")  # roles of what is read when a node is

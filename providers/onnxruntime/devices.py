@@ -7,10 +7,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import messages
-from tflgpu_plugin.providers import AdapterInfo, NoAdapter
-from tflgpu_plugin.registry import Once
+from tflgpu_plugin import providers
+from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, messages, native
 
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 

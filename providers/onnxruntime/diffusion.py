@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import wraps
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Condition, Refusal, needs
+from tflgpu_plugin.providers import Builder
 
 from . import windows
 from .matrices import normalized_groups

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import needs
+from tflgpu_plugin.providers import Builder
 
 TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32
+from tflgpu_plugin.providers import Builder
 
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:

@@ -13,18 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal, sentence
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
-from tflgpu_plugin.importer import symbols
-from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.importer.importer import judged
-from tflgpu_plugin.importer.model import HostNode
-from tflgpu_plugin.importer.rules import INCOMPLETE
+from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.options import parse
-from tflgpu_plugin.providers import BuildError, Partition
+from tflgpu_plugin.providers import (
+    CPU,
+    GPU,
+    INCOMPLETE,
+    BuildError,
+    HostNode,
+    Imported,
+    NodeReport,
+    Partition,
+    callbacks,
+    judged,
+    messages,
+    native,
+    parse,
+    remember,
+    symbols,
+)
 
 from . import context, ops, records, snapshot
 from .grouping import Grouping
@@ -65,17 +72,17 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
     """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
-    given = pairs(keys, values, count)
+    given = callbacks.pairs(keys, values, count)
     records.failed("")
     try:
         options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
         if options.adapter is None and adapter_count:
             options = replace(options, adapter=str(adapters[0]))
-        made = records.Session(options, opened(options), context.Export.of(given))
+        made = records.Session(options, callbacks.opened(options), context.Export.of(given))
         remember(made.report)
         return records.kept.register(made).number
     except Exception as error:
-        records.failed(sentence(error))
+        records.failed(callbacks.sentence(error))
         raise
 
 
@@ -99,7 +106,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
-        level.fail(refusal(error))
+        level.fail(callbacks.refusal(error))
     session.graphs.append(level)
     records.kept.keep(level.placed)
     _log(ep, level)
@@ -293,7 +300,7 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
     try:
         hand_over_to_host(number, compute, inputs, count, outputs, made)
     except Exception as error:
-        records.ended(number, sentence(error))
+        records.ended(number, callbacks.sentence(error))
         raise
 
 

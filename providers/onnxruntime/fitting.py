@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, needs
-from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.providers import Builder, broadcast
 
 STATES = (5, 6)  # of a recurrent layer
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.providers import Builder
 
 ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign", "Elu", "LeakyRelu",
                "ThresholdedRelu", "HardSigmoid")  # fmt: skip

@@ -11,8 +11,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Refusal, Unfit, needs
+from tflgpu_plugin.providers import Builder
 
 from .attention import heads_first, listed, of_heads, whole
 from .rearranging import cut

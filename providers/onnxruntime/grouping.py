@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tflgpu_plugin.importer import partition
-from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir import Graph, Node, Tensor
+from tflgpu_plugin.providers import Imported, partition
 
 from .ops import HOST_OPS
 from .snapshot import Snapshot

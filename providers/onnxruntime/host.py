@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import native
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array
+from tflgpu_plugin.providers import native
 
 from .. import HostError
 

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
+from tflgpu_plugin.providers import Builder
 
 from .conditions import REAL
 from .host import DTYPES

@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.ops.normalization import groups_pay
+from tflgpu_plugin.providers import Builder
 
 SQUARE = needs(
     "shape.unsupported",

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import native
-from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, wire
+from tflgpu_plugin.providers import DEFAULT_DOMAINS, BuildError, HostNode, Value, native
 
 from .host import DTYPES, NIBBLES
 from .snapshot import Snapshot

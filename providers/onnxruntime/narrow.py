@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, needs
-from tflgpu_plugin.ops.quantization import same_bits
+from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
 from .host import DTYPES
 

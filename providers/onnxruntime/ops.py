@@ -7,7 +7,6 @@ ends with the newest definition known (opset 26). Later definitions add element 
 
 from __future__ import annotations
 
-from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir import HostOp, table
 
 from . import (
@@ -407,4 +406,4 @@ _ROWS: tuple[HostOp, ...] = (
     ),
 )  # fmt: skip
 
-HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)), internal.rows())
+HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
+from tflgpu_plugin.providers import Builder
 
 from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
 from .rearranging import cut

@@ -7,8 +7,8 @@ from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, Shape, needs
+from tflgpu_plugin.providers import Builder
 
 from .windows import Window
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from inspect import BoundArguments
 from typing import Any
 
-from tflgpu_plugin import native, providers
+from tflgpu_plugin import providers
+from tflgpu_plugin.providers import native
 
 from . import records, registration
 from .names import EP_NAME

@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import EVEN, NUMBERS, Array, Quantization, Shape, quantization
+from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import blocks
 from .host import DTYPES

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, needs
+from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow
 from .host import DTYPES
@@ -136,7 +135,7 @@ def numbers_too(row: Row) -> Row:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
         rest = list(e.inputs[1:])
-        if ops.rows()[e.row.op].fills:  # with a stored number
+        if e.op.fills:  # with a stored number
             given = e.value(2) if e.has(2) else np.zeros(1)
             value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
             rest = [e.x(1), e.const(value), *e.inputs[3:]]

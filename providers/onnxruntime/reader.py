@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.ir import Array, Refusal, Shape
+from tflgpu_plugin.providers import Facts, Imported, Table
 
 from . import conditions, ops
 from .arithmetic import CPU_OPS

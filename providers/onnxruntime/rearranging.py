@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, needs
+from tflgpu_plugin.providers import COUNTED, Builder
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 

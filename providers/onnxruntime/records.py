@@ -7,15 +7,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin import native
-from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.frontend.callers import PerCaller
-from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
-from tflgpu_plugin.frontend.reports import GPU, REVERTED, Report
-from tflgpu_plugin.importer.imported import Facts
-from tflgpu_plugin.importer.subgraph import Again, again
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import Partition
+from tflgpu_plugin.providers import (
+    GPU,
+    REVERTED,
+    Again,
+    BuildError,
+    Client,
+    Facts,
+    GraphRecord,
+    Partition,
+    PerCaller,
+    PlacedPartition,
+    Records,
+    Report,
+    again,
+    native,
+)
 
 from . import run_values
 from .context import Export, Interface

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, Condition, Refusal, needs
+from tflgpu_plugin.providers import Builder
 
 from .fitting import INITIAL_STATES
 from .rearranging import cut

@@ -7,11 +7,8 @@ import gc
 import sys
 from typing import Any
 
-from tflgpu_plugin import native, providers, threads
-from tflgpu_plugin.frontend import messages
-from tflgpu_plugin.frontend.reports import CPU, GPU, Report
-from tflgpu_plugin.providers import NoAdapter
-from tflgpu_plugin.registry import Once
+from tflgpu_plugin import providers
+from tflgpu_plugin.providers import CPU, GPU, NoAdapter, Once, Report, messages, native, threads
 
 from . import devices, ep, records
 from .names import EP_NAME, INSTALL, LIBRARY_NAME

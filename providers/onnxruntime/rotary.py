@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Shape, needs
+from tflgpu_plugin.providers import Builder
 
 from .attention import whole
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir import Condition, HostOp, operands
-from tflgpu_plugin.ops.unary import PARAMETERS
+from tflgpu_plugin.ops import rows as op_rows
+from tflgpu_plugin.ops import unary
 
 from . import narrow
 from .declared import Row, declared
@@ -44,10 +44,10 @@ def row(
     provider has kernels of that, too, which compute in float32 and round where it `rounds`.
     `fragile`: see HostOp."""
     documented = dict.fromkeys(listed, versions)
-    made = by or declared(**dict(PARAMETERS.get(op, ())) | more)
+    made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
     given = tuple(types.split())
     if small:
-        own = internal.rows()[op].types
+        own = op_rows()[op].types
         made, given = narrow.also(made), (*own, *(["f16"] if "f32" in own else []), *narrow.TYPES)
     return HostOp(
         host_op, op, versions, documented, build=made, operands=operands(takes),

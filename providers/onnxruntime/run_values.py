@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.importer.likely import INT32, TYPES
-from tflgpu_plugin.ir import Array, Shape
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Shape
 
 
 def numbers(value: Array) -> tuple[int, ...]:
@@ -19,4 +18,5 @@ def numbers(value: Array) -> tuple[int, ...]:
 def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
     """The value of these `numbers`."""
     held = np.array(given, np.int32)
-    return (held.view(np.float32) if dtype == "f32" else held.astype(TYPES[dtype])).reshape(shape)
+    whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
+    return whole.reshape(shape)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
+from tflgpu_plugin.providers import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host

@@ -10,9 +10,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.ops.spectrum import matrix
+from tflgpu_plugin.providers import Builder
 
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
 

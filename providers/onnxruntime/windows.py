@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
+from tflgpu_plugin.providers import Builder
 
 
 class Window(NamedTuple):
@@ -265,7 +264,7 @@ def _grouped(e: Builder) -> Refusal | None:
     """Channels and weights that make the groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
-    layer = ops.rows()[e.row.op].weights
+    layer = e.op.weights
     spreads = layer is not None and layer.spreads
     parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import NUMBERS, Condition, Graph, HostOp, Node, Refusal, Unfit, needs
-from tflgpu_plugin.ops.quantization import same_bits
+from tflgpu_plugin.providers import Builder, same_bits
 
 from . import params
 

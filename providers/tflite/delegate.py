@@ -11,15 +11,19 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import opened, pairs, refusal
-from tflgpu_plugin.frontend.reports import CPU, NodeReport
-from tflgpu_plugin.importer import placeholders, subgraph
-from tflgpu_plugin.importer.subgraph import Subgraph
+from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal
-from tflgpu_plugin.options import parse
-from tflgpu_plugin.providers import Partition
+from tflgpu_plugin.providers import (
+    CPU,
+    NodeReport,
+    Partition,
+    Subgraph,
+    callbacks,
+    messages,
+    native,
+    parse,
+    placeholders,
+)
 
 from . import codes, loops, reader, records, refusals, snapshot
 from .snapshot import Snapshot
@@ -47,8 +51,8 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
 
 def create(keys: Any, values: Any, count: int) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
-    options = parse(pairs(keys, values, count))
-    return records.kept.register(records.Delegate(options, opened(options))).number
+    options = parse(callbacks.pairs(keys, values, count))
+    return records.kept.register(records.Delegate(options, callbacks.opened(options))).number
 
 
 # ---- prepare -------------------------------------------------------------------------------------
@@ -74,7 +78,7 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
         else:
             _place_new(prepared, taken, delegate, context)
     except Exception as error:
-        prepared.fail(refusal(error))
+        prepared.fail(callbacks.refusal(error))
     if prepared.placed:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
@@ -108,7 +112,7 @@ def _place_new(
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read)
-    found = [subgraph.kept(host, one.graph) for one in claim.islands]
+    found = [providers.kept(host, one.graph) for one in claim.islands]
     for partition, kept in zip(claim.islands, found, strict=True):
         # An input of another partition stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.

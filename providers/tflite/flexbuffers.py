@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import error, unpack_from
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.providers import Unsupported
 
 Number = int | float
 INT, UINT, FLOAT, BOOL = 1, 2, 3, 26

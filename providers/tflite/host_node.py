@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from struct import calcsize, unpack
 from typing import Any
 
-from tflgpu_plugin import native
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Array, Tensor
-from tflgpu_plugin.providers import HostError
+from tflgpu_plugin.providers import HostError, Unsupported, native
 
 from . import codes
 from .tensors import Tensors, listed

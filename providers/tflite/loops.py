@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tflgpu_plugin.errors import HostError, Unsupported
-from tflgpu_plugin.importer import loop_layer
-from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.loop_body import Body, otherwise
-from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir import Array, Tensor
+from tflgpu_plugin.providers import (
+    Body,
+    Builder,
+    HostError,
+    HostModel,
+    Unsupported,
+    loop_layer,
+    otherwise,
+)
 
 from . import codes
 from .host_node import execution_plan, raw_node

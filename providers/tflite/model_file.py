@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from struct import calcsize, unpack
 from typing import Any, NamedTuple
 
-from tflgpu_plugin import native
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Refusal
+from tflgpu_plugin.providers import Unsupported, native
 
 from .tensors import IN_MODEL
 

@@ -19,11 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tflgpu_plugin import ops as internal
-from tflgpu_plugin.importer import arithmetic
-from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
+from tflgpu_plugin.providers import Builder, Table, arithmetic
 
 from . import conditions as need
 from . import flexbuffers, loops, params
@@ -400,7 +397,7 @@ def _rows() -> tuple[HostOp, ...]:
     )  # fmt: skip
 
 
-HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
+HOST_OPS: dict[str, HostOp] = table(_rows())
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:

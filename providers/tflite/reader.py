@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Shape
+from tflgpu_plugin.providers import Facts, Imported, Judge
 
 from .ops import TABLE
 from .snapshot import Snapshot

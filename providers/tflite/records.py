@@ -7,12 +7,21 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from tflgpu_plugin import native
-from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
-from tflgpu_plugin.frontend.reports import Report, remember
-from tflgpu_plugin.importer.subgraph import Again, Subgraph
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import BuildError, Instance, Partition
+from tflgpu_plugin.providers import (
+    Again,
+    BuildError,
+    Client,
+    GraphRecord,
+    Instance,
+    Partition,
+    PlacedPartition,
+    Records,
+    Report,
+    Subgraph,
+    native,
+    remember,
+)
 
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
+from tflgpu_plugin.providers import CPU, GPU, NodeReport
 
 MAX_REASONS = 4  # per op code; the report has them all
 

@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tflgpu_plugin.errors import HostError, Unsupported
-from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.ir import Refusal, Shape
+from tflgpu_plugin.providers import Extent, HostError, HostModel, HostNode, Unsupported, Value
 
 from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node

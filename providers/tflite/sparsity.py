@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Array, Shape
+from tflgpu_plugin.providers import Unsupported
 
 DENSE, CSR = 0, 1
 ALWAYS = 1 << 24  # elements that any sparse constant may stand for

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import native
-from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
+from tflgpu_plugin.providers import Unsupported, narrowed, native
 
 from . import codes, sparsity
 

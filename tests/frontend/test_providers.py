@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.subprocesses import ROOT, run_python
 from tflgpu_plugin import providers
+from tflgpu_plugin.providers import interface
 
 THIRD_PARTY = ROOT / "tests" / "third_party"
 
@@ -215,9 +216,44 @@ def test_the_third_party_imports_the_interface_only() -> None:
     assert ours == {"tflgpu_plugin.providers"}
 
 
+# Facts of single ops that rows of ONNX ask about, the format of compiled models, and the importer
+# without the checks of third parties' models.
+BEYOND = {
+    "onnxruntime/blocks.py": ["tflgpu_plugin.ops.gather_blocks"],
+    "onnxruntime/context.py": ["tflgpu_plugin.cache"],
+    "onnxruntime/counting.py": ["tflgpu_plugin.ops"],
+    "onnxruntime/external.py": ["tflgpu_plugin.cache"],
+    "onnxruntime/matrices.py": ["tflgpu_plugin.ops.normalization"],
+    "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
+    "onnxruntime/rows.py": ["tflgpu_plugin.ops"],
+    "onnxruntime/spectral.py": ["tflgpu_plugin.ops.spectrum"],
+    "tflite/reader.py": ["tflgpu_plugin.importer.importer"],
+}
+
+
+def test_built_in_hosts_import_the_interface_and_the_words_of_graphs() -> None:
+    found: dict[str, list[str]] = {}
+    for host in ("onnxruntime", "tflite"):
+        for path in sorted((ROOT / "providers" / host).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                named = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    named = [node.module or ""]
+                    if named == ["tflgpu_plugin"]:
+                        named = [f"tflgpu_plugin.{alias.name}" for alias in node.names]
+                found.setdefault(f"{host}/{path.name}", []).extend(
+                    name
+                    for name in named
+                    if name.startswith("tflgpu_plugin")
+                    and name not in ("tflgpu_plugin.ir", "tflgpu_plugin.providers")
+                )
+    assert {file: sorted({*names}) for file, names in found.items() if names} == BEYOND
+
+
 def test_the_interface_exports_what_it_promises() -> None:
     start = time.perf_counter()
-    for name in providers.__all__:
+    for name in interface.__all__:
+        assert name in dir(providers)
         assert getattr(providers, name) is not None
     assert time.perf_counter() - start < 30
     with pytest.raises(AttributeError):

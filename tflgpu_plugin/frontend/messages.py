@@ -5,15 +5,17 @@ Hosts do not show what a plugin reports unless something fails, so the lines are
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
 
-import tflgpu_plugin
 from tflgpu_plugin import log
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report
 from tflgpu_plugin.registry import Once
 from tflgpu_plugin.runtime.device import AdapterInfo
 from tflgpu_plugin.threads import foreign
+
+Refused = Callable[[NodeReport], None]
 
 _told = Once()
 
@@ -71,7 +73,8 @@ def notify(nodes: Sequence[NodeReport]) -> None:
     """Call the user's `tflgpu_plugin.on_refusal`, if set, for each refused node; what it raises is
     a warning; what is no Exception is raised when the host returns.
     """
-    callback = tflgpu_plugin.on_refusal
+    # The package, where users set it, imports this room.
+    callback: Refused | None = sys.modules["tflgpu_plugin"].on_refusal
     if callback is None:
         return
     for node in nodes:

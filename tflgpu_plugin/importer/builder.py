@@ -170,6 +170,11 @@ class Builder:
         return value % rank if rank else 0
 
     @property
+    def op(self) -> Op:
+        """The row of the op that the node's own row names."""
+        return ops.rows()[self.row.op]
+
+    @property
     def version(self) -> int:
         return self.host.version
 

@@ -1,5 +1,5 @@
-"""Checks of the models and tables of third-party hosts before they are imported. Every error is a
-sentence that says what to change."""
+"""Checks of third-party hosts' models before they are imported. Every error is a sentence that says
+what to change."""
 
 from __future__ import annotations
 
@@ -7,26 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostModel, Value
-from tflgpu_plugin.ir import NUMPY_DTYPES, HostOp, Shape
+from tflgpu_plugin.ir import NUMPY_DTYPES, Shape
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
-
-
-def check_table(table: Table) -> None:
-    """Raises ValueError for a table whose rows do not name ops of ours."""
-    if not isinstance(table.rows, Mapping):
-        raise ValueError("The rows of a Table are a mapping from operators to HostOps.")
-    known = ops.rows()
-    for name, row in table.rows.items():
-        if not isinstance(row, HostOp):
-            raise ValueError(f"The row of {name} is no HostOp.")
-        for form in (row, row.longer):
-            if form is not None and form.op not in known:
-                raise ValueError(f"{name} becomes {form.op!r}, which is no op of this plugin.")
 
 
 def check_model(model: HostModel) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import NUMBERS, Array, Condition, Graph, HostOp, Node, Refusal, Shape, Tensor
@@ -29,7 +30,7 @@ class Table:
     of inputs that decide shapes; see `Facts.run_values`. `keeps_half`: float16 constants stay what
     they are. `keeps_folded`: nodes whose results are known stay in the graph, for the host's
     partitions list them. `keeps_weights`: the host may keep what follows from constants as weights
-    of its own, and never write them.
+    of its own, and never write them. Raises ValueError for rows that do not name ops of ours.
     """
 
     rows: Mapping[str, HostOp]
@@ -42,6 +43,17 @@ class Table:
     keeps_half: bool = False
     keeps_folded: bool = False
     keeps_weights: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, Mapping):
+            raise ValueError("The rows of a Table are a mapping from operators to HostOps.")
+        known = ops.rows()
+        for name, row in self.rows.items():
+            if not isinstance(row, HostOp):
+                raise ValueError(f"The row of {name} is no HostOp.")
+            for form in (row, row.longer):
+                if form is not None and form.op not in known:
+                    raise ValueError(f"{name} becomes {form.op!r}, which is no op of this plugin.")
 
     def row(self, host: HostNode) -> HostOp | None:
         """What holds for a node; None for an operator without a row."""

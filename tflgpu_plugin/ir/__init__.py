@@ -1,6 +1,6 @@
 """What every other room knows, hosts' too: graphs, rows of hosts' operators, refusals, plans,
 targets, quantization. A leaf."""
-# ruff: noqa: I001 (names side by side)
+# ruff: noqa: I001
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.editor import Editor, merged, renamed

@@ -194,15 +194,10 @@ class HostOp:
         return None
 
 
-def table(rows: Sequence[HostOp], known: Mapping[str, object]) -> dict[str, HostOp]:
-    """Rows by their names. Raises ValueError for one whose op is not among the `known`, or whose
-    name another one has.
-    """
+def table(rows: Sequence[HostOp]) -> dict[str, HostOp]:
+    """Rows by their names. Raises ValueError where two have one."""
     found: dict[str, HostOp] = {}
     for row in rows:
-        for op in (row.op, row.longer.op if row.longer else ""):
-            if op and op not in known:
-                raise ValueError(f"{row.name} becomes {op!r}, which is no op.")
         if row.name in found:
             raise ValueError(f"{row.name} has two rows.")
         found[row.name] = row

@@ -94,6 +94,8 @@ def _load() -> Any:
 
 
 _library = Single(_load)
+ffi: Any  # both as soon as they are asked for
+lib: Any
 
 
 def __getattr__(name: str) -> Any:

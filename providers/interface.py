@@ -1,0 +1,47 @@
+"""What hosts use of this plugin, as names of `tflgpu_plugin.providers`, which imports this module
+when the first is asked for: how a graph is handed over, how rows build nodes, and, for hosts with
+native code, callbacks, records and reports. The words of graphs and rows are `tflgpu_plugin.ir`.
+"""
+# ruff: noqa: I001
+
+from __future__ import annotations
+
+from tflgpu_plugin import native, threads
+from tflgpu_plugin.engine import (
+    Claim, Instance, Island, Partition, claimed_again, packed, revived, unpacked,
+)  # fmt: skip
+from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupported
+from tflgpu_plugin.frontend import callbacks, messages
+from tflgpu_plugin.frontend.callers import PerCaller
+from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
+from tflgpu_plugin.frontend.reports import CPU, GPU, REVERTED, NodeReport, Report, remember
+from tflgpu_plugin.importer import arithmetic, loop_layer, partition, placeholders, symbols
+from tflgpu_plugin.importer.builder import COUNTED, Builder, Default
+from tflgpu_plugin.importer.folding import narrowed
+from tflgpu_plugin.importer.imported import Facts, Imported, Table
+from tflgpu_plugin.importer.importer import judged
+from tflgpu_plugin.importer.loop_body import Body, otherwise
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
+from tflgpu_plugin.importer.rules import INCOMPLETE
+from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, kept
+from tflgpu_plugin.importer.support import Judge, without_kernel
+from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
+from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.quantization import same_bits
+from tflgpu_plugin.options import OptionError, Options, parse
+from tflgpu_plugin.registry import Once
+from tflgpu_plugin.runtime.adapter import adapters, select
+from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
+
+__all__ = [
+    "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo",
+    "Again", "Body", "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts",
+    "GraphRecord", "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes",
+    "Instance", "Island", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options",
+    "Partition", "PerCaller", "PlacedPartition", "Quantization",
+    "Records", "Refusal", "Report", "Shape", "Subgraph", "Table", "Unsupported", "Value",
+    "adapters", "again", "arithmetic", "broadcast", "callbacks", "claimed_again",
+    "judged", "kept", "loop_layer", "messages", "narrowed",
+    "native", "operands", "otherwise", "packed", "parse", "partition", "placeholders", "remember",
+    "revived", "same_bits", "select", "symbols", "threads", "unpacked", "without_kernel",
+]  # fmt: skip
