@@ -19,26 +19,12 @@ CAST = (*REAL, *COUNTED, BFLOAT16)
 # ---- what every node needs -----------------------------------------------------------------------
 
 
-def defined(e: Builder) -> Refusal | None:
-    """A definition in the range of versions."""
-    first, last = e.row.versions
-    if first <= e.version <= last:
-        return None
-    said = f"This is {e.host.title} of opset {e.version}; opsets {first} to {last} are supported."
-    return Refusal("version.unsupported", said)
-
-
 def listed(e: Builder) -> Refusal | None:
     """No outputs beyond those that may be used."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
     said = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
     return Refusal("output.unsupported", said)
-
-
-def present(e: Builder) -> Refusal | None:
-    """All its inputs but optional ones."""
-    return e.row.lacking(e.inputs)
 
 
 def constant(e: Builder) -> Refusal | None:
@@ -90,8 +76,8 @@ def filled(e: Builder) -> Refusal | None:
 
 
 EVERY: tuple[Condition, ...] = (
-    defined, kernels, needs("operator.host_only", "No body.", lambda e: not e.host.implicit),
-    listed, present, constant, shaped,
+    kernels, needs("operator.host_only", "No body.", lambda e: not e.host.implicit), listed,
+    constant, shaped,
 )  # fmt: skip
 
 # ---- elements ------------------------------------------------------------------------------------

@@ -37,8 +37,9 @@ LEFT = {
 
 
 TABLE = Table(
-    ops.HOST_OPS, CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, asks_runs=True
-)
+    ops.HOST_OPS, CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, "opset",
+    asks_runs=True,
+)  # fmt: skip
 
 
 def read(

@@ -4,10 +4,8 @@ hosts' kernels do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tflgpu_plugin.ir import NUMBERS, Condition, Graph, HostOp, Node, Refusal, Unfit, needs
-from tflgpu_plugin.providers import Builder, same_bits
+from tflgpu_plugin.ir import NUMBERS, Condition, HostOp, Refusal, Tensor, Unfit, needs
+from tflgpu_plugin.providers import Builder, Value, same_bits
 
 from . import params
 
@@ -26,29 +24,28 @@ def readable(e: Builder) -> Refusal | None:
     return None
 
 
-def complete(e: Builder) -> Refusal | None:
-    """All its inputs but optional ones, and the outputs of the operator."""
-    return lacking(e.row, e.inputs, len(e.host.outputs))
+def listed(e: Builder) -> Refusal | None:
+    """The outputs of the operator."""
+    return unlisted(e.row, len(e.host.outputs))
 
 
-def lacking(row: HostOp, inputs: Sequence[int | None], outputs: int) -> Refusal | None:
-    """Why a node with these inputs and this number of outputs cannot run; None if it can."""
+def unlisted(row: HostOp, outputs: int) -> Refusal | None:
+    """The refusal of a node with so many outputs, if its operator has more or fewer."""
     wanted = row.outputs or ()
-    if "value*" not in wanted and outputs != len(wanted):
-        return Refusal(
-            "output.unsupported", f"{outputs} outputs instead of {len(wanted)} are not supported."
-        )
-    return row.lacking(inputs)
+    if "value*" in wanted or outputs == len(wanted):
+        return None
+    said = f"{outputs} outputs instead of {len(wanted)} are not supported."
+    return Refusal("output.unsupported", said)
 
 
-EVERY: tuple[Condition, ...] = (readable, complete)
+EVERY: tuple[Condition, ...] = (readable, listed)
 
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-def activation(graph: Graph, node: Node) -> Refusal | None:
+def activation(e: Builder) -> Refusal | None:
     """No fused activation but relu, relu6 and relu_n1_to_1."""
-    named = node.attributes.get("activation", "none")
+    named = e.host.attributes.get("activation", "none")
     return (
         None
         if named in FUSED
@@ -58,21 +55,21 @@ def activation(graph: Graph, node: Node) -> Refusal | None:
 
 def _set(code: str, page: str, name: str) -> Condition:
     """A condition on a parameter that is among a node's attributes where it is not as usual."""
-    return needs(code, page, lambda graph, node: not node.attributes.get(name))
+    return needs(code, page, lambda e: not e.host.attributes.get(name))
 
 
 def _least(page: str, least: float, *names: str) -> Condition:
     """A condition on parameters, numbers or one for each axis."""
 
-    def met(graph: Graph, node: Node) -> bool:
-        given = (node.attributes.get(name, least) for name in names)
+    def met(e: Builder) -> bool:
+        given = (e.host.attributes.get(name, least) for name in names)
         return all(min(n) >= least if isinstance(n, tuple) else n >= least for n in given)
 
     return needs("attribute.invalid", page, met)
 
 
 PADDED = needs(
-    "attribute.invalid", "Padding SAME or VALID.", lambda graph, node: node.attributes["padding"]
+    "attribute.invalid", "Padding SAME or VALID.", lambda e: e.host.attributes["padding"]
 )
 MOVED = _least("Windows, strides and dilations of at least 1.", 1, "window", "strides", "dilations")
 MULTIPLIED = _least("A depth multiplier of at least 1.", 1, "multiplier")
@@ -80,7 +77,7 @@ CLIPPED = _least("Clips of at least 0.", 0, "cell_clip", "proj_clip")
 MIRRORED = needs(
     "attribute.invalid",
     "The mode REFLECT or SYMMETRIC.",
-    lambda graph, node: node.attributes["mode"],
+    lambda e: e.host.attributes["mode"],
 )
 COUNTED = _set("attribute.invalid", "As many tensors as its parameters say.", "miscounted")
 INDEXED = _set("dtype.mismatch", "Indices of the type that its parameters name.", "asked")
@@ -94,28 +91,28 @@ TANH = _set("activation.unsupported", "The activation tanh.", "activation")
 INACTIVE = needs(
     "activation.unsupported",
     "No fused activation.",
-    lambda graph, node: node.attributes.get("activation", "none") == "none",
+    lambda e: e.host.attributes.get("activation", "none") == "none",
 )
 
 
-def one_axis(graph: Graph, node: Node) -> Refusal | None:
+def one_axis(e: Builder) -> Refusal | None:
     """One axis: of several tflite-runtime reverses the first, ai-edge-litert all."""
-    axes = graph.constant(node.operand(1))
+    axes = e.constant(e.x(1))
     if axes is None or axes.size == 1:
         return None
-    said = f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it."
+    said = f"{e.row.name} of {axes.size} axes is not supported: hosts do not agree about it."
     return Refusal("host.ambiguous", said)
 
 
-def _alike(graph: Graph, node: Node) -> bool:
-    which, *values = (graph.shape(node.operand(k)) for k in range(3))
+def _alike(e: Builder) -> bool:
+    which, *values = (e.shape(e.x(k)) for k in range(3))
     return values[0] == values[1] and which in ((), values[0])
 
 
 ALIKE = needs(
     "host.ambiguous",
     "Of these only equal ones: hosts give the result the shape of the first operand.",
-    lambda graph, node: graph.shape(node.operand()) == graph.shape(node.operand(1)),
+    lambda e: e.shape() == e.shape(e.x(1)),
     "{0} needs operands of one shape: hosts give the result that of the first.",
     kind=Unfit,
 )
@@ -137,22 +134,22 @@ SIDE_BY_SIDE = _set("attribute.unsupported", "Windows side by side.", "strides")
 # ---- tensors -------------------------------------------------------------------------------------
 
 
-def symmetric(graph: Graph, node: Node) -> Refusal | None:
+def symmetric(e: Builder) -> Refusal | None:
     """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
-    return _symmetric(graph, node, node.inputs[1])
+    return _symmetric(e, e.get(1))
 
 
-def all_symmetric(graph: Graph, node: Node) -> Refusal | None:
+def all_symmetric(e: Builder) -> Refusal | None:
     """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
-    constants = (t for t in node.reads if graph.constant(t) is not None)
-    return next(filter(None, (_symmetric(graph, node, index) for index in constants)), None)
+    constants = (t for t in e.inputs if t is not None and e.known(t))
+    return next(filter(None, (_symmetric(e, index) for index in constants)), None)
 
 
-def _symmetric(graph: Graph, node: Node, index: int | None) -> Refusal | None:
+def _symmetric(e: Builder, index: int | None) -> Refusal | None:
     # Kernels for int8 weights take them to be symmetric and never look at their zero points. Of
     # float32 values they take uint8 weights for these.
-    held = None if index is None else graph.tensors[index]
-    first = None if node.inputs[0] is None else graph.tensors[node.inputs[0]].dtype
+    held = None if index is None else e.tensors.table[index]
+    first = e.dtype() if e.has(0) else None
     if held is not None and (first, held.dtype) == ("f32", "u8"):
         return Refusal(
             "quantization.unsupported",
@@ -167,18 +164,17 @@ def _symmetric(graph: Graph, node: Node, index: int | None) -> Refusal | None:
     return Refusal("quantization.unsupported", said)
 
 
-def symmetric_hybrid(graph: Graph, node: Node) -> Refusal | None:
+def symmetric_hybrid(e: Builder) -> Refusal | None:
     """Int8 weights of inputs that are not int8 have the zero point 0; uint8 ones are not beside
     float32 values."""
-    first = node.inputs[0]
-    if first is not None and graph.tensors[first].dtype == "i8":
+    if e.has(0) and e.dtype() == "i8":
         return None
-    return symmetric(graph, node)
+    return symmetric(e)
 
 
-def _states_found(graph: Graph, node: Node) -> bool:
-    one = not node.attributes["time_axis"] or graph.shape(node.operand())[:1] == (1,)
-    return one or not node.attributes["merged"]
+def _states_found(e: Builder) -> bool:
+    one = not e.host.attributes["time_axis"] or e.shape()[:1] == (1,)
+    return one or not e.host.attributes["merged"]
 
 
 STATES_FOUND = needs(
@@ -192,18 +188,16 @@ STATES_FOUND = needs(
 SAME_BITS = needs(
     "dtype.unsupported",
     "Integers of one size: devices do not keep all bits of floats (subnormal numbers, NaN).",
-    lambda graph, node: same_bits(
-        *(graph.tensors[t].dtype for t in (node.operand(), node.outputs[0]))
-    ),
+    lambda e: same_bits(e.dtype(), e.results[0].dtype),
 )
 
 
-def _of_svdf(graph: Graph, node: Node) -> bool:
-    kinds = [None if t is None else graph.tensors[t].dtype for t in node.inputs]
+def _of_svdf(e: Builder) -> bool:
+    kinds = [None if t is None else e.dtype(t) for t in e.inputs]
     x, features, times, bias, _ = kinds
     if x == "i8":
         whole = [kinds == ["i8", "i8", "i16", kind, "i16"] for kind in (None, "i32")]
-        return any(whole) and node.attributes["activation"] == "relu"
+        return any(whole) and e.host.attributes["activation"] == "relu"
     return features == times and kinds == ["f32", features, times, bias and "f32", "f32"]
 
 
@@ -215,22 +209,22 @@ OF_SVDF = needs(
 )
 
 
-def one_pass(graph: Graph, node: Node) -> Refusal | None:
+def one_pass(e: Builder) -> Refusal | None:
     """No time-major sequence with weights in 8 bits: hosts go through it once for each step."""
-    if node.attributes["time_axis"] or graph.tensors[node.operand(1)].dtype == "f32":
+    if e.host.attributes["time_axis"] or e.dtype(e.x(1)) == "f32":
         return None
     return Refusal(
         "host.ambiguous",
-        f"{node.host_op} over a time-major sequence with weights in 8 bits is not supported: hosts "
+        f"{e.row.name} over a time-major sequence with weights in 8 bits is not supported: hosts "
         "go through it once for each step.",
     )
 
 
-def scaled(graph: Graph, node: Node) -> Refusal | None:
+def scaled(e: Builder) -> Refusal | None:
     """Stored numbers have a scale."""
-    for index in (node.inputs[0], *node.outputs):
-        tensor = None if index is None else graph.tensors[index]
-        if tensor and tensor.dtype in STORED and tensor.quantization in (None, NUMBERS):
+    tensors: list[Tensor | Value] = [e.tensors.table[e.x()], *e.results]
+    for tensor in tensors:
+        if tensor.dtype in STORED and tensor.quantization in (None, NUMBERS):
             return Refusal(
                 "quantization.missing", f"Tensor {tensor.name!r} is not quantized: it has no scale."
             )

@@ -146,7 +146,7 @@ def _attributes(raw: RawNode) -> Mapping[str, Any]:
     form = row and row.form(len(raw.inputs))
     if form is None or form.parameters is None:
         return {}
-    if conditions.lacking(form, raw.inputs, len(raw.outputs)):
+    if form.lacking(raw.inputs) or conditions.unlisted(form, len(raw.outputs)):
         return {}
     return form.parameters(raw)
 

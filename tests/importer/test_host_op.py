@@ -98,9 +98,9 @@ def test_more_inputs_may_have_a_row_of_their_own() -> None:
 
 def test_what_is_needed_is_said_once() -> None:
     node = SimpleNamespace(row=ROW)
-    one = needs("shape.unsupported", "A pair.", lambda graph, node: graph == 2)
-    assert one.__doc__ == "A pair." and one(2, node) is None
-    assert one(3, node) == "Thing needs a pair."
+    one = needs("shape.unsupported", "A pair.", lambda e: e.count == 2)
+    assert one.__doc__ == "A pair." and one(SimpleNamespace(row=ROW, count=2)) is None
+    assert one(SimpleNamespace(row=ROW, count=3)) == "Thing needs a pair."
     lacking = needs("input.unsupported", "No pairs.", lambda node: False)(node)
     assert lacking == "Thing with pairs is not supported."
     assert code_of(str(lacking)) == "other" and lacking.code == "input.unsupported"

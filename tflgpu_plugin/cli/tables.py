@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.importer.partition_rules import PARTITION_RULES
-from tflgpu_plugin.importer.row_conditions import EVERY
+from tflgpu_plugin.importer.row_conditions import BY_ROLES, FIRST
 from tflgpu_plugin.importer.rules import RULES
 from tflgpu_plugin.importer.support import MAX_RANK, QUIRKS, type_names
 from tflgpu_plugin.ir import BFLOAT16, CODES, COMPLEX, COUNTS, OTHER, HostOp, Target
@@ -173,7 +173,7 @@ rows.
 
 Every node needs these, and what the page says of its operator:
 
-{_listed((*NODES, *EVERY))}
+{_listed((*FIRST, *NODES, *BY_ROLES))}
 
 {_markdown(OP_HEAD, op_cells(op_rows()))}
 
@@ -191,7 +191,7 @@ else a node needs. Axes, shapes, sizes, scales, pads, splits and counts may also
 inputs or come from nodes on the CPU: each of their values has a plan of its own, as each shape has.
 Every node needs these, axes among those of its input, and shapes and types that its op takes:
 
-{_listed(ONNX_NODES)}
+{_listed((*FIRST, *ONNX_NODES))}
 
 {_markdown(onnx_head, onnx_cells)}
 

@@ -13,7 +13,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
-from tflgpu_plugin.importer.imported import Imported
+from tflgpu_plugin.importer.imported import Imported, Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.importer.tensors import TensorId, Tensors
@@ -53,7 +53,7 @@ def _moves_integers(row: Op) -> bool:
 
 @dataclass
 class Builder:
-    """A node of the host, its row among the `rows` of the table, and the `values` of its model.
+    """A node of the host, its row in the `table` of the host, and the `values` of its model.
     `body(model)` imports a graph that the node runs, without evaluating anything. `inputs` are
     tensor ids (None: absent). Rows call `add` and return the ids of the node's outputs; every shape
     is worked out on the way. `scaled`: extents are rounded products, which onnxruntime's shape
@@ -68,7 +68,7 @@ class Builder:
     row: HostOp
     tensors: Tensors
     inputs: Sequence[int | None]
-    rows: Mapping[str, HostOp]
+    table: Table
     values: Mapping[str, Value] = field(default_factory=dict)
     body: Callable[[HostModel], Imported] | None = None
     nodes: list[Node] = field(default_factory=list)
@@ -175,6 +175,11 @@ class Builder:
         return ops.rows()[self.row.op]
 
     @property
+    def results(self) -> list[Value]:
+        """The outputs that somebody asks for, as the model states them."""
+        return [self.values[key] for key in self.host.writes]
+
+    @property
     def version(self) -> int:
         return self.host.version
 
@@ -188,7 +193,7 @@ class Builder:
         """What the row of an operator of ONNX makes of these inputs and the attributes, which are
         the node's own unless given. An operator of another domain is what the newest definition
         says, or that of its attribute `opset`."""
-        row, host = self.rows[name], self.host
+        row, host = self.table.rows[name], self.host
         given = host.attributes if attributes is None else attributes
         newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]
         seen = replace(host, attributes=given, version=int(given.get("opset", newest)))

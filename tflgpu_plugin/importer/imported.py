@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,18 +15,13 @@ from tflgpu_plugin.ir import NUMBERS, Array, Condition, Graph, HostOp, Node, Ref
 SMALL = ("i8", "u8", "i16", "u16")
 
 
-def complete(e: Any) -> Refusal | None:
-    """All the operands that its row lists, but optional ones (`e`: a Builder)."""
-    found: Refusal | None = e.row.lacking(e.inputs) if e.row.operands else None
-    return found
-
-
 @dataclass(frozen=True)
 class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has. `asks_runs`: a run may tell values
+    provider's name) why a node does that another provider has. `version` is the host's word for the
+    versions of operators. `asks_runs`: a run may tell values
     of inputs that decide shapes; see `Facts.run_values`. `keeps_half`: float16 constants stay what
     they are. `keeps_folded`: nodes whose results are known stay in the graph, for the host's
     partitions list them. `keeps_weights`: the host may keep what follows from constants as weights
@@ -35,10 +30,11 @@ class Table:
 
     rows: Mapping[str, HostOp]
     arithmetic: Mapping[str, HostOp] = field(default_factory=dict)
-    every: tuple[Condition, ...] = (complete,)
+    every: tuple[Condition, ...] = ()
     kernels: tuple[Condition, ...] = ()
     left: Mapping[str, Refusal] = field(default_factory=dict)
     taken: str = "{} has taken it."
+    version: str = "version"
     asks_runs: bool = False
     keeps_half: bool = False
     keeps_folded: bool = False
@@ -116,7 +112,7 @@ class Imported:
 
 
 def assembled(
-    nodes: Sequence[Node], tensors: dict[int, Tensor], outputs: Iterable[int], **told: Any
+    nodes: Sequence[Node], tensors: MutableMapping[int, Tensor], outputs: Iterable[int], **told: Any
 ) -> Graph:
     """Returns the graph of these nodes, with what else is `told` of it: what is only read is an
     input, and what is made may be an output. `tensors` is changed as by `annotate`."""
@@ -132,7 +128,7 @@ def assembled(
     )
 
 
-def annotate(read: Iterable[int], tensors: dict[int, Tensor]) -> None:
+def annotate(read: Iterable[int], tensors: MutableMapping[int, Tensor]) -> None:
     """Plain integers of 8 and 16 bits, which float32 holds exactly, are floats on the device: those
     that nodes read and that have no quantization get one that stands for the numbers themselves.
     """

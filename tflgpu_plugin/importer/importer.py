@@ -106,7 +106,7 @@ class _Importer(State):
             return False
         builder = self.builder(host, row, inputs, known_limit=largest)
         try:
-            if row_conditions.unmet((*self.table.every, *row.conditions), builder):
+            if row_conditions.unmet((*self.every, *row.conditions), builder):
                 return False
             made = self._made(builder)
         except (Unsupported, *evaluation.FAILURES):
@@ -139,7 +139,7 @@ class _Importer(State):
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
         self._guess(builder)
-        asked = (*self.table.every, *row.conditions, *self.table.kernels)
+        asked = (*self.every, *row.conditions, *self.table.kernels)
         if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
         made = self._made(builder)

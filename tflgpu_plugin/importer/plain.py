@@ -9,7 +9,7 @@ nodes that touch it stay with the host.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,9 +18,10 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding, row_conditions
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
-from tflgpu_plugin.importer.tensors import NUMPY_NAMES
+from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
@@ -47,7 +48,7 @@ class Plain:
     widened: dict[int, Tensor] = field(default_factory=dict)
 
     @property
-    def table(self) -> dict[int, Tensor]:
+    def table(self) -> MutableMapping[int, Tensor]:
         return self.state.tensors.table
 
     def visit(self, host: HostNode) -> None:
@@ -86,13 +87,14 @@ class Plain:
             op = STORE if other is not None and other.op == STORE else row.op if row else ""
             reads = (*inputs, *map(state.tensor, host.implicit))
             return Node(host.id, op, reads, outputs, **common), state.table.refusal(host)
-        claimed = state.planned is not None
-        every = () if claimed else state.table.every
+        every = () if state.planned is not None else state.every
         if every and (reason := row_conditions.unmet(every, state.builder(host, row, inputs))):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
         given = row.arranged(inputs)
         node = Node(host.id, row.op, given, outputs, host.attributes, row=row, **common)
-        refusal = row_conditions.by_row(Graph.over(self._stated()), node, claimed)
+        # Of a node that was claimed for other shapes, types and constants are not asked again.
+        roles = row_conditions.BY_ROLES if state.planned is None else (row_conditions.extents,)
+        refusal = row_conditions.unmet((*roles, *row.conditions), self._seen(host, row))
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)
@@ -102,9 +104,13 @@ class Plain:
             node = replace(node, inputs=kept, outputs=(*outputs, *hidden))
         return node, refusal
 
-    def _stated(self) -> Mapping[int, Tensor]:
-        """The tensors, without values that are no constants of the host."""
-        return ChainMap(self.known, self.table) if self.known else self.table
+    def _seen(self, host: HostNode, row: HostOp) -> Builder:
+        """What conditions look at: inputs in the order of the op, and no values but constants of
+        the host."""
+        builder = self.state.builder(host, row, row.arranged(self.state.operands(host)))
+        if self.known:
+            builder.tensors = Tensors(Graph.over(ChainMap(self.known, self.table)))
+        return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
         """Tensors for results that only state takes, which the host has none for."""
@@ -124,9 +130,8 @@ class Plain:
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.chained.update(node.outputs[: len(host.writes)])
-        if node.row is not None and row_conditions.unmet(
-            node.row.conditions, Graph.over(self._stated()), node
-        ):
+        row = node.row
+        if row is not None and row_conditions.unmet(row.conditions, self._seen(host, row)):
             return None  # hosts need not agree about it
         if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
             self.later[node.outputs[0]] = node

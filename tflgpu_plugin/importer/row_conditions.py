@@ -1,73 +1,82 @@
-"""What the row of a host's node asks of it: by the roles of its operands, and by its own
-conditions."""
+"""What rows of hosts' tables ask of a node: its version, and operands as their roles demand.
+Conditions look at a node as the host gives it, through a Builder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
-from typing import Any
 
-from tflgpu_plugin import ops
-from tflgpu_plugin.importer.support import TYPE_NAMES
-from tflgpu_plugin.ir import BFLOAT16, Condition, Graph, HostOp, Node, Operand, Refusal
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.model import Value
+from tflgpu_plugin.importer.support import TYPE_NAMES, unversioned
+from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
 
 
-def by_row(graph: Graph, node: Node, claimed: bool = False) -> Refusal | None:
-    """What the row of a host's node says against it: None, or a sentence. `graph` is as the host
-    gives it, and the node's inputs are all that its op takes. Of a node that was `claimed` for
-    other shapes, types and constants are not asked about again.
-    """
-    row = node.row
-    if row is None:
+def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
+    """The sentence of the first condition that a node does not meet."""
+    return next(filter(None, (condition(e) for condition in conditions)), None)
+
+
+# ---- what every node needs -----------------------------------------------------------------------
+
+
+def version(e: Builder) -> Refusal | None:
+    """A version of the operator that its row names."""
+    first, last = e.row.versions
+    if first <= e.version <= last:
         return None
-    every: tuple[Condition, ...] = (extents,) if claimed else EVERY
-    return unmet(every, graph, node, row) or unmet(row.conditions, graph, node)
+    return unversioned(e.table.version, e.version, e.row.name, e.row.versions)
 
 
-def unmet(conditions: Iterable[Condition], *seen: Any) -> Refusal | None:
-    """The sentence of the first condition that a node does not meet; `seen` is what the conditions
-    look at.
-    """
-    return next(filter(None, (condition(*seen) for condition in conditions)), None)
+def complete(e: Builder) -> Refusal | None:
+    """All the operands that its row lists, but optional ones."""
+    return e.row.lacking(e.inputs) if e.row.operands else None
 
 
-def _operands(node: Node, row: HostOp) -> list[tuple[int, int, Operand]]:
-    """The inputs that are there: where the host has them, and what they are for."""
-    given = row.operands
-    at = row.order or range(len(node.inputs))
-    pairs = zip(at, node.inputs, strict=True)
-    return [(k, t, given[min(k, len(given) - 1)]) for k, t in pairs if t is not None]
+FIRST: tuple[Condition, ...] = (version, complete)
+
+# ---- what a node needs that becomes one of the same attributes, by the roles of its operands -----
 
 
-def row_types(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
+def _operands(e: Builder) -> Iterator[tuple[int, Tensor, Operand]]:
+    """The inputs, in the order of the op: where the host has them, and what they are for."""
+    given, at = e.row.operands, e.row.order or range(len(e.inputs))
+    for position, tensor in zip(at, e.inputs, strict=True):
+        if tensor is not None:
+            yield position, e.tensors.table[tensor], given[min(position, len(given) - 1)]
+
+
+def row_types(e: Builder) -> Refusal | None:
     """Tensors of the types of its row, where these are not those of its op."""
-    for index in (*node.reads, *node.outputs) if row.types else ():
-        held = graph.tensors[index]
-        if held.dtype not in row.types and not (row.bfloat16 and held.dtype == BFLOAT16):
-            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
+    types = e.row.types
+    tensors: list[Tensor | Value] = [*(tensor for _, tensor, _ in _operands(e)), *e.results]
+    for held in tensors if types else ():
+        if held.dtype not in types and not (e.row.bfloat16 and held.dtype == BFLOAT16):
+            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *types)]
             return Refusal(
                 "dtype.unsupported",
-                f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
+                f"Tensor {held.name!r} holds {names[0]} values; {e.row.name} is supported for "
                 f"{' or '.join(names[1:])}.",
             )
     return None
 
 
-def one_type(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
+def one_type(e: Builder) -> Refusal | None:
     """Values of one type, and results of that type in the model, too."""
     # Hosts give results the type of the first value when they prepare a node; that comes later.
-    values = [t for _, t, operand in _operands(node, row) if operand.traits.typed]
-    roles = row.outputs or ()
+    values = [tensor for _, tensor, operand in _operands(e) if operand.traits.typed]
+    roles = e.row.outputs or ()
     if "value*" in roles:
-        roles = ("value",) * len(node.outputs)
-    results = [t for t, role in zip(node.outputs, roles, strict=False) if role == "value"]
-    given = graph.tensors[values[0]].dtype if values else ""
-    for tensor in (graph.tensors[t] for t in (*results, *values)):
+        roles = ("value",) * len(e.results)
+    results = [t for t, role in zip(e.results, roles, strict=False) if role == "value"]
+    given = values[0].dtype if values else ""
+    tensors: list[Tensor | Value] = [*results, *values]
+    for tensor in tensors:
         if _whole(tensor.dtype) != _whole(given):
             return Refusal(
                 "dtype.mismatch",
                 f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
-                f"{row.name} goes by the {given} values of its input.",
+                f"{e.row.name} goes by the {given} values of its input.",
             )
     return None
 
@@ -76,23 +85,22 @@ def _whole(dtype: str) -> str:
     return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
-def constants(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
+def constants(e: Builder) -> Refusal | None:
     """Constants of the model where the row names them."""
-    for _, index, operand in _operands(node, row):
-        if operand.constant and graph.constant(index) is None:
+    for _, tensor, operand in _operands(e):
+        if operand.constant and tensor.data is None:
             what = operand.role.replace("_", " ")
-            return Refusal(
-                "constant.required", f"The {what} of {row.name} must be a constant of the model."
-            )
+            said = f"The {what} of {e.row.name} must be a constant of the model."
+            return Refusal("constant.required", said)
     return None
 
 
-def extents(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
+def extents(e: Builder) -> Refusal | None:
     """Axes, sizes, paddings and the like in shapes that hosts take."""
-    found = _operands(node, row)
-    rank = next((len(graph.shape(t)) for _, t, operand in found if operand.role == "value"), 0)
-    for at, index, operand in found:
-        shape, wanted = graph.shape(index), operand.traits.extents
+    found = [*_operands(e)]
+    rank = next((len(tensor.shape) for _, tensor, operand in found if operand.role == "value"), 0)
+    for at, tensor, operand in found:
+        shape, wanted = tensor.shape, operand.traits.extents
         fits = {
             "list": len(shape) == 1,
             "pairs": shape == (rank, 2),
@@ -102,25 +110,23 @@ def extents(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
         if wanted and not fits[wanted]:
             return Refusal(
                 "shape.mismatch",
-                f"Input {at}, {graph.tensors[index].name!r}, has the shape {list(shape)}, "
-                f"which is not one that {row.name} takes.",
+                f"Input {at}, {tensor.name!r}, has the shape {list(shape)}, "
+                f"which is not one that {e.row.name} takes.",
             )
     return None
 
 
-def variables(graph: Graph, node: Node, row: HostOp) -> Refusal | None:
+def variables(e: Builder) -> Refusal | None:
     """State that is a variable of the model."""
-    for before, _ in ops.rows()[node.op].states:
-        state = node.inputs[before]
+    for before, _ in e.op.states:
+        state = e.inputs[before]
         if state is None:
             return Refusal("input.missing", "It has no state.")
-        if not graph.tensors[state].variable:
-            name = graph.tensors[state].name
-            return Refusal(
-                "state.unsupported", f"The state {name!r} is not a variable of the model."
-            )
+        if not e.tensors.table[state].variable:
+            name = e.tensors.table[state].name
+            said = f"The state {name!r} is not a variable of the model."
+            return Refusal("state.unsupported", said)
     return None
 
 
-# What every row asks of a node, by the roles of what the node reads and writes.
-EVERY: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
+BY_ROLES: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tflgpu_plugin.importer import row_conditions
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
-from tflgpu_plugin.ir import Array, HostOp, Node, Refusal, Shape, Tensor
+from tflgpu_plugin.ir import Array, Condition, HostOp, Node, Refusal, Shape, Tensor
 
 UNKNOWN = (-1,)
 
@@ -92,14 +93,19 @@ class State:
             return self.symbols[name]
         return expression(name, self.symbols) or 1
 
+    @property
+    def every(self) -> tuple[Condition, ...]:
+        """What every node needs."""
+        return (*row_conditions.FIRST, *self.table.every)
+
     def builder(
-        self, host: HostNode, row: HostOp, inputs: list[int | None], known_limit: int = 0
+        self, host: HostNode, row: HostOp, inputs: Sequence[int | None], known_limit: int = 0
     ) -> Builder:
         """A builder of the nodes that a node of the host becomes."""
-        rows, values = self.table.rows, self.model.values
         return Builder(
-            host, row, self.tensors, inputs, rows, values, self.body, known_limit=known_limit
-        )
+            host, row, self.tensors, inputs, self.table, self.model.values, self.body,
+            known_limit=known_limit,
+        )  # fmt: skip
 
     def body(self, model: HostModel) -> Imported:
         """A graph that a node runs, without evaluating anything."""

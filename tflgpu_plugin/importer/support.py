@@ -82,7 +82,7 @@ def support(
     if op is None:
         return Refusal("operator.unknown", f"{_name(node)} is not supported.")
     return (
-        _refuse_version(graph, node, edition)
+        _refuse_edition(graph, node, edition)
         or _refuse_unlisted(graph, node, edition)
         or _refuse_types(graph, node, op, quantized)
         or _refuse_rescaling(graph, node)
@@ -149,29 +149,32 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
             yield graph.tensors[index]
 
 
-def _refuse_version(graph: Graph, node: Node, edition: str) -> Refusal | None:
+def _refuse_edition(graph: Graph, node: Node, edition: str) -> Refusal | None:
     row = node.row
-    if row is None or folded(graph, node):  # a constant is no operation
+    if row is None or edition == "all" or folded(graph, node):  # a constant is no operation
         return None
-    allowed: tuple[int, int] | None = row.versions
-    where = ""
-    if edition != "all":
-        allowed = row.documented.get(EDITIONS[edition])
-        where = _listed(edition)
-        if allowed is None:
-            return _unlisted(node, edition)
-    assert allowed is not None
-    if allowed[0] <= node.version <= allowed[1]:
-        return None
+    allowed = row.documented.get(EDITIONS[edition])
+    if allowed is None:
+        return _unlisted(node, edition)
     # Constants that were dequantized keep their quantization.
     if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
         first, last = row.documented.get("quantized", allowed)
-        allowed = (min(first, allowed[0]), max(last, allowed[1]))
+        if not allowed[0] <= node.version <= allowed[1]:
+            allowed = (min(first, allowed[0]), max(last, allowed[1]))
     if allowed[0] <= node.version <= allowed[1]:
         return None
+    return unversioned("version", node.version, row.name, allowed, _listed(edition))
+
+
+def unversioned(
+    word: str, version: int, name: str, allowed: tuple[int, int], where: str = ""
+) -> Refusal:
+    """The refusal of an operator in a version (a host's `word` for these) that is not `allowed`."""
     first, last = allowed
-    span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
-    said = f"This is version {node.version} of {row.name}. {span} supported{where}."
+    all_of_them, word_for_them = f"{first} is", word.capitalize()
+    if first != last:
+        all_of_them, word_for_them = f"{first} to {last} are", f"{word.capitalize()}s"
+    said = f"This is {word} {version} of {name}. {word_for_them} {all_of_them} supported{where}."
     return Refusal("version.unsupported", said)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,8 @@ class Tensors:
     next: int = 0
 
     @property
-    def table(self) -> dict[int, Tensor]:
-        assert isinstance(self.graph.tensors, dict)
+    def table(self) -> MutableMapping[int, Tensor]:
+        assert isinstance(self.graph.tensors, MutableMapping)
         return self.graph.tensors
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:

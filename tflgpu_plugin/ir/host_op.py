@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.refusal import Refusal
 
-Condition = Callable[..., Refusal | None]
+Condition = Callable[[Any], Refusal | None]  # of a Builder
 
 
 class Role(NamedTuple):
@@ -50,19 +50,18 @@ ROLES: Mapping[str, Role] = (
 def needs(
     code: str,
     page: str,
-    met: Callable[..., bool],
+    met: Callable[[Any], bool],
     sentence: str = "",
     kind: type[Refusal] = Refusal,
 ) -> Condition:
     """A condition: `page` says what a node needs, and so does the sentence for the user of one that
-    lacks it, unless that is given; {0} in it is the operator. `met` looks at what conditions do,
-    whose last has the node's row. `code` is that of the refusals.
+    lacks it, unless that is given; {0} in it is the operator. `code` is that of the refusals.
     """
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
 
-    def condition(*seen: Any) -> Refusal | None:
-        return None if met(*seen) else kind(code, (sentence or plain).format(seen[-1].row.name))
+    def condition(e: Any) -> Refusal | None:
+        return None if met(e) else kind(code, (sentence or plain).format(e.row.name))
 
     condition.__doc__ = page
     return condition
@@ -110,13 +109,13 @@ class HostOp:
     `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
     for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
     they are not those of `op`, and `bfloat16` says that the host has kernels of that, too, which
-    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions that
-    return a sentence where the node cannot run: of the builder, or without `build` of a graph and
-    our node; their docstrings are on the page of operators. `spreads`: the result has the shape
-    that all inputs broadcast to; `stated`: the one that the model states. `chance`: it makes random
-    numbers; `of_shapes`: its results follow from the shapes of its inputs; `sparse`: it reads
-    sparse constants. `bounds`: the operator "opens" or "closes" a quantized group, which the host
-    runs as one. `longer` is what holds for nodes with more inputs, of an operator that has two
+    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions of the
+    builder that return a sentence where the node cannot run (without `build`, its inputs are in the
+    order of the op); their docstrings are on the page of operators. `spreads`: the result has the
+    shape that all inputs broadcast to; `stated`: the one that the model states. `chance`: it makes
+    random numbers; `of_shapes`: its results follow from the shapes of its inputs; `sparse`: it
+    reads sparse constants. `bounds`: the operator "opens" or "closes" a quantized group, which the
+    host runs as one. `longer` is what holds for nodes with more inputs, of an operator that has two
     lists of them. A node that is not to be `alone` can only run here beside certain others.
     `fragile`: the host's own kernel ends the process for some tensors without elements.
     """

@@ -1,0 +1,32 @@
+"""Nodes by hand as conditions of rows see them."""
+
+from __future__ import annotations
+
+from tflgpu_plugin.importer import row_conditions
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.importer.model import HostNode, Value
+from tflgpu_plugin.importer.tensors import Tensors
+from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal
+
+
+def seen(graph: Graph, node: Node) -> Builder:
+    """A node of our op, with inputs in its order, as its row's conditions see it."""
+    assert isinstance(node.row, HostOp)
+    keys = [None if t is None else str(t) for t in node.inputs]
+    results = tuple(map(str, node.outputs))
+    host = HostNode(
+        node.id, node.host_op, "", node.version, node.name, tuple(keys), results,
+        attributes=node.attributes,
+    )  # fmt: skip
+    values = {
+        str(t): Value(tensor.name, tensor.dtype, tensor.shape, quantization=tensor.quantization)
+        for t, tensor in graph.tensors.items()
+    }
+    return Builder(host, node.row, Tensors(graph), node.inputs, Table({}), values)
+
+
+def by_row(graph: Graph, node: Node) -> Refusal | None:
+    """What the roles of its operands and the conditions of its row say against a node."""
+    assert isinstance(node.row, HostOp)
+    return row_conditions.unmet((*row_conditions.BY_ROLES, *node.row.conditions), seen(graph, node))
