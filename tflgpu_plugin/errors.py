@@ -16,13 +16,13 @@ def debugging() -> str:
     return os.environ.get("TFLGPU_DEBUG", "")
 
 
-def defect(error: Exception, what: str) -> Refusal:
-    """The refusal for an error of our own, which must not take the host down: `what` failed. With
-    TFLGPU_DEBUG the error is raised again.
+def defect(error: Exception, what: str, where: str = "inside this plugin") -> Refusal:
+    """The refusal for an error of our own, or of a third party's, which must not take the host
+    down: `what` failed there. With TFLGPU_DEBUG the error is raised again.
     """
     if debugging():
         raise error
-    return Refusal("defect", f"{what} failed inside this plugin: {error!r}. Please report it.")
+    return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
 
 
 class BuildError(RuntimeError):

@@ -27,6 +27,7 @@ def model(*nodes: HostNode, **values: Value) -> HostModel:
 
 
 LIST: Any = [1.0, 2.0]
+VALUE: Any = Value("a", "f32", (2,))
 
 WRONG: dict[str, tuple[HostModel, str]] = {
     "no such value": (model(node(0, ("a", "x"), "c")), "names the value 'x'"),
@@ -47,6 +48,16 @@ WRONG: dict[str, tuple[HostModel, str]] = {
         "is a constant, and",
     ),
     "an id of ours": (model(node(1 << 24, ("a", "a"), "c")), "is not from 0 to"),
+    "no node": (replace(model(), nodes=(None,)), "no HostNode"),
+    "a list of inputs": (model(replace(node(0, ("a", "a"), "c"), inputs=LIST)), "no tuple"),
+    "a number as a key": (model(replace(node(0, ("a", "a"), "c"), inputs=(1, "a"))), "has 1, no"),
+    "no value": (model(a=LIST), "no Value"),
+    "a shape that is a number": (model(a=replace(VALUE, shape=2)), "not a tuple of whole"),
+    "a type that is none": (model(a=replace(VALUE, dtype=np.float32)), "no str"),
+    "a body": (
+        model(replace(node(0, ("a", "a"), "c"), bodies=(model(node(0, ("a", "x"), "c")),))),
+        "names the value 'x'",
+    ),
     "another shape": (model(a=Value("a", "f32", (3,), np.ones(2, np.float32))), "the shape [3]"),
 }
 
@@ -81,15 +92,34 @@ def test_a_circle_of_nodes_ends() -> None:
         partition.groups(graph, {0, 1})
 
 
+def plus(build: Any) -> Any:
+    """The refusal of the second node of a model, whose row has this builder."""
+    row = providers.HostOp("plus", "add", (1, 1), operands=operands("value"), build=build)
+    first, second = node(0, ("a", "a"), "b"), replace(node(1, ("b",), "c"), op="plus")
+    table = providers.Table({**TABLE.rows, "plus": row})
+    return providers.import_(model(first, second), table).refusals.get(1, "")
+
+
 @pytest.mark.parametrize("operand", [1, np.float32(1), True])
 def test_an_operand_that_is_no_tensor(operand: Any) -> None:
     """A plain number is no id, also where a tensor has it."""
-    row = providers.HostOp("plus", "add", (1, 1), operands=operands("value"),
-                           build=lambda b: b.add("add", b.x(), operand))  # fmt: skip
-    first, second = node(0, ("a", "a"), "b"), replace(node(1, ("b",), "c"), op="plus")
-    table = providers.Table({**TABLE.rows, "plus": row})
-    found = providers.import_(model(first, second), table)
-    assert "write constants as floats" in found.refusals[1]
+    assert "write constants as floats" in plus(lambda b: b.add("add", b.x(), operand))
+
+
+def test_a_tensor_of_another_graph_is_no_operand() -> None:
+    kept: list[int] = []
+
+    def remember(b: Any) -> int:
+        kept.append(b.x())
+        return int(b.add("add", b.x(), kept[0])) and b.add("add", b.x(), kept[0])
+
+    assert plus(remember) == "" and "is no tensor of this graph" in plus(remember)
+
+
+def test_a_row_that_fails_is_named() -> None:
+    said = plus(lambda b: b.add("nonsense", b.x()))
+    assert said.code == "defect" and "There is no op 'nonsense'" in said
+    assert f"in the row of {__name__}" in said
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,9 @@ class Builder:
         """A node; the ids of its outputs, all of this type or each of its own, are returned. A
         float among its inputs stands for a constant. Raises Unsupported when it cannot be.
         """
-        row = ops.rows()[op]
+        row = ops.row(op)
+        if row is None:
+            raise ValueError(f"There is no op {op!r}.")
         inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
@@ -296,7 +298,7 @@ class Builder:
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
         """The id of an operand. Raises TypeError for a number that is neither id nor float."""
-        if given is None or isinstance(given, TensorId):
+        if given is None or (isinstance(given, TensorId) and given.graph is self.tensors.mark):
             return given
         if isinstance(given, float):
             return self.const(given)

@@ -4,18 +4,61 @@ what to change."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.importer.importer import FIRST_EXTRA
-from tflgpu_plugin.importer.model import HostModel, Value
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir import NUMPY_DTYPES, Shape
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
 
 
+KEYS = (str, type(None))  # of a node's inputs and outputs
+# What fields hold, and the items of those that are lists.
+FIELDS: Mapping[type, Mapping[str, type]] = {
+    HostModel: {"nodes": tuple, "values": Mapping, "outputs": tuple},
+    HostNode: {
+        "id": int, "op": str, "domain": str, "version": int, "name": str, "inputs": tuple,
+        "outputs": tuple, "implicit": tuple, "attributes": Mapping, "bodies": tuple,
+    },
+    Value: {"name": str, "dtype": str},
+}  # fmt: skip
+ITEMS: Mapping[str, tuple[type, ...]] = {
+    "nodes": (HostNode,), "values": (str,), "inputs": KEYS, "outputs": KEYS, "implicit": (str,),
+    "attributes": (str,), "bodies": (HostModel,),
+}  # fmt: skip
+
+
+def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
+    """Raises ValueError where a field holds something else than its type says."""
+    for name, kind in FIELDS[type(held)].items():
+        found: Any = getattr(held, name)
+        if not isinstance(found, kind):
+            raise ValueError(f"The field {name} of {what} is {found!r}, no {kind.__name__}.")
+        listed: Any = found if name in ITEMS else ()
+        for item in listed:
+            if not isinstance(item, ITEMS[name]):
+                wanted = ITEMS[name][0].__name__
+                raise ValueError(f"The field {name} of {what} has {item!r}, no {wanted}.")
+
+
 def check_model(model: HostModel) -> None:
     """Raises ValueError for a model whose nodes and values do not fit together."""
+    _check_fields(model, "the model")
+    for node in model.nodes:
+        _check_fields(node, f"node {node.id!r}")
+        for body in node.bodies:
+            check_model(body)
+    for key, value in model.values.items():
+        if not isinstance(value, Value):
+            raise ValueError(f"The value {key!r} of the model is {value!r}, no Value.")
+        _check_fields(value, f"the value {key!r}")
+        known = value.shape is None or isinstance(value.shape, tuple)
+        if not known or not all(isinstance(n, int | np.integer | str) for n in value.shape or ()):
+            raise ValueError(f"The shape of the value {key!r} is {value.shape!r}, not a tuple of "
+                             "whole numbers and names.")  # fmt: skip
     made: dict[str, int] = {}
     for node in model.nodes:
         for key in (*node.reads, *node.writes):

@@ -71,7 +71,7 @@ class _Importer(State):
                 self.impossible.add(host.id)
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect of ours must not take other nodes with it
-            self._refuse(host, inputs, defect(error, f"Importing {host.title}"))
+            self._refuse(host, inputs, _fault(error, host, row))
 
     def _guess(self, builder: Builder) -> None:
         """Values from outside that this node's shapes depend on become known, by a guess."""
@@ -275,6 +275,14 @@ def judged(found: Imported, judge: Judge) -> Imported:
     reasons = judge.reasons(graph, found.refusals)
     new = frozenset(reasons.keys() - found.refusals.keys())
     return replace(found, graph=graph, refusals={**found.refusals, **reasons}, judged=new)
+
+
+def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
+    """The refusal of a node whose import failed, which names the module of a third party's row."""
+    module = str(getattr(row and row.build, "__module__", __name__))
+    ours = module.startswith(__name__.partition(".")[0])
+    what = f"Importing {host.title}"
+    return defect(error, what) if ours else defect(error, what, f"in the row of {module}")
 
 
 def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:

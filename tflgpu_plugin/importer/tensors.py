@@ -12,14 +12,19 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built, which no plain number is."""
+    """The id of a tensor of a graph being built, which no plain number is; `graph` is the mark of
+    that graph."""
+
+    graph: object
 
 
 @dataclass
 class Tensors:
-    """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
+    """The tensors of a graph that is being read; `graph` shows them to the ops' functions, and
+    their ids have this `mark`, which keeps nothing alive."""
 
     graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
+    mark: object = field(default_factory=object)
     shared: dict[Any, int] = field(default_factory=dict)
     next: int = 0
 
@@ -31,6 +36,7 @@ class Tensors:
     def add(self, tensor: Tensor, number: int | None = None) -> int:
         """The id of a new tensor, which may be given."""
         made = TensorId(self.next if number is None else number)
+        made.graph = self.mark
         self.next = max(self.next, made + 1)
         self.table[made] = tensor
         return made
