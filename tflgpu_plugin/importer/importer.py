@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.importer import likely, rounding, row_conditions
+from tflgpu_plugin.importer import building, likely, row_conditions
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -21,7 +21,6 @@ from tflgpu_plugin.importer.plain import Plain, states
 from tflgpu_plugin.importer.state import UNKNOWN, State, widened
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import BFLOAT16, HostOp, Impossible, Node, Refusal, Shape, Tensor, Unfit
-from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known
 
@@ -105,17 +104,9 @@ class _Importer(State):
         if row is None or row.build is None:
             return False
         builder = self.builder(host, row, inputs, known_limit=largest)
-        try:
-            if row_conditions.unmet((*self.every, *row.conditions), builder):
-                return False
-            made = self._made(builder)
-        except (Unsupported, *evaluation.FAILURES):
+        results = building.evaluate(builder, (*self.every, *row.conditions))
+        if results is None or len(results) < len(host.outputs):
             return False
-        if len(made) < len(host.outputs) or not all(
-            t is not None and builder.known(t) for t in made
-        ):
-            return False
-        results = [self.tensors.table[t] for t in made if t is not None]
         for key, result in zip(host.outputs, results, strict=False):
             if key is not None:
                 self.ids[key] = self.tensors.add(_constant(self.model.values[key], result))
@@ -142,7 +133,7 @@ class _Importer(State):
         asked = (*self.every, *row.conditions, *self.table.kernels)
         if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
-        made = self._made(builder)
+        made = building.build(builder)
         known = [t for t in made if t is not None and builder.known(t)]
         if not builder.nodes and len(known) == len(made):
             self.ids |= zip(host.writes, known, strict=True)
@@ -163,20 +154,6 @@ class _Importer(State):
             table[tensor] = replace(table[tensor], name=stated.name, dtype=stated.dtype)
             self.ids[key] = tensor
         self._append(host, builder)
-
-    def _made(self, builder: Builder) -> list[int | None]:
-        """The outputs, by the node's row."""
-        row = builder.row
-        assert row.build is not None
-        if row.rounds:
-            rounding.widen(builder)
-        found: Any = row.build(builder)
-        made = [*found] if isinstance(found, list | tuple) else [found]
-        if not row.rounds:
-            return made
-        values = self.model.values
-        dtypes = [None if key is None else values[key].dtype for key in builder.host.outputs]
-        return rounding.rounded(builder, made, dtypes)
 
     def _check(self, builder: Builder, named: list[tuple[str, int]]) -> None:
         """The host's own shapes, where it knows them, must be those that were worked out; but for

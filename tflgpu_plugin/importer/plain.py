@@ -17,7 +17,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import folding, row_conditions
+from tflgpu_plugin.importer import building, folding, row_conditions
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
@@ -25,7 +25,6 @@ from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
-from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -215,13 +214,8 @@ class Plain:
         self, host: HostNode, row: HostOp, inputs: list[int | None], limit: int
     ) -> list[Array] | None:
         builder = self.state.builder(host, row, inputs, known_limit=limit)
-        try:
-            if row.build is None or row_conditions.unmet(row.conditions, builder):
-                return None
-            made = self.table[row.build(builder)].data
-        except (Unsupported, *evaluation.FAILURES):
-            return None
-        return None if made is None else [made]
+        found = building.evaluate(builder, row.conditions)
+        return None if found is None else [t.data for t in found if t.data is not None]
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """The constant-folded node when its results are shape arithmetic, from shapes on."""
