@@ -23,7 +23,7 @@ def seen(graph: Graph, node: Node) -> Builder:
         str(t): Value(tensor.name, tensor.dtype, tensor.shape, quantization=tensor.quantization)
         for t, tensor in graph.tensors.items()
     }
-    return Builder(host, node.row, Tensors(graph), node.inputs, Table({}), values)
+    return Builder(host, node.row, Tensors(dict(graph.tensors)), node.inputs, Table({}), values)
 
 
 def by_row(graph: Graph, node: Node) -> Refusal | None:

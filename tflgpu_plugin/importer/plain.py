@@ -108,7 +108,7 @@ class Plain:
         the host."""
         builder = self.state.builder(host, row, row.arranged(self.state.operands(host)))
         if self.known:
-            builder.tensors = Tensors(Graph.over(ChainMap(self.known, self.table)))
+            builder.tensors = Tensors(ChainMap(self.known, self.table))
         return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Graph, Tensor
@@ -20,18 +21,18 @@ class TensorId(int):
 
 @dataclass
 class Tensors:
-    """The tensors of a graph that is being read; `graph` shows them to the ops' functions, and
-    their ids have this `mark`, which keeps nothing alive."""
+    """The tensors of a graph that is being read, whose ids have this `mark`, which keeps nothing
+    alive."""
 
-    graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
+    table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
     shared: dict[Any, int] = field(default_factory=dict)
     next: int = 0
 
-    @property
-    def table(self) -> MutableMapping[int, Tensor]:
-        assert isinstance(self.graph.tensors, MutableMapping)
-        return self.graph.tensors
+    @cached_property
+    def graph(self) -> Graph:
+        """Shows them to the ops' functions."""
+        return Graph.over(self.table)
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:
         """The id of a new tensor, which may be given."""
