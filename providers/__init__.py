@@ -145,7 +145,6 @@ def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Impor
 
 def claim(
     found: Imported,
-    options: Options | Mapping[str, object] | None = None,
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
     extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,
@@ -153,18 +152,15 @@ def claim(
     """Hand over an imported graph, which was judged; get back built partitions and a sentence for
     every other node.
 
-    `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
-    the groups in which the host would replace them; without it convex partitions are formed, and
-    `extraction` makes a graph of its own of such a group. `repeated`: a loop runs the graph once
-    per step. Raises OptionError, NoAdapter or (in a child of a fork) NativeError with a
-    sentence.
+    `grouping` maps node ids to the groups in which the host would replace them; without it convex
+    partitions are formed, and `extraction` makes a graph of its own of such a group. `repeated`: a
+    loop runs the graph once per step. Raises NoAdapter or (in a child of a fork) NativeError with a
+    sentence, ValueError for a graph without a judge.
     """
     from tflgpu_plugin import engine, native
-    from tflgpu_plugin.options import Options, parse
 
-    parsed = options if isinstance(options, Options) else parse(options)
     with native.busy():
-        return engine.claim(found, parsed, grouping, extraction, repeated)
+        return engine.claim(found, grouping, extraction, repeated)
 
 
 def __getattr__(name: str) -> Any:

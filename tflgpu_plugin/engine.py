@@ -247,21 +247,23 @@ class Claim:
 
 def claim(
     found: Imported,
-    options: Options | None = None,
     grouping: Grouping | None = None,
     extraction: Extraction | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Decide what runs on the GPU of a graph that was judged, and build it. Nodes that share a
-    source are claimed together or not at all.
+    """Decide what runs on the GPU of a graph that was judged, with the options of its judge, and
+    build it. Nodes that share a source are claimed together or not at all.
 
     `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
     order); by default convex partitions. `extraction` makes a graph of its own of some nodes.
     `repeated`: a loop runs the graph once per step, so that every launch has to pay. Raises
-    NoAdapter with a sentence when no adapter can be used.
+    NoAdapter with a sentence when no adapter can be used, ValueError for a graph without a judge.
     """
-    options = options or Options()
-    graph = found.graph
+    options, graph = found.options, found.graph
+    if options is None:
+        raise ValueError(
+            "The graph was not judged: import it with providers.Facts(judge=providers.judge())."
+        )
     ways = Ways(grouping or partial(partition.groups, graph), extraction or partition.extract)
     device = adapter.open_device(adapter.select(options.adapter))
     refused = rules.closed(graph, found.refusals)
@@ -283,9 +285,7 @@ def claim(
 def judge(options: Options) -> Judge:
     """The judge that decides which nodes can run on the GPU with these options. Raises NoAdapter
     with a sentence."""
-    device = adapter.open_device(adapter.select(options.adapter))
-    excluded = frozenset(options.exclude)
-    return Judge(device.target, options.capabilities, options.quantized, excluded)
+    return Judge(adapter.open_device(adapter.select(options.adapter)).target, options)
 
 
 def _build_all(

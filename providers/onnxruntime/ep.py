@@ -130,9 +130,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     grouping = Grouping(taken, reading, dynamic)
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
     reading = judged(reading, providers.judge(session.options))
-    claim = providers.claim(
-        reading, session.options, grouping.group, grouping.extract, taken.repeated
-    )
+    claim = providers.claim(reading, grouping.group, grouping.extract, taken.repeated)
     for partition in claim.islands:
         level.placed.append(_placed(partition, taken, reading, grouping, dynamic, session.export))
     reasons = _reasons(reading, claim.refusals)

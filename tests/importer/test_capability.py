@@ -15,6 +15,7 @@ from tests.support.refused import code
 from tflgpu_plugin.importer import row_conditions
 from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, support
 from tflgpu_plugin.ir import FOLDED, Graph, Node, Quantization, Refusal, Shape, Target, Tensor
+from tflgpu_plugin.options import Options
 from tflgpu_plugin.providers.tflite import ops
 
 TARGET = Target()
@@ -378,7 +379,7 @@ def test_the_providers_sentence_comes_first() -> None:
     graph, refused = add(dtype="string"), {0: Refusal("operator.unknown", "No.")}
     assert Judge().reasons(graph, {}) and not Judge().reasons(graph, refused)
     for name in ("0", "sum", "ADD"):  # but for what the user leaves out
-        found = Judge(excluded=frozenset({name})).reasons(graph, refused)
+        found = Judge(options=Options(exclude=(name,))).reasons(graph, refused)
         assert [*map(code, found.values())] == ["option.excluded"]
 
 

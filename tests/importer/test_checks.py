@@ -134,3 +134,9 @@ def test_shapes_that_are_not_those_of_the_model(shapes: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         providers.import_(given, TABLE, providers.Facts(shapes=shapes))
     providers.import_(given, TABLE, providers.Facts(shapes={"a": (2,), "b": (4,), "d": (4,)}))
+
+
+def test_a_graph_without_a_judge_is_not_claimed() -> None:
+    found = providers.import_(model(node(0, ("a", "a"), "c")), TABLE)
+    with pytest.raises(ValueError, match="was not judged"):
+        providers.claim(found)

@@ -20,8 +20,7 @@ def imported(graph: Graph) -> Imported:
 
 def claimed(graph: Graph, options: Mapping[str, object] | None = None) -> engine.Claim:
     """The graph as it is claimed with these options of a user."""
-    parsed = parse(options)
-    return engine.claim(judged(imported(graph), engine.judge(parsed)), parsed)
+    return engine.claim(judged(imported(graph), engine.judge(parse(options))))
 
 
 def resized(graph: Graph, shapes: Sequence[Shape]) -> Graph:

@@ -11,6 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import NUMBERS, Array, Condition, Graph, HostOp, Node, Refusal, Shape, Tensor
+from tflgpu_plugin.options import Options
 
 SMALL = ("i8", "u8", "i16", "u16")
 
@@ -91,7 +92,8 @@ class Imported:
     which are therefore not in it. A node of the host that became several has its own id on the last
     of them, and in `sources` of all. `unfit` are nodes of the host that cannot run because of their
     inputs' shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were
-    refused for a guess at open extents: another one suited them. `run_values` were guessed: runs
+    refused for a guess at open extents: another one suited them. `options` are those of the judge.
+    `run_values` were guessed: runs
     tell them. `open` are the axes of inputs that the model leaves open; `contradictions` counts
     shapes that the host tells otherwise.
     """
@@ -106,6 +108,7 @@ class Imported:
     unfit: AbstractSet[int] = frozenset()
     impossible: AbstractSet[int] = frozenset()
     guessed: AbstractSet[int] = frozenset()
+    options: Options | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     contradictions: int = 0

@@ -251,7 +251,8 @@ def judged(found: Imported, judge: Judge) -> Imported:
     graph = known(found.graph, judge.made)
     reasons = judge.reasons(graph, found.refusals)
     new = frozenset(reasons.keys() - found.refusals.keys())
-    return replace(found, graph=graph, refusals={**found.refusals, **reasons}, judged=new)
+    refusals = {**found.refusals, **reasons}
+    return replace(found, graph=graph, refusals=refusals, judged=new, options=judge.options)
 
 
 def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:

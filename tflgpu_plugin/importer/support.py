@@ -21,6 +21,7 @@ from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, wh
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import Made, folded
 from tflgpu_plugin.passes.trim import idle
 
@@ -95,22 +96,20 @@ def support(
 
 @dataclass(frozen=True)
 class Judge:
-    """Asks support for the nodes of a graph. `edition` and `quantized` are as in `support`, and
-    `excluded` are names of nodes or operators, or node ids, that the user leaves out. `made` are
+    """Asks support for the nodes of a graph, for a target and the `options` of the user. `made` are
     float32 constants that the graphs of one model share."""
 
     target: Target = field(default_factory=Target)
-    edition: str = "all"
-    quantized: bool = True
-    excluded: frozenset[str] = frozenset()
+    options: Options = field(default_factory=Options)
     made: Made = field(default_factory=dict, compare=False, repr=False)
 
     def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
         """Why nodes cannot run, by their ids: of those that are not `refused` already, and of all
         that are left out."""
         found: dict[int, Refusal] = {}
+        excluded = {*self.options.exclude}
         for node in graph.nodes:
-            if self.excluded & {node.name, node.host_op, str(node.id)}:
+            if excluded & {node.name, node.host_op, str(node.id)}:
                 left_out = f"{_name(node)} is left out by the option exclude."
                 found[node.id] = Refusal("option.excluded", left_out)
             elif node.id not in refused and (reason := self._reason(graph, node)):
@@ -118,7 +117,7 @@ class Judge:
         return found
 
     def _reason(self, graph: Graph, node: Node) -> Refusal | None:
-        return support(graph, node, self.target, self.edition, self.quantized)
+        return support(graph, node, self.target, self.options.capabilities, self.options.quantized)
 
 
 def _quirks(graph: Graph, node: Node, target: Target) -> Iterator[Refusal]:

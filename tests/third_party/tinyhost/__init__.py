@@ -53,9 +53,9 @@ class Program:
 
     def accelerate(self, shapes: Mapping[str, tuple[int, ...]]) -> providers.Claim:
         """Hand the program over for inputs of these shapes, and keep the partitions."""
-        facts = providers.Facts(judge=providers.judge())
+        facts = providers.Facts(judge=providers.judge({"force": True}))
         found = providers.import_(self.model(shapes), TABLE, facts)
-        self.claim = providers.claim(found, {"force": True})
+        self.claim = providers.claim(found)
         self.kept = [providers.kept(found, part.graph) for part in self.claim.islands]
         return self.claim
 
