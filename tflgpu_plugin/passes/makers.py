@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Node, merged, whole
+from tflgpu_plugin.ops.views import View, through
+from tflgpu_plugin.ops.views import whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 # How far a constant may be from a number that it stands for, relative: float32 of six digits, and
@@ -20,7 +23,7 @@ class Makers:
 
     def __init__(self, e: Rewriter) -> None:
         self.e = e
-        self.producer = e.producers()
+        self.producer, self.readers = e.producers(), e.readers()
 
     def plain(self, node: Node) -> bool:
         """Whether values are floats and not quantized."""
@@ -45,13 +48,27 @@ class Makers:
             return None
         return node if node.attributes.get("activation", "none") == "none" else None
 
+    def reader(self, tensor: int) -> Node | None:
+        """The only node that reads a tensor, where nothing else needs that."""
+        near = self.readers.get(tensor, [])
+        return near[0] if len(near) == 1 and tensor not in self.e.needed else None
+
+    def moved_from(self, tensor: int) -> Iterator[tuple[int, View]]:
+        """Tensors further back whose elements are only moved, and what this one is as a view of
+        each, the nearest first."""
+        view = all_of(self.e.shape(tensor))
+        while (node := self.producer.get(tensor)) is not None and self.plain(node):
+            further = through(self.e.view(node), view)
+            if further is None:
+                return
+            tensor, view = node.operand(), further
+            yield tensor, view
+
     def operand(self, node: Node | None, value: float) -> int | None:
         """The other operand of a node that has this number as one (either place)."""
-        if node is None:
-            return None
-        for mine, other in (node.inputs[:2], node.inputs[1::-1]):
+        for mine, other in either(node):
             number = self.number(mine)
-            if number is not None and self.close(node, number, value):
+            if node and number is not None and self.close(node, number, value):
                 return other
         return None
 
@@ -96,3 +113,11 @@ class Makers:
         made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *merging))
         self.producer[node.outputs[0]] = made
         return made
+
+
+def either(node: Node | None) -> Iterator[tuple[int, int]]:
+    """The two operands of a node, and the other way round."""
+    if node is not None:
+        a, b = node.operand(), node.operand(1)
+        yield a, b
+        yield b, a

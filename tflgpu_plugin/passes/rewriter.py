@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tflgpu_plugin.ir import Editor, Graph, Node, Tensor
 from tflgpu_plugin.ops import movement
@@ -35,3 +37,15 @@ class Rewriter(Editor):
         whole = view.reshapes(self.shape(source))
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
+
+    def layout(self, op: str, source: int, output: int, origin: Node, **attributes: Any) -> Node:
+        """A new node that only brings a tensor into another layout for a host's node."""
+        made = self.node(op, (source,), (output,), (origin,), **attributes)
+        return replace(made, layout=True)
+
+    def put(self, made: Sequence[Node], *gone: Node) -> None:
+        """New nodes in place of others, where the first of these stands."""
+        numbers = {node.id for node in gone}
+        place = next(k for k, node in enumerate(self.nodes) if node.id in numbers)
+        kept = [node for node in self.nodes[place:] if node.id not in numbers]
+        self.nodes[place:] = [*made, *kept]

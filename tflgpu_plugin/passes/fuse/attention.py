@@ -15,8 +15,7 @@ from typing import Any
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
-from tflgpu_plugin.ops.views import part as channels
-from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
+from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined, put_together
 from tflgpu_plugin.passes.fuse.masks import Mask, Masks
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -60,7 +59,7 @@ class _Attending:
     """The graph while it changes."""
 
     def __init__(self, e: Rewriter) -> None:
-        self.e, self.makers, self.readers = e, Makers(e), e.readers()
+        self.e, self.makers = e, Makers(e)
         self.masks = Masks(e, self.makers)
 
     def replace(self, product: Node) -> bool:
@@ -77,7 +76,7 @@ class _Attending:
         node = None if tensor is None else self.makers.producer.get(tensor)
         if tensor is None or node is None or tensor in self.e.needed:
             return None
-        near = self.readers.get(tensor, [])
+        near = self.makers.readers.get(tensor, [])
         if len(near) != readers or any(n.inputs.count(tensor) != 1 or n.epilogue for n in near):
             return None
         return self.makers.made_by(tensor, node.op)
@@ -189,12 +188,9 @@ class _Attending:
     ) -> None:  # fmt: skip
         """The op in place of the product, and of the nodes that join its results."""
         e, (q, k, _) = self.e, parts
-        steps, tail = (product, *found.steps), joined(self.makers, self.readers, product, heads)
-        nodes, added = list(mask[0]), list[int | None]()
-        for part in parts:
-            tensor = self._turned(nodes, part.tensor, steps) if part.turned else part.tensor
-            tensor = self._reshaped(nodes, tensor, part.shape, steps)
-            added.append(self._cut(nodes, tensor, *part.part, steps) if part.part else tensor)
+        steps, tail = (product, *found.steps), joined(self.makers, product, heads)
+        nodes = list(mask[0])
+        added = [put_together(e, nodes, part, product) for part in parts]
         output = (tail or [product])[-1].outputs[0]
         batch, count, rows, width = heads
         shape = (batch, rows, count * width) if tail else heads
@@ -207,40 +203,7 @@ class _Attending:
         attributes |= {"empty": 0.0, "mends": True} if found.mends else {}
         nodes.append(e.node("attention", (*added, mask[1]), (y,), (*steps, *tail), **attributes))
         if y != output:
-            self._reshaped(nodes, y, e.shape(output), steps, output)
+            nodes.append(e.layout("reshape", y, output, product, shape=e.shape(output)))
+        e.put(nodes, product)
         gone = {node.id for node in (*found.steps, *tail)}
-        place = next(k for k, node in enumerate(e.nodes) if node.id == product.id)
-        e.nodes[place : place + 1] = nodes
         e.nodes = [node for node in e.nodes if node.id not in gone]
-
-    def _turned(self, nodes: list[Node], tensor: int, origin: tuple[Node, ...]) -> int:
-        """The tensor with its last two axes swapped."""
-        *outer, rows, columns = self.e.shape(tensor)
-        made = self.e.tensor((*outer, columns, rows), like=tensor)
-        perm = (*range(len(outer)), len(outer) + 1, len(outer))
-        node = self.e.node("transpose", (tensor,), (made,), origin[:1], perm=perm)
-        nodes.append(replace(node, layout=True))
-        return made
-
-    def _cut(
-        self, nodes: list[Node], tensor: int, start: int, width: int, origin: tuple[Node, ...]
-    ) -> int:
-        """So many channels from one on."""
-        shape = self.e.shape(tensor)
-        view = channels(shape, len(shape) - 1, start, width)
-        made = self.e.tensor(view.shape, like=tensor)
-        node = self.e.node("view", (tensor,), (made,), origin[:1], view=view)
-        nodes.append(replace(node, layout=True))
-        return made
-
-    def _reshaped(
-        self, nodes: list[Node], tensor: int, shape: Shape, origin: tuple[Node, ...],
-        output: int | None = None,
-    ) -> int:  # fmt: skip
-        """The tensor in this shape."""
-        if self.e.shape(tensor) == shape:
-            return tensor
-        made = self.e.tensor(shape, like=tensor) if output is None else output
-        node = self.e.node("reshape", (tensor,), (made,), origin[:1], shape=shape)
-        nodes.append(replace(node, layout=True))
-        return made

@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.normalization import groups_pay
-from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
+from tflgpu_plugin.ops.views import Axis, View, row_strides, through, transposed
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
@@ -18,25 +18,27 @@ def group(graph: Graph) -> Graph:
     if not any(node.op == "instance_normalization" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
-    makers, readers = Makers(e), e.readers()
+    makers = Makers(e)
     for node in graph.nodes:
         if node.op == "instance_normalization" and not node.epilogue and makers.plain(node):
-            _replace(e, makers, readers, node)
+            _replace(makers, node)
     if e.nodes == list(graph.nodes):
         return graph
     e.drop_unused()
     return e.finish()
 
 
-def _replace(e: Rewriter, makers: Makers, readers: dict[int, list[Node]], node: Node) -> None:
+def _replace(makers: Makers, node: Node) -> None:
+    e = makers.e
     shape = e.shape(node.operand())
     if len(shape) != 3 or not _bare(e, node):
         return
-    for tensor, turned in _tensors(e, makers, node.operand(), shape[2]):
-        given = _channels_last(e.shape(tensor)) if turned else e.shape(tensor)
+    for tensor, turned in _tensors(makers, node.operand(), shape[2]):
+        given = e.shape(tensor)
+        given = (given[0], *given[2:], given[1]) if turned else given
         first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
         wanted = transposed(given, first)
-        last = _back(e, readers, node, _grouped(given, shape[2]), wanted)
+        last = _back(makers, node, _grouped(given, shape[2]), wanted)
         if last is not None and groups_pay(given, shape[2]):
             _put(e, node, last, tensor, turned, given, first)
             return
@@ -58,30 +60,20 @@ def _put(
         e.node("standardize_groups", (tensor,), (made,), [node, last], **attributes),
         e.node("transpose", (made,), last.outputs, [last], perm=first),
     ]
-    place = next(k for k, each in enumerate(e.nodes) if each.id == last.id)
-    e.nodes[place : place + 1] = nodes
+    e.put(nodes, last)
 
 
-def _tensors(e: Rewriter, makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
+def _tensors(makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
     """What a tensor of groups was brought from, and whether that has its channels first: those with
     their channels last, which need no turn, before the others, the furthest before nearer ones."""
-    view, last, first = whole(e.shape(tensor)), list[int](), list[int]()
-    while (maker := makers.producer.get(tensor)) is not None and makers.plain(maker):
-        moved = e.view(maker)
-        further = moved.then(view) if moved else None
-        if further is None:
-            break
-        view, tensor = further, maker.operand()
-        given = e.shape(tensor)
+    last, first = list[int](), list[int]()
+    for source, view in makers.moved_from(tensor):
+        given = makers.e.shape(source)
         if len(given) > 2 and view.key == _grouped(given, groups).key:
-            last.append(tensor)
+            last.append(source)
         elif len(given) > 2 and given[1] > groups and view.key == _grouped_first(given, groups).key:
-            first.append(tensor)
+            first.append(source)
     return [*((t, False) for t in last[::-1]), *((t, True) for t in first[::-1])]
-
-
-def _channels_last(shape: Shape) -> Shape:
-    return (shape[0], *shape[2:], shape[1])
 
 
 def _bare(e: Rewriter, node: Node) -> bool:
@@ -112,16 +104,13 @@ def _grouped_first(shape: Shape, groups: int) -> View:
     return View((batch, values, groups), axes)
 
 
-def _back(
-    e: Rewriter, readers: dict[int, list[Node]], node: Node, view: View, wanted: View
-) -> Node | None:
+def _back(makers: Makers, node: Node, view: View, wanted: View) -> Node | None:
     """The node that brings the result into the wanted view of the tensor, of which it is `view`."""
-    while True:
-        near = readers.get(node.outputs[0], [])
-        moved = e.view(near[0]) if len(near) == 1 and node.outputs[0] not in e.needed else None
-        further = view.then(moved) if moved else None
+    while (reader := makers.reader(node.outputs[0])) is not None:
+        further = through(view, makers.e.view(reader))
         if further is None:
             return None
-        node, view = near[0], further
+        node, view = reader, further
         if view.key == wanted.key:
             return node
+    return None

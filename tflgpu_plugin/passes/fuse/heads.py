@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir import Node, Shape
-from tflgpu_plugin.ops.views import Axis, View, whole
+from tflgpu_plugin.ops.views import Axis, View, part, through, whole
 from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 Lead = tuple[int, int]  # extents: batch, heads
 Heads = tuple[int, int, int, int]  # and length, depth
@@ -57,6 +58,27 @@ def held(
     return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
+def put_together(e: Rewriter, nodes: list[Node], found: Held, origin: Node) -> int:
+    """The tensor as it has the heads, by further nodes where it has not yet."""
+
+    def made(op: str, tensor: int, extents: Shape, **attributes: Any) -> int:
+        result = e.tensor(extents, like=tensor)
+        nodes.append(e.layout(op, tensor, result, origin, **attributes))
+        return result
+
+    tensor, shape = found.tensor, found.shape
+    if found.turned:
+        *outer, rows, columns = e.shape(tensor)
+        perm = (*range(len(outer)), len(outer) + 1, len(outer))
+        tensor = made("transpose", tensor, (*outer, columns, rows), perm=perm)
+    if e.shape(tensor) != shape:
+        tensor = made("reshape", tensor, shape, shape=shape)
+    if found.part:
+        view = part(shape, len(shape) - 1, *found.part)
+        tensor = made("view", tensor, view.shape, view=view)
+    return tensor
+
+
 def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> Held | None:
     """Heads beside each other among others in rows of this width; of one batch, where such a part
     can be read as it lies."""
@@ -79,9 +101,7 @@ def counts(makers: Makers, tensor: int, every: int) -> Iterator[Lead]:
             yield every // (width // depth), width // depth
 
 
-def joined(
-    makers: Makers, readers: dict[int, list[Node]], product: Node, heads: Heads
-) -> list[Node]:
+def joined(makers: Makers, product: Node, heads: Heads) -> list[Node]:
     """The nodes that join these heads of a result, one after the other; none where nothing does, or
     something else reads what is between."""
     batch, count, length, depth = heads
@@ -91,14 +111,12 @@ def joined(
         Axis(depth, 1),
     )  # fmt: skip
     view, nodes, last = whole(heads), list[Node](), 0
-    while _beside(count, depth) and tensor not in makers.e.needed:
-        near = readers.get(tensor, [])
-        step = makers.e.view(near[0]) if len(near) == 1 else None
-        found = view.then(step) if step else None
-        if found is None or near[0].operand() != tensor or not makers.plain(near[0]):
+    while _beside(count, depth) and (reader := makers.reader(tensor)) is not None:
+        found = through(view, makers.e.view(reader))
+        if found is None or reader.operand() != tensor or not makers.plain(reader):
             break
-        view, tensor = found, near[0].outputs[0]
-        nodes.append(near[0])
+        view, tensor = found, reader.outputs[0]
+        nodes.append(reader)
         if view.key == View(view.shape, axes).key:
             last = len(nodes)
     return nodes[:last]
@@ -150,8 +168,7 @@ def _sources(
         if times is not None:
             tensor, factor = times[0], factor * times[1]
             continue
-        moved = makers.e.view(node)
-        further = moved.then(view) if moved else None
+        further = through(makers.e.view(node), view)
         if further is None or not makers.plain(node):
             return
         tensor, view = node.operand(), further

@@ -8,7 +8,6 @@ stays beside the single op.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 
@@ -16,7 +15,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
 from tflgpu_plugin.passes.layout.cleanup import clean
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.makers import Makers, either
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 Centre = tuple[int, bool]  # a tensor, and whether its mean is taken off
@@ -66,8 +65,7 @@ def _put(e: Rewriter, node: Node, found: _Found) -> None:
                    centred=centred)]  # fmt: skip
     for (op, tensor), before, after in zip(given, tensors, tensors[1:], strict=False):
         made.append(e.node(op, (before, tensor), (after,), (node,), activation="none"))
-    place = next(k for k, each in enumerate(e.nodes) if each.id == node.id)
-    e.nodes[place : place + 1] = made
+    e.put(made, node)
 
 
 class _Rows(Makers):
@@ -93,7 +91,7 @@ class _Rows(Makers):
 
     def _scaled(self, node: Node) -> _Found | None:
         """Differences times their factor."""
-        for value, tensor in _either(node):
+        for value, tensor in either(node):
             factor = self._factor(tensor)
             if factor is not None and self._centre(value) == factor.centre:
                 return _Found(factor)
@@ -108,9 +106,9 @@ class _Rows(Makers):
 
     def _moved(self, node: Node) -> _Found | None:
         """x times the factor, and the bias less the mean times the factor."""
-        for first, second in _either(node):
+        for first, second in either(node):
             product = self.made_by(first, "mul")
-            for x, tensor in _either(product):
+            for x, tensor in either(product):
                 factor = self._factor(tensor)
                 if product is None or factor is None or factor.centre != (x, True):
                     continue
@@ -131,14 +129,14 @@ class _Rows(Makers):
         if node is None:
             return None
         if node.op == "mul":
-            for mean, other in _either(node):
+            for mean, other in either(node):
                 negated = self.made_by(mean, "neg") if op == "add" else None
                 if other != factor or (op == "add" and negated is None):
                     continue
                 if self._mean(negated.operand() if negated else mean, x):
                     return (node, *([negated] if negated else [])), None
             return None
-        for bias, other in _either(node) if op == "add" else ():
+        for bias, other in either(node) if op == "add" else ():
             found = self._rest(node.op, other, factor, x)
             if found is not None and found[1] is None and self._per_channel(bias, x):
                 return (node, *found[0]), bias
@@ -151,7 +149,7 @@ class _Rows(Makers):
         if (factor := self._inverse(tensor)) is not None:
             return factor
         node = self.made_by(tensor, "mul")
-        for inverse, scale in _either(node):
+        for inverse, scale in either(node):
             factor = self._inverse(inverse)
             if node and factor and self._per_channel(scale, factor.centre[0]):
                 return replace(factor, nodes=(node, *factor.nodes), scale=scale)
@@ -177,14 +175,14 @@ class _Rows(Makers):
     def _variance(self, tensor: int) -> _Factor | None:
         """The mean of squares and a constant."""
         node = self.made_by(tensor, "add")
-        for squares, constant in _either(node):
+        for squares, constant in either(node):
             epsilon, mean = self.number(constant), self._of_rows(squares)
             if node is None or epsilon is None or not isfinite(epsilon) or mean is None:
                 continue
             if mean.op == "reduce_mean_square":
                 return _Factor(self._centre(mean.operand()), epsilon, (node, mean))
             square = self.made_by(mean.operand(), "squared_difference")
-            for x, other in _either(square):
+            for x, other in either(square):
                 if square and self._mean(other, x):
                     return _Factor((x, True), epsilon, (node, mean, square))
         return None
@@ -215,11 +213,3 @@ class _Rows(Makers):
             return False
         shape = self.e.shape(tensor)
         return prod(shape) == 1 or prod(shape) == shape[-1] == self.e.shape(x)[-1]
-
-
-def _either(node: Node | None) -> Iterator[tuple[int, int]]:
-    """The two operands of a node, and the other way round."""
-    if node is not None:
-        a, b = node.operand(), node.operand(1)
-        yield a, b
-        yield b, a

@@ -5,15 +5,14 @@ each other, where they lie, are left so, and get an axis of their own after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.rotary import even
-from tflgpu_plugin.ops.views import View, axis_of, part, region, transposed, whole
-from tflgpu_plugin.passes.fuse.heads import held
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.ops.views import View, axis_of, part, region, through, transposed, whole
+from tflgpu_plugin.passes.fuse.heads import held, put_together
+from tflgpu_plugin.passes.makers import Makers, either
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
@@ -69,30 +68,19 @@ class _Turning(Makers):
         """Heads that are beside each other before they get an axis of their own."""
         x = node.operand()
         batch, heads, length, depth = self.e.shape(x)
-        for found in held(self, x, (batch, heads, length, depth)):
-            if found.heads == heads and len(found.shape) == 3:
-                break
-        else:
+        beside = held(self, x, (batch, heads, length, depth))
+        found = next((h for h in beside if h.heads == heads and len(h.shape) == 3), None)
+        if found is None:
             return
-        made, source = list[Node](), found.tensor
-        if self.e.shape(source) != found.shape:
-            source = self.e.tensor(found.shape, like=source)
-            again = self.e.node("reshape", (found.tensor,), (source,), [node], shape=found.shape)
-            made.append(replace(again, layout=True))
-        if found.part is not None:
-            view = part(found.shape, 2, *found.part)
-            rows, source = source, self.e.tensor(view.shape, like=source)
-            again = self.e.node("view", (rows,), (source,), [node], view=view)
-            made.append(replace(again, layout=True))
-        beside = self.e.tensor(self.e.shape(source), like=node.outputs[0])
+        made = list[Node]()
+        source = put_together(self.e, made, found, node)
+        turned = self.e.tensor(self.e.shape(source), like=node.outputs[0])
         given = {**node.attributes, "heads": heads, "joined": True}
         inputs = (source, *node.inputs[1:])
-        made.append(replace(node, inputs=inputs, outputs=(beside,), attributes=given))
+        made.append(replace(node, inputs=inputs, outputs=(turned,), attributes=given))
         apart = heads_of(self.e.shape(node.outputs[0]))
-        again = self.e.node("view", (beside,), node.outputs, [node], view=apart)
-        made.append(replace(again, layout=True))
-        place = next(k for k, each in enumerate(self.e.nodes) if each.id == node.id)
-        self.e.nodes[place : place + 1] = made
+        made.append(self.e.layout("view", turned, node.outputs[0], node, view=apart))
+        self.e.put(made, node)
 
     def _fits(self, node: Node, found: _Found) -> bool:
         """Whether the op takes these angles."""
@@ -109,10 +97,10 @@ class _Turning(Makers):
 
     def _sum(self, node: Node) -> _Found | None:
         """x * cos + y * sin."""
-        for first, second in _either(node):
+        for first, second in either(node):
             straight, crossed = self.made_by(first, "mul"), self.made_by(second, "mul")
-            for x, cos in _either(straight):
-                for y, sin in _either(crossed):
+            for x, cos in either(straight):
+                for y, sin in either(crossed):
                     together = self._turned(y, x)
                     whole_width = self.e.shape(cos)[-1:] == self.e.shape(x)[-1:]
                     if together is not None and straight and crossed and whole_width:
@@ -162,8 +150,7 @@ class _Turning(Makers):
             if node.op == "neg" or (scaled and scaled[1] == -1):
                 tensor, sign = scaled[0] if scaled else node.operand(), -sign
                 continue
-            moved = self.e.view(node)
-            further = moved.then(view) if moved else None
+            further = through(self.e.view(node), view)
             if further is None:
                 return None
             view, tensor = further, node.operand()
@@ -177,8 +164,8 @@ class _Turning(Makers):
         if first is None or second is None:
             return None
         left, right = (self.made_by(t, "mul") for t in first.inputs[:2])
-        for a, cos in _either(left):
-            for b, sin in _either(right):
+        for a, cos in either(left):
+            for b, sin in either(right):
                 x = self._whole_of(a, b)
                 products = {frozenset((a, sin)), frozenset((b, cos))}
                 made = [self.made_by(t, "mul") for t in second.inputs[:2]]
@@ -233,11 +220,3 @@ def _neighbours(shape: Shape) -> list[View]:
     *outer, width = shape
     steps = (*[1] * len(outer), 2)
     return [region(shape, (*[0] * len(outer), k), (*outer, width // 2), steps) for k in (0, 1)]
-
-
-def _either(node: Node | None) -> Iterator[tuple[int, int]]:
-    """The two operands of a node, and the other way round."""
-    if node is not None:
-        a, b = node.operand(), node.operand(1)
-        yield a, b
-        yield b, a
