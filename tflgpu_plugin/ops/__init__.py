@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 
 from tflgpu_plugin.ir import Node
-from tflgpu_plugin.ops.table import BIAS, GATES, Op, Weights
+from tflgpu_plugin.ops.table import BIAS, GATES, NO_OP, Op, Weights
 
 FAMILIES = (
     "conv",
@@ -70,16 +70,20 @@ def row(op: str) -> Op | None:
     return rows().get(op)
 
 
+def traits(op: str) -> Op:
+    """The same, or for what is no op a row without any trait."""
+    return rows().get(op, NO_OP)
+
+
 def weights(node: Node) -> Weights | None:
     """How the node's second input weighs its first one."""
-    found = row(node.op)
-    return found.weights if found else None
+    return traits(node.op).weights
 
 
 def gates(node: Node) -> int | None:
     """What the channels of a node's first input are multiplied by, where there is that."""
-    found = row(node.op)
-    return node.inputs[GATES] if found and found.gated and len(node.inputs) > GATES else None
+    gated = traits(node.op).gated and len(node.inputs) > GATES
+    return node.inputs[GATES] if gated else None
 
 
 def bias(node: Node) -> int | None:
@@ -90,14 +94,12 @@ def bias(node: Node) -> int | None:
 
 def quantizes(node: Node) -> str:
     """ "to" or "from": its result is its input, put on levels or read from them; else ""."""
-    found = row(node.op)
-    return found.quantizes if found else ""
+    return traits(node.op).quantizes
 
 
 def arranges(node: Node) -> str:
     """Of what its result is another arrangement of the input: "order", "shape", or ""."""
-    found = row(node.op)
-    return found.arranges if found else ""
+    return traits(node.op).arranges
 
 
 @cache

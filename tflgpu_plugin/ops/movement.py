@@ -62,8 +62,7 @@ def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
 
 def moves(node: Node) -> bool:
     """Its op moves data, to one result."""
-    row = ops.row(node.op)
-    return bool(row and row.views and len(node.outputs) == 1)
+    return ops.traits(node.op).views is not None and len(node.outputs) == 1
 
 
 def view_of(graph: Graph, node: Node) -> View | None:

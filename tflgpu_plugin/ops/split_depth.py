@@ -52,8 +52,8 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
 def _added_by_the_next(low: Lowering, node: Node) -> bool:
     """What is lowered next adds up the parts (see `taken`), with no launch for that."""
     after = low.following(node)
-    row = after and ops.row(after.op)
-    return bool(after and row and row.adds_parts and after.inputs[0] == node.outputs[0])
+    adds = after is not None and ops.traits(after.op).adds_parts
+    return bool(after and adds and after.inputs[0] == node.outputs[0])
 
 
 def planned(

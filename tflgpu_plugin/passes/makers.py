@@ -79,8 +79,7 @@ class Makers:
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
         """What a node multiplies by which finite number, where it does only that."""
-        row = ops.row(node.op)
-        kind = row.affine if row else ""
+        kind = ops.traits(node.op).affine
         if kind not in ("factor", "divisor") or node.epilogue or not self.plain(node):
             return None
         if node.attributes.get("activation", "none") != "none":

@@ -38,9 +38,9 @@ class Rewriter(Editor):
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
-    def layout(self, op: str, source: int, output: int, origin: Node, **attributes: Any) -> Node:
-        """A new node that only brings a tensor into another layout for a host's node."""
-        made = self.node(op, (source,), (output,), (origin,), **attributes)
+    def layout(self, op: str, source: int, output: int, *origin: Node, **attributes: Any) -> Node:
+        """A new node that only brings a tensor into another layout for nodes of the host."""
+        made = self.node(op, (source,), (output,), origin, **attributes)
         return replace(made, layout=True)
 
     def put(self, made: Sequence[Node], *gone: Node) -> None:

@@ -27,8 +27,7 @@ def idle(graph: Graph, node: Node) -> bool:
 
 
 def _without_empty_parts(graph: Graph, node: Node) -> Node:
-    op = ops.row(node.op)
-    if op is None or not op.joins:
+    if not ops.traits(node.op).joins:
         return node
     parts = tuple(t for t in node.inputs if t is not None and 0 not in graph.shape(t))
     return replace(node, inputs=parts)

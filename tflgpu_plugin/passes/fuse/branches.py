@@ -47,17 +47,17 @@ class _Branch:
 def join_branches(graph: Graph) -> Graph:
     """Of each tensor those of one window and one epilogue."""
     e = Rewriter(graph)
-    makers, readers = Makers(e), e.readers()
+    makers = Makers(e)
     groups: dict[tuple[object, ...], list[_Branch]] = {}
     for node in graph.nodes:
         branch = _branch(makers, node) if node.op == "conv_2d" else None
         if branch is None:
             continue
-        into = _last_of(e, readers, branch)
-        if into is not None or not _placed(e, readers, node.outputs[0]):
+        into = _last_of(makers, branch)
+        if into is not None or not _placed(makers, node.outputs[0]):
             groups.setdefault(_kind(e, branch), []).append(replace(branch, into=into))
     for found in groups.values():
-        branches = _together(e, readers, found)
+        branches = _together(makers.readers, found)
         if len(branches) > 1 and sum(each.weights.size for each in branches) <= MAX_JOINED:
             _join(e, branches)
     return graph if e.nodes == list(graph.nodes) else e.finish()
@@ -101,22 +101,20 @@ def _per_channel(e: Rewriter, node: Node, each: EpilogueOp) -> Array | None:
     return np.broadcast_to(data.reshape(-1), (channels,))
 
 
-def _last_of(e: Rewriter, readers: Mapping[int, list[Node]], branch: _Branch) -> Node | None:
+def _last_of(makers: Makers, branch: _Branch) -> Node | None:
     """The concatenation that alone reads a branch, as its last input, where that may lie in the
     result from the start, and the others of the branch's launch behind it."""
     tensor = branch.node.outputs[0]
-    (node, *others) = readers.get(tensor) or [branch.node]
-    if others or node.op != "concat" or tensor in e.needed or branch.channels % 4:
+    node = makers.reader(tensor)
+    if node is None or node.op != "concat" or branch.channels % 4:
         return None
     if node.inputs[-1] != tensor or node.inputs.count(tensor) > 1:
         return None
-    able = tensor in concat.in_place(e.now, node)
-    return node if able and not _placed(e, readers, node.outputs[0]) else None
+    able = tensor in concat.in_place(makers.e.now, node)
+    return node if able and not _placed(makers, node.outputs[0]) else None
 
 
-def _together(
-    e: Rewriter, readers: Mapping[int, list[Node]], branches: list[_Branch]
-) -> list[_Branch]:
+def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> list[_Branch]:
     """Those of one kind that are better off in one launch: of those that a concatenation ends with
     one at most, the first then, unless what reads another one makes a part of that, too."""
     ends = [branch for branch in branches if branch.into]
@@ -126,15 +124,16 @@ def _together(
     return [*fitting[:1], *free]
 
 
-def _placed(e: Rewriter, readers: Mapping[int, list[Node]], tensor: int) -> bool:
+def _placed(makers: Makers, tensor: int) -> bool:
     """Whether the tensor may be made where it is wanted, in the host's buffer or in a
     concatenation: a part of another one would have to be copied there."""
+    e = makers.e
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True
-    for node in readers.get(tensor, []):
+    for node in makers.readers.get(tensor, []):
         if node.op == "concat" and tensor in concat.in_place(e.now, node):
             return True
-        if _alias(e, node) and _placed(e, readers, node.outputs[0]):
+        if _alias(e, node) and _placed(makers, node.outputs[0]):
             return True
     return False
 
@@ -151,9 +150,8 @@ def _alias(e: Rewriter, node: Node) -> bool:
 def _join(e: Rewriter, branches: list[_Branch]) -> None:
     """One node, and a part of its result for each; what fills no vec4 comes last."""
     branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
-    origin, gone = [b.node for b in branches], {b.node.id for b in branches}
-    place = next(k for k, node in enumerate(e.nodes) if node.id in gone)
-    first, starts = e.nodes[place], list(_starts(branches))
+    origin, starts = [b.node for b in branches], list(_starts(branches))
+    first = next(node for node in e.nodes if node in origin)
     shape = (*e.shape(first.outputs[0])[:-1], starts[-1] + branches[-1].channels)
     whole = e.tensor(shape, like=first.outputs[0])
     filters = _side_by_side(branches, [b.weights for b in branches])
@@ -162,10 +160,9 @@ def _join(e: Rewriter, branches: list[_Branch]) -> None:
     made = [replace(node, epilogue=_epilogue(e, first, branches))]
     for branch, start in zip(branches, starts, strict=True):
         view = part(shape, len(shape) - 1, start, branch.channels)
-        node = e.node("view", (whole,), branch.node.outputs, [branch.node], view=view, zeros=True)
-        made.append(replace(node, layout=True))
-    e.nodes[place:place] = made
-    e.nodes = [node for node in e.nodes if node.id not in gone]
+        output = branch.node.outputs[0]
+        made.append(e.layout("view", whole, output, branch.node, view=view, zeros=True))
+    e.put(made, *origin)
 
 
 def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:

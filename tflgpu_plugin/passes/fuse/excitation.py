@@ -21,20 +21,20 @@ MAX_OPERANDS = 2  # of the steps at the end: the launch has five buffers, and on
 def join_excitations(graph: Graph) -> Graph:
     """Of each pair of layers of one pixel whose first is read by the second alone."""
     e = Rewriter(graph)
-    view, readers = Makers(e), e.readers()
+    view = Makers(e)
     gone, made = set[int](), set[int]()
     for number, second in enumerate(e.nodes):
         if not _layer(view, second):
             continue
         first = view.producer.get(second.operand())
-        if first is None or not _layer(view, first) or not _alone(view, readers, first, second):
+        if first is None or not _layer(view, first) or not _alone(view, first, second):
             continue
         if first.id in made:  # it is the second of a pair already
             continue
         steps = _inner(view, first)
         x, mean = first.operand(), view.producer.get(first.operand())
         weights, more = (e.shape(node.operand(1)) for node in (first, second))
-        if mean is not None and _averages(view, mean) and _alone(view, readers, mean, first):
+        if mean is not None and _averages(view, mean) and _alone(view, mean, first):
             whole = mean.operand()
             x = whole if squeeze_excite.fits(e.shape(whole), weights[0], more[0]) else x
         joined = [first] if x == first.operand() or mean is None else [mean, first]
@@ -71,16 +71,15 @@ def _layer(view: Makers, node: Node) -> bool:
 
 
 def _averages(view: Makers, node: Node) -> bool:
-    row = ops.row(node.op)
-    means = row is not None and row.averages is not None and row.averages(view.e.graph, node)
+    averages = ops.traits(node.op).averages
+    means = averages is not None and averages(view.e.graph, node)
     return means and view.plain(node) and not node.epilogue
 
 
-def _alone(view: Makers, readers: dict[int, list[Node]], node: Node, reader: Node) -> bool:
+def _alone(view: Makers, node: Node, reader: Node) -> bool:
     """Nothing else reads the node's result, nor does the reader among its steps."""
     made = node.outputs[0]
-    steps = [each.tensor for each in reader.epilogue]
-    return readers[made] == [reader] and made not in view.e.needed and made not in steps
+    return view.reader(made) == reader and made not in (each.tensor for each in reader.epilogue)
 
 
 def _inner(

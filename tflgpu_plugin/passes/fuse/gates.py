@@ -12,25 +12,24 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops.table import BIAS, GATES
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.makers import Makers, either
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def take_gates(graph: Graph) -> Graph:
     """Of products of a map and gates whose only reader can (`gated` of its row)."""
     e = Rewriter(graph)
-    view, readers = Makers(e), e.readers()
+    view = Makers(e)
     gone: set[int] = set()
     for number, node in enumerate(e.nodes):
-        row = ops.row(node.op)
-        if row is None or row.gated is None or len(node.inputs) > GATES:
+        gated = ops.traits(node.op).gated
+        if gated is None or len(node.inputs) > GATES:
             continue
         product = view.made_by(node.operand(), "mul")
-        if product is None or not view.plain(node) or not row.gated(graph, node):
+        if product is None or not view.plain(node) or not gated(graph, node):
             continue
         made, found = product.outputs[0], _map_and_gates(view, product)
-        alone = readers[made] == [node] and made not in e.needed and node.reads.count(made) == 1
-        if found is None or not alone or e.tensors[made].wide:
+        if found is None or view.reader(made) != node or e.tensors[made].wide:
             continue
         inputs = (found[0], *node.inputs[1:], *[None] * (BIAS + 1 - len(node.inputs)), found[1])
         e.nodes[number] = replace(node, inputs=inputs, **merged(product, node))
@@ -42,8 +41,8 @@ def take_gates(graph: Graph) -> Graph:
 def _map_and_gates(view: Makers, product: Node) -> tuple[int, int] | None:
     """The two factors, of which the second is one value per batch and channel."""
     shape = view.e.shape(product.outputs[0])
-    for x, gates in (product.inputs[:2], product.inputs[1::-1]):
-        if x is None or gates is None or view.e.data(x) is not None or view.e.shape(x) != shape:
+    for x, gates in either(product):
+        if view.e.data(x) is not None or view.e.shape(x) != shape:
             continue
         given = view.e.shape(gates)
         spread = given[-1:] == shape[-1:] and prod(given) == shape[0] * shape[-1]
@@ -55,5 +54,5 @@ def _map_and_gates(view: Makers, product: Node) -> tuple[int, int] | None:
 def _bounded(view: Makers, tensor: int) -> bool:
     """What makes it ends with a function of results of magnitude 1 at most."""
     node = view.producer.get(tensor)
-    last = ops.row(node.epilogue[-1].op if node.epilogue else node.op) if node else None
-    return last is not None and last.errors.bounded
+    last = (node.epilogue[-1].op if node.epilogue else node.op) if node else ""
+    return ops.traits(last).errors.bounded

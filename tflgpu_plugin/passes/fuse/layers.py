@@ -8,7 +8,7 @@ a single row by any reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -36,10 +36,10 @@ class _Layer:
 def join_layers(graph: Graph) -> Graph:
     """Those whose results are read by heads, or moved, or single rows."""
     e = Rewriter(graph)
-    makers, readers = Makers(e), e.readers()
+    makers = Makers(e)
     by_input: dict[int, list[_Layer]] = {}
     for node in graph.nodes:
-        layer = _layer(makers, readers, node) if node.op == "fully_connected" else None
+        layer = _layer(makers, node) if node.op == "fully_connected" else None
         if layer is not None:
             by_input.setdefault(node.operand(), []).append(layer)
     for x, layers in by_input.items():
@@ -48,7 +48,7 @@ def join_layers(graph: Graph) -> Graph:
     return graph if e.nodes == list(graph.nodes) else e.finish()
 
 
-def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer | None:
+def _layer(makers: Makers, node: Node) -> _Layer | None:
     e, output = makers.e, node.outputs[0]
     shape, weights = e.shape(output), e.data(node.operand(1))
     given = node.inputs[BIAS] if len(node.inputs) > BIAS else None
@@ -61,26 +61,26 @@ def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer
         return None
     if len(shape) < 3 - single or shape[0] != 1 or shape[-1] % 4:
         return None
-    near = readers.get(output, [])
-    if len(near) == 1 and output not in e.needed and makers.made_by(near[0].outputs[0], "add"):
-        added = _added(e, near[0], output)
+    near = makers.reader(output)
+    if near is not None and makers.made_by(near.outputs[0], "add"):
+        added = _added(e, near, output)
         if added is not None:
             bias = added if bias is None else bias + added
-            nodes, output = [*nodes, near[0]], near[0].outputs[0]
-    if output in e.needed or not (single or _apart(e, readers, output)):
+            nodes, output = [*nodes, near], near.outputs[0]
+    if output in e.needed or not (single or _apart(makers, output)):
         return None
     return _Layer(tuple(nodes), weights, bias, output)
 
 
-def _apart(e: Rewriter, readers: dict[int, list[Node]], tensor: int) -> bool:
+def _apart(makers: Makers, tensor: int) -> bool:
     """Whether a part of a tensor does as well for all that reads it: it takes heads where they lie,
     or moves them."""
-    read = [(node, ops.rows()[node.op]) for node in readers.get(tensor, [])]
-    return tensor in e.needed or (
+    read = [(node, ops.rows()[node.op]) for node in makers.readers.get(tensor, [])]
+    return tensor in makers.e.needed or (
         bool(read)
         and all(
             row.by_head
-            or (row.kind == "movement" and (not row.views or _apart(e, readers, n.outputs[0])))
+            or (row.kind == "movement" and (not row.views or _apart(makers, n.outputs[0])))
             for n, row in read
         )
     )
@@ -113,10 +113,6 @@ def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:
     start = 0
     for layer, size in zip(layers, sizes, strict=True):
         view = part(e.shape(whole), len(e.shape(whole)) - 1, start, size)
-        node = e.node("view", (whole,), (layer.output,), layer.nodes, view=view)
-        made.append(replace(node, layout=True))
+        made.append(e.layout("view", whole, layer.output, *layer.nodes, view=view))
         start += size
-    place = next(k for k, node in enumerate(e.nodes) if node.id == first.id)
-    e.nodes[place:place] = made
-    gone = {node.id for node in origin}
-    e.nodes = [node for node in e.nodes if node.id not in gone]
+    e.put(made, *origin)

@@ -75,14 +75,9 @@ class _Rows(Makers):
         """What a node ends."""
         if node.attributes.get("activation", "none") != "none":
             return None
-        row = ops.row(node.op)
-        kind = row.affine if row else ""
-        if kind == "factor":
-            found = self._scaled(node)
-        else:
-            found = (
-                self._divided(node) if kind == "divisor" else self._moved(node) if kind else None
-            )
+        kind = ops.traits(node.op).affine
+        rule = {"": None, "factor": self._scaled, "divisor": self._divided}.get(kind, self._moved)
+        found = rule(node) if rule else None
         if found is None:
             return None
         shape = self.e.shape(node.outputs[0])

@@ -16,7 +16,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.layout.cleanup import clean
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.makers import Makers, either
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 # Of what is made, if it has any.
@@ -53,16 +53,13 @@ def _squares(view: Makers, node: Node) -> tuple[int | None, ...] | None:
     squares = view.made_by(node.inputs[0], "square")
     if squares is not None:
         return squares.inputs[0], *node.inputs[1:]
-    row, squares = ops.row(node.op), view.made_by(node.inputs[0], "squared_difference")
-    if squares is None or not (row and row.averages and row.averages(view.e.graph, node)):
+    averages = ops.traits(node.op).averages
+    squares = view.made_by(node.inputs[0], "squared_difference")
+    if squares is None or not (averages and averages(view.e.graph, node)):
         return None
-    for x, centre in (squares.inputs[:2], squares.inputs[1::-1]):
-        spread = view.e.shape(squares.outputs[0]), view.e.shape(node.outputs[0])
-        if (
-            x is not None
-            and centre is not None
-            and (view.e.shape(x), view.e.shape(centre)) == spread
-        ):
+    spread = view.e.shape(squares.outputs[0]), view.e.shape(node.outputs[0])
+    for x, centre in either(squares):
+        if (view.e.shape(x), view.e.shape(centre)) == spread:
             return x, node.inputs[1], centre
     return None
 
@@ -91,9 +88,9 @@ def _gated(view: Makers, node: Node) -> Found:
     """x * logistic(x) and x * tanh(softplus(x))."""
     if node.op != "mul" or _active(node):
         return None
-    for x, gate in (node.inputs[:2], node.inputs[1::-1]):
+    for x, gate in either(node):
         inner = view.made_by(gate, "logistic", "tanh")
-        if x is None or inner is None:
+        if inner is None:
             continue
         if inner.op == "logistic" and inner.inputs[0] == x:
             return "swish", x, [inner]
@@ -171,8 +168,7 @@ def _six_above(view: Makers, gate: int) -> tuple[int, list[Node]] | None:
 
 def _product(view: Makers, node: Node) -> tuple[float, list[int]]:
     """A number and the other factors, where a node multiplies."""
-    row = ops.row(node.op)
-    if row is None or row.affine not in ("factor", "divisor") or _active(node):
+    if ops.traits(node.op).affine not in ("factor", "divisor") or _active(node):
         return 1.0, []
     return view.product(node.outputs[0])
 

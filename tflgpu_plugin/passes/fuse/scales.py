@@ -50,7 +50,7 @@ def _affine(e: Rewriter, node: Node, axis: int) -> _Affine | None:
         value = _value(e, node, each, channels)
         if value is None:
             break
-        kind = _affine_kind(each)
+        kind = ops.traits(each.op).affine
         if kind in ("term", "subtrahend"):
             offset = offset + (value if kind == "term" else -value)
         else:
@@ -62,14 +62,10 @@ def _affine(e: Rewriter, node: Node, axis: int) -> _Affine | None:
     return _Affine(scale, offset, steps) if steps > 1 or (scale != 1).any() else None
 
 
-def _affine_kind(each: EpilogueOp) -> str:
-    row = ops.row(each.op)
-    return row.affine if row else ""
-
-
 def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | None:
     """The constant operand of a step, one value per channel in float64."""
-    if not _affine_kind(each):
+    kind = ops.traits(each.op).affine
+    if not kind:
         return None
     if each.tensor is None:
         given: Array | None = np.array(each.parameters)
@@ -78,7 +74,7 @@ def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | 
         given = e.data(each.tensor) if fits else None
     if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
         return None
-    if _affine_kind(each) == "divisor" and not given.all():
+    if kind == "divisor" and not given.all():
         return None
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 

@@ -98,16 +98,11 @@ def _join(e: Rewriter, turns: list[_Turn]) -> None:
     cut = part(e.shape(first.source), 2, first.start, shape[2])
     attributes = {**first.node.attributes, "heads": heads, "joined": True}
     nodes = [
-        e.node("view", (first.source,), (given,), origin[:1], view=cut),
+        e.layout("view", first.source, given, first.node, view=cut),
         e.node("rotary", (given, *first.node.inputs[1:]), (made,), origin, **attributes),
     ]
     for turn in turns:
         view = part(shape, 2, turn.start - first.start, turn.width)
-        nodes.append(e.node("view", (made,), turn.node.outputs, [turn.node], view=view))
-    gone = {node.id for node in origin}
-    place = next(k for k, node in enumerate(e.nodes) if node.id in gone)
-    e.nodes[place:place] = [
-        replace(node, layout=True) if node.op == "view" else node for node in nodes
-    ]
-    e.nodes = [node for node in e.nodes if node.id not in gone]
+        nodes.append(e.layout("view", made, turn.node.outputs[0], turn.node, view=view))
+    e.put(nodes, *origin)
     e.drop_unused()

@@ -42,8 +42,8 @@ def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
     the node cannot work on what is held."""
     if node.epilogue:
         return None
-    row = ops.row(node.op)
-    rule = _moved if row and row.views else _SPREAD.get(row.follows) if row else None
+    row = ops.traits(node.op)
+    rule = _moved if row.views else _SPREAD.get(row.follows)
     return rule(e, node, tensor, perm) if rule else None
 
 

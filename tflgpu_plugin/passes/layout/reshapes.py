@@ -17,11 +17,11 @@ def reshape_later(graph: Graph) -> Graph:
     """The graph with steps of one operand, or with constants per channel, in front of reshapes,
     where nothing else reads those, and behind what may take them over."""
     e = Rewriter(graph)
-    view, readers = Makers(e), e.readers()
+    view = Makers(e)
     place = {node.id: k for k, node in enumerate(e.nodes)}
     for k, node in enumerate(graph.nodes):
         moved = next((t for t in node.inputs if view.made_by(t, "reshape")), None)
-        moves = _chain(view, readers, moved)
+        moves = _chain(view, moved)
         if moved is None or not moves or node.inputs.count(moved) > 1 or not view.plain(node):
             continue
         source = moves[0].operand()
@@ -37,7 +37,7 @@ def reshape_later(graph: Graph) -> Graph:
         for slot, each in zip(slots, later, strict=True):
             e.nodes[slot], place[each.id] = each, slot
             view.producer[each.outputs[0]] = each
-        readers[made] = moves[:1]
+        view.readers[made] = moves[:1]
     return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
@@ -47,7 +47,7 @@ def _takes_steps(maker: Node) -> bool:
     return row.fuses and row.kind != "movement"
 
 
-def _chain(view: Makers, readers: dict[int, list[Node]], tensor: int | None) -> list[Node]:
+def _chain(view: Makers, tensor: int | None) -> list[Node]:
     """The reshapes, one after the other, that bring a tensor to its shape; none where one of them,
     or what they begin with, is read elsewhere."""
     found = list[Node]()
@@ -55,8 +55,7 @@ def _chain(view: Makers, readers: dict[int, list[Node]], tensor: int | None) -> 
         found.insert(0, move)
         tensor = move.operand()
     read = [t for move in found for t in (move.operand(), move.outputs[0])]
-    alone = all(len(readers[t]) == 1 and t not in view.e.needed for t in read)
-    return found if alone else []
+    return found if None not in map(view.reader, read) else []
 
 
 def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:

@@ -12,10 +12,10 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 def drop_casts(graph: Graph) -> Graph:
     """A cast of a cast of such numbers reads them itself."""
-    made = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _converts(node)}
+    made = {n.outputs[0]: n.inputs[0] for n in graph.nodes if ops.traits(n.op).converts}
     found: dict[int, Node] = {}
     for number, node in enumerate(graph.nodes) if made else ():
-        source = made.get(node.operand()) if _converts(node) else None
+        source = made.get(node.operand()) if ops.traits(node.op).converts else None
         if source is not None and _kept(graph.tensors[source], graph.tensors[node.operand()]):
             found[number] = replace(node, inputs=(source,))
     if not found:
@@ -24,11 +24,6 @@ def drop_casts(graph: Graph) -> Graph:
     e.nodes = [found.get(number, node) for number, node in enumerate(e.nodes)]
     e.drop_unused()
     return e.finish()
-
-
-def _converts(node: Node) -> bool:
-    row = ops.row(node.op)
-    return row is not None and row.converts
 
 
 def _kept(source: Tensor, between: Tensor) -> bool:

@@ -49,7 +49,8 @@ class _Simulation:
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_levels(self.graph, node, t)]
         if wanted and ops.rows()[node.op].fuses:
-            epilogue, limits = node.epilogue, _limits(node)
+            epilogue = node.epilogue  # hosts clamp stored numbers by a fused activation
+            limits = ops.traits(epilogue[-1].op).limits if epilogue else None
             if limits:  # the levels' own become narrower
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
@@ -120,12 +121,6 @@ class _Simulation:
         if parts not in self.parts:
             self.parts[parts] = self.e.constant(np.array(parts, np.float32), name="parts")
         return EpilogueOp("fake_quant_channels", self.parts[parts], tuple(levels))
-
-
-def _limits(node: Node) -> tuple[float, float] | None:
-    """What a fused activation leaves of a result; hosts clamp stored numbers."""
-    row = ops.row(node.epilogue[-1].op) if node.epilogue else None
-    return row.limits if row else None
 
 
 def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Levels:

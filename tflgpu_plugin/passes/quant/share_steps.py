@@ -25,22 +25,16 @@ def share_steps(graph: Graph) -> Graph:
 def _bias_first(node: Node) -> bool:
     """A bias, then at most a limit."""
     first, *rest = node.epilogue or (EpilogueOp(""),)
-    return (
-        first.op == "add" and first.tensor is not None and (not rest or _limits(node) is not None)
-    )
+    cut = not rest or ops.traits(_form(node)).limits is not None
+    return first.op == "add" and first.tensor is not None and cut
 
 
 def _form(node: Node) -> str:
     return node.epilogue[1].op if len(node.epilogue) == 2 else ""
 
 
-def _limits(node: Node) -> tuple[float, float] | None:
-    row = ops.row(_form(node))
-    return row.limits if row else None
-
-
 def _limited(node: Node) -> Node:
     if not _bias_first(node):
         return node
-    low, high = _limits(node) or (-inf, inf)
+    low, high = ops.traits(_form(node)).limits or (-inf, inf)
     return replace(node, epilogue=(node.epilogue[0], EpilogueOp("clip", None, (low, high))))
