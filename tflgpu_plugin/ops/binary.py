@@ -11,27 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import (
-    broadcast,
     broadcast_refusal,
     decompose_spread,
     lower_pair,
     operands,
     overflow,
     pair_epilogue,
+    shapes,
 )
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import GATE, Errors, Op, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:

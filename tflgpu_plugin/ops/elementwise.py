@@ -17,8 +17,8 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
-from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
+from tflgpu_plugin.ops.lowering import Access, Lowering, spread
+from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides
 from tflgpu_plugin.ops.unknown import CHOOSES, UNKNOWN, where_unknown
 from tflgpu_plugin.ops.views import Axis, merged
 
@@ -39,11 +39,14 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(found)
 
 
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
+
+
 def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
     """A sentence when the inputs cannot be combined by `lower_pair`."""
-    shapes = [graph.shape(tensor) for tensor in operands(node)]
     try:
-        broadcast(*shapes)
+        shapes(graph, node)
     except ValueError as error:
         return Refusal("shape.mismatch", f"{node.op}: {error}.")
     return None
@@ -96,7 +99,7 @@ def lower_pair(
     spread to the output. `numbers` are further parameters that it uses; a run is flagged where
     `checked` (a vec4 of bool) is true of what is computed, or `refused` of an element's operands.
     """
-    shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
+    shape = low.graph.shape(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
     spread: dict[str, Shape] = {}
@@ -107,9 +110,8 @@ def lower_pair(
         if modes[-1] == "slice":
             spread[name] = operand
     rank, parameters = _slice_strides(shape, spread) if spread else (0, {})
-    parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "slices": stored.slices}
     parameters |= numbers or {}
-    parameters |= {"channels": stored.channels} if refused else {}
+    parameters |= {"channels": low.geometry(node.outputs[0]).channels} if refused else {}
     expression, checked = _with_unknown(low, node, expression, checked)
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
@@ -118,17 +120,8 @@ def lower_pair(
         "checked": checked,
         "refused": refused,
     }
-    flags = {"check": Access(CHECK, 0)} if checked or refused else {}
-    writes = {"y": Access(node.outputs[0])} | flags
-    low.dispatch(
-        "binary",
-        node,
-        reads,
-        writes,
-        workgroups(stored.vectors),
-        parameters,
-        variant,
-    )
+    flags = bool(checked or refused)
+    low.each_vector("binary", node, reads, parameters, variant, writes=("y",), checked=flags)
 
 
 def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> tuple[str, str]:

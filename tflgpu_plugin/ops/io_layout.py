@@ -15,14 +15,13 @@ of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Geometry, Node, Tensor, quantization
-from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
@@ -49,7 +48,8 @@ def in_host_order(shape: Geometry) -> bool:
 
 
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
-    """Record the launch that brings the host's buffer `raw` into device storage `tensor`.
+    """Record the launch that brings the host's buffer `raw`, row-major elements
+    [batch][spatial][channels], into device storage `tensor`, the output of `node`.
 
     Both have the tensor's shape and dtype. Raises Unsupported for a dtype that has no device form.
     """
@@ -60,7 +60,16 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
     if raw.role == "input" and dtype in SAME and in_host_order(shape):
         low.alias(tensor, raw)
         return
-    _to_storage(low, node, raw, tensor, shape, dtype, _scaling(low.graph.tensors[tensor]))
+    views = _views(dtype, shape)
+    low.each_vector(
+        "pack",
+        node,
+        {"raw": Access(raw, views.raw)},
+        {"channels": shape.channels, **_scaling(low.graph.tensors[tensor])},
+        {"form": FORMS.get(dtype, dtype), "whole": views.whole},
+        writes=("stored",),
+        checked=dtype == "i64",
+    )
 
 
 def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
@@ -79,46 +88,8 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     if scaling:
         limits = np.iinfo(NUMPY_DTYPES[value.dtype])
         scaling |= {"least": float(limits.min), "most": float(limits.max)}
-    planar = tensor in low.turned
-    stored = low.turned.get(tensor, tensor)
-    _from_storage(low, node, stored, raw, low.geometry(stored), dtype, scaling, planar)
-
-
-def _to_storage(
-    low: Lowering,
-    node: Node,
-    raw: Raw,
-    stored: int,
-    shape: Geometry,
-    dtype: str = "f32",
-    scaling: Mapping[str, object] | None = None,
-) -> None:
-    """Row-major elements [batch][spatial][channels] to storage of this geometry. 8-bit elements
-    come with `scaling`: scale and zero (point)."""
-    views = _views(dtype, shape)
-    low.dispatch(
-        "pack",
-        node,
-        {"raw": Access(raw, views.raw)},
-        {"stored": Access(stored)} | ({"check": Access(CHECK, 0)} if dtype == "i64" else {}),
-        (-(-shape.vectors // WORKGROUP), 1, 1),
-        {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
-        {"form": FORMS.get(dtype, dtype), "whole": views.whole},
-    )
-
-
-def _from_storage(
-    low: Lowering,
-    node: Node,
-    stored: int,
-    raw: Raw,
-    shape: Geometry,
-    dtype: str,
-    scaling: Mapping[str, object],
-    planar: bool,
-) -> None:
-    """Storage of this geometry to elements as `_to_storage` reads them. 8-bit elements come with
-    `scaling`: scale, zero (point), least and most (stored number)."""
+    planar, stored = tensor in low.turned, low.turned.get(tensor, tensor)
+    shape = low.geometry(stored)
     views = _views(dtype, shape, planar)
     elements = shape.batch * shape.spatial * shape.channels
     low.dispatch(
@@ -127,14 +98,17 @@ def _from_storage(
         {"stored": Access(stored, views.stored)},
         {"raw": Access(raw, 4 if dtype == "f32" else 0)},
         (-(-elements // (4 * WORKGROUP)), 1, 1),
-        {"elements": elements, **_extents(shape), **scaling},
+        {
+            "elements": elements, "slices": shape.slices, "spatial": shape.spatial,
+            "channels": shape.channels, **scaling,
+        },
         {
             "form": FORMS.get(dtype, dtype),
             "whole": views.whole,
             "planar": planar,
             "aligned": planar and shape.spatial % 4 == 0,
         },
-    )
+    )  # fmt: skip
 
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
@@ -147,6 +121,7 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
+    """Of numbers that stand for others: scale and zero (point)."""
     if not quantization.real(tensor) and tensor.dtype not in PLAIN:
         return {}
     scale, zero = quantization.parameters(tensor)
@@ -159,7 +134,3 @@ def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
     # A single row may be read past its end: the padding is there, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
     return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)
-
-
-def _extents(shape: Geometry) -> dict[str, object]:
-    return {"slices": shape.slices, "spatial": shape.spatial, "channels": shape.channels}

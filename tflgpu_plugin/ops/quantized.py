@@ -17,11 +17,11 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
+from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, shapes
 from tflgpu_plugin.ops.lowering import Lowering, spread
 from tflgpu_plugin.ops.table import GATE, Op
 
@@ -226,10 +226,6 @@ def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
     """Of `times_factor`: the unit of what it reads (1 of int32), the factor between whole numbers
     as (high part, low part, shift to the left), and the unit of what it writes."""
     return (unit, *_factors(factor), result)
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
