@@ -91,7 +91,7 @@ def same(view: View, x: Array, wanted: Array) -> None:
     assert view.shape == wanted.shape
     assert prod(axis.extent for axis in view.axes) == wanted.size
     np.testing.assert_array_equal(view.of(x), wanted)
-    np.testing.assert_array_equal(view.simple().of(x), wanted)
+    np.testing.assert_array_equal(view.simple.of(x), wanted)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -149,10 +149,10 @@ def test_moves_of_blocks_are_one_view() -> None:
     parts = views.transposed((2, 4, 6, 2, 2, 2), (0, 1, 3, 2, 4, 5))
     wanted = x.reshape(2, 4, 6, 2, 2, 2).transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 2)
     joined = views.whole(x.shape).then(parts)
-    assert joined is not None and len(joined.simple().axes) == 4
+    assert joined is not None and len(joined.simple.axes) == 4
     np.testing.assert_array_equal(joined.of(x).reshape(wanted.shape), wanted)
     back = joined.then(views.transposed((2, 4, 2, 6, 2, 2), (0, 1, 3, 2, 4, 5)))
-    assert back is not None and back.simple().whole
+    assert back is not None and back.simple.whole
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
 
 def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
     """More axes, with those of copies and blocks, than a launch has parameters for."""
-    most = max(len(view.simple().axes) for view in views)
+    most = max(len(view.simple.axes) for view in views)
     if most <= MAX_WALKED:
         return None
     said = f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
@@ -99,7 +99,7 @@ def lower(low: Lowering, node: Node) -> None:
     if not node.epilogue and turned(view, inside):
         low.turned[output] = given
     source = low.stored(given)
-    if (raw := _hosted(low, given, reading)) is not None:
+    if (raw := host_buffer(low, given, reading.form == "vectors")) is not None:
         source, inside = raw, geometry((inside.batch * inside.spatial * inside.channels,))
         reading = read(view, inside, stored)
         if not node.epilogue and (strides := _strides(view)):
@@ -188,7 +188,7 @@ def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
     if inside == stored and view.whole:
         return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
-    return found or Reading("elements", [(axis,) for axis in view.simple().axes], view.offset)
+    return found or Reading("elements", [(axis,) for axis in view.simple.axes], view.offset)
 
 
 def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading | None:
@@ -263,14 +263,9 @@ def turned(view: View, inside: Geometry) -> bool:
     return replace(view, axes=axes, offset=0).key == view.key
 
 
-def _hosted(low: Lowering, given: int, reading: Reading) -> Raw | None:
-    """The host's buffer of an input that is better read there: what nothing else reads need not be
-    brought into device storage."""
-    return host_buffer(low, given, alone=reading.form == "vectors")
-
-
 def host_buffer(low: Lowering, given: int, alone: bool = True) -> Raw | None:
-    """The host's buffer of an input, in its order. `alone`: where nothing else reads it."""
+    """The host's buffer of an input, in its order. `alone`: where nothing else reads it, so that it
+    need not be brought into device storage."""
     hosted, shape = low.hosted.get(given), low.graph.shape(given)
     if hosted is None or hosted.strides != row_strides(shape):
         return None

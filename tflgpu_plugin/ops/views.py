@@ -88,13 +88,13 @@ class View:
     @cached_property
     def whole(self) -> bool:
         """All elements from the first on, in order."""
-        axes = self.simple().axes
+        axes = self.simple.axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """The same for views that are the same."""
-        axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple().axes]
+        axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple.axes]
         return (self.shape, self.offset, self.value, *axes)
 
     def by_axis(self, shape: Shape) -> bool:
@@ -129,19 +129,16 @@ class View:
         """Whether it is all of an input of this shape, in its order."""
         return self.whole and prod(self.shape) == prod(shape)
 
+    @cached_property
     def simple(self) -> View:
         """The same view over as few axes as will do."""
-        return self._simple
-
-    @cached_property
-    def _simple(self) -> View:
         rows = merged([(axis,) for axis in self.axes])
         axes = tuple(row[0] for row in rows) or (Axis(1, 1),)
         return View(self.shape, axes, self.offset, self.value)
 
     def then(self, view: View) -> View | None:
         """The view of this result through another one; None where no axes can say it."""
-        given = self.simple().axes
+        given = self.simple.axes
         found = coordinates(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
             return None
@@ -353,13 +350,9 @@ def whole(shape: Shape) -> View:
     return View(shape, (Axis(prod(shape), 1),))
 
 
-def transposed(shape: Shape, perm: Sequence[int]) -> View:
-    """Axis k of the result is axis perm[k]."""
-    return _transposed(tuple(shape), tuple(perm))
-
-
 @lru_cache(256)  # networks turn few shapes, many times
-def _transposed(shape: Shape, perm: tuple[int, ...]) -> View:
+def transposed(shape: Shape, perm: tuple[int, ...]) -> View:
+    """Axis k of the result is axis perm[k]."""
     strides = row_strides(shape)
     axes = tuple(Axis(shape[axis], strides[axis]) for axis in perm)
     return View(tuple(shape[axis] for axis in perm), axes)

@@ -60,7 +60,7 @@ class _Joining:
         for reader in self.readers[output]:
             step = movement.view_of(self.graph, reader)
             joined = None if step is None else view.then(step)
-            if joined is None or len(joined.simple().axes) > movement.MAX_JOINED:
+            if joined is None or len(joined.simple.axes) > movement.MAX_JOINED:
                 return False
             if output != reader.inputs[0] or any(each.tensor == output for each in reader.epilogue):
                 return False

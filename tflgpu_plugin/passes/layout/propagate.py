@@ -28,12 +28,8 @@ def inverse(perm: Perm) -> Perm:
     return tuple(int(k) for k in np.argsort(perm))
 
 
-def composed(first: Perm, second: Perm) -> Perm:
-    """The permutation of a transpose by `first`, then by `second`."""
-    return tuple(first[axis] for axis in second)
-
-
 def permuted(shape: Shape, perm: Perm) -> Shape:
+    """The shape of a transpose by `perm`; of a permutation, that of both one after the other."""
     return tuple(shape[axis] for axis in perm)
 
 
@@ -160,7 +156,7 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
     equal size move as wholes. None when a block would be split. Axes of extent 1 come first."""
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
-    for run in transposed(shape, perm).simple().axes:
+    for run in transposed(shape, perm).simple.axes:
         ends = range(run.stride, run.stride * run.extent)
         inside = [k for k, extent in enumerate(other) if extent != 1 and strides[k] in ends]
         if inside and (

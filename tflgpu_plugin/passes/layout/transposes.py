@@ -15,14 +15,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
-from tflgpu_plugin.passes.layout.propagate import (
-    Held,
-    composed,
-    inverse,
-    permuted,
-    relabelled,
-    spread,
-)
+from tflgpu_plugin.passes.layout.propagate import Held, inverse, permuted, relabelled, spread
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
@@ -144,11 +137,11 @@ def _gain(
             rest = len(turns) < len(outside) or tensor in e.needed
             saved -= _price(permuted(shape, perm), inverse(perm)) if rest else 0
             for turn in turns:
-                change = composed(inverse(perm), tuple(turn.attributes["perm"]))
+                change = permuted(inverse(perm), tuple(turn.attributes["perm"]))
                 made.add((tensor, change))
         elif producer is not None and ops.arranges(producer) == "order":
             first = producer.operand()
-            change = composed(tuple(producer.attributes["perm"]), perm)
+            change = permuted(tuple(producer.attributes["perm"]), perm)
             saved -= _price(e.shape(first), change)
             if not outside and tensor not in e.needed:
                 gone.add(producer.id)
