@@ -21,7 +21,7 @@ def launch(
 ) -> Launch:
     operands = [(Operand(f"r{k}"), source) for k, source in enumerate(reads)]
     operands += [(Operand(f"w{k}", "w"), source) for k, source in enumerate(writes)]
-    return Launch("concat", NODE, tuple(operands), {}, {}, {}, (), (1, 1, 1), copies, takes)
+    return Launch("concat", NODE, tuple(operands), {}, {}, {}, (1, 1, 1), copies, takes)
 
 
 def left_out(

@@ -330,7 +330,7 @@ class Assembly:
         if not self.low.target.unpacks:
             wgsl = kernels.without_unpack(wgsl)
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
-        pipeline = Pipeline(launch.kernel, wgsl, kinds, launch.constants)
+        pipeline = Pipeline(launch.kernel, wgsl, kinds)
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))
         buffers = (uniforms, *(buffer for buffer, _ in located))
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())

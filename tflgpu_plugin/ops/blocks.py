@@ -15,6 +15,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape
 from tflgpu_plugin.ops.lowering import (
     MAX_LOOP_ROUNDS,
+    VECTOR_BYTES,
     Access,
     Constant,
     Lowering,
@@ -26,7 +27,6 @@ from tflgpu_plugin.ops.lowering import (
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 from tflgpu_plugin.ops.window import Span, bounded, spans
 
-VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
 # Channels of a partial sum where errors of long sums would be too large, by what they are counted
 # in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
@@ -168,16 +168,8 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
 def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[int, int, Source]]:
     """(first block, last block, source) of each part; several when one is over the limit."""
     weights, block_bytes = node.operand(1), blocks.block_vectors * VECTOR_BYTES
-    fitting = low.target.storage_bytes // block_bytes
-    if fitting == 0:
-        raise Unsupported.of(
-            "device.limit",
-            f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, "
-            f"over this adapter's binding limit of {low.target.storage_bytes:,}.",
-            node.id,
-        )
-    for first in range(0, blocks.count, fitting):
-        last = min(first + fitting, blocks.count)
+    what = f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes,"
+    for first, last in low.fitting(blocks.count, block_bytes, what, told=True):
         if low.graph.constant(weights) is None:
             yield first, last, _packed_on_device(low, node, weights, blocks, first, last)
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.matmul_blocks import (
@@ -48,16 +47,11 @@ def lower(low: Lowering, node: Node) -> None:
     """A launch for as many rows as are in one binding, which makes what it finds in these."""
     indices, (rows, *_) = node.operand(), low.graph.shape(node.operand(1))
     width, data = int(node.attributes["width"]), geometry(low.graph.shape(indices))
-    most = low.target.storage_bytes // row_bytes(low, node)
     raises = bool(node.attributes.get("raises"))
-    if most == 0:
-        raise Unsupported.of(
-            "device.limit", "A row of the table is over this adapter's binding limit.", node.id
-        )
-    for first in range(0, rows, most):
-        here = slice(first, min(first + most, rows))
+    for first, last in low.fitting(rows, row_bytes(low, node), "A row of the table is"):
+        here = slice(first, last)
         reads, parameters, variant = constant_blocks(low, node, here)
-        parts = {"first": here.start, "last": here.stop} if most < rows else {}
+        parts = {"first": first, "last": last} if last - first < rows else {}
         low.each_vector(
             "gather_blocks",
             node,

@@ -23,6 +23,7 @@ from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.unknown import unflagged
 
+VECTOR_BYTES = 16
 WORKGROUP = 64  # threads, where a kernel says nothing else
 MAX_LOOP_ROUNDS = 65_535  # that every driver runs to the end
 PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
@@ -90,7 +91,6 @@ class Launch:
     epilogue: Mapping[str, Sequence[kernels.FusedEpilogueOp]]
     parameters: Mapping[str, object]
     variant: Mapping[str, object]
-    constants: tuple[tuple[str, float], ...]
     workgroups: tuple[int, int, int]
     copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
     takes: int | None = (
@@ -125,12 +125,9 @@ class Lowering:
     turned: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
 
-    def following(self, node: Node) -> Node | None:
-        """The node that is lowered next."""
-        return self._following.get(node.outputs[0])
-
     @cached_property
-    def _following(self) -> dict[int, Node]:
+    def following(self) -> dict[int, Node]:
+        """The node that is lowered next, by the first output of the one before."""
         return {node.outputs[0]: after for node, after in pairwise(self.graph.nodes)}
 
     @cached_property
@@ -198,11 +195,11 @@ class Lowering:
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.storage_bytes
-        if vectors * 16 > limit:
+        if vectors * VECTOR_BYTES > limit:
             raise Unsupported.of(
                 "device.limit",
-                f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
-                f"of {limit:,}.",
+                f"A constant of {vectors * VECTOR_BYTES:,} bytes is over this adapter's binding "
+                f"limit of {limit:,}.",
             )
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
@@ -224,19 +221,27 @@ class Lowering:
         if self.graph.constant(tensor) is None:
             yield 0, rows, tensor
             return
-        row = geometry((1, *shape[1:])).vectors * 16
-        fitting = self.target.storage_bytes // row // step * step
-        if fitting == 0:
-            raise Unsupported.of(
-                "device.limit",
-                f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
-                f"{self.target.storage_bytes:,}.",
-            )
-        for first in range(0, rows, fitting):
-            last = min(first + fitting, rows)
+        row = geometry((1, *shape[1:])).vectors * VECTOR_BYTES
+        what = f"{step} rows of {row:,} bytes are"
+        for first, last in self.fitting(rows, row, what, step, told=True):
             part = geometry((last - first, *shape[1:]))
             how = ("rows", *shape, first, last)
             yield first, last, self._constant_rows(tensor, part, *how, rows=(shape, first, last))
+
+    def fitting(
+        self, count: int, unit: int, what: str, step: int = 1, told: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """(first, last) of so many units, as many of this size in bytes as one binding holds, a
+        multiple of `step`. Raises Unsupported where it holds none: `what` is over its limit, whose
+        number is `told`."""
+        limit = self.target.storage_bytes
+        most = limit // unit // step * step
+        if most == 0:
+            number = f" of {limit:,}" if told else ""
+            said = f"{what} over this adapter's binding limit{number}."
+            raise Unsupported.of("device.limit", said)
+        for first in range(0, count, most):
+            yield first, min(first + most, count)
 
     def _constant_rows(
         self, tensor: int, part: Geometry, *how: object, rows: tuple[Shape, int, int] | None = None
@@ -277,7 +282,6 @@ class Lowering:
         workgroups: tuple[int, int, int],
         parameters: Mapping[str, object] | None = None,
         variant: Mapping[str, object] | None = None,
-        constants: Mapping[str, float] | None = None,
         fused: bool = True,
         copies: int | None = None,
         takes: int | None = None,
@@ -293,12 +297,9 @@ class Lowering:
         there from the start; `takes`, that the result lies in the operand from that vec4 on, and
         may stay there. `also`: nodes whose results it stores as well, with their epilogues."""
         operands = [
-            (kernels.Operand(name, "r", _access(a).view), _access(a).source)
-            for name, a in reads.items()
-        ]
-        operands += [
-            (kernels.Operand(name, "w", _access(a).view), _access(a).source)
-            for name, a in writes.items()
+            (kernels.Operand(name, access, _access(a).view), _access(a).source)
+            for access, given in (("r", reads), ("w", writes))
+            for name, a in given.items()
         ]
         epilogue: dict[str, list[kernels.FusedEpilogueOp]] = {}
         stored = {_access(a).source: name for name, a in writes.items()}
@@ -318,7 +319,7 @@ class Lowering:
                 f"{self.target.max_storage_buffers}.",
                 node.id,
             )
-        settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
+        settings = (dict(parameters or {}), dict(variant or {}))
         self.launches.append(
             Launch(kernel, node, tuple(operands), epilogue, *settings, workgroups, copies, takes)
         )
@@ -413,7 +414,7 @@ def put(to: Array, source: Array) -> None:
 def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterator[Array]:
     """`pack_stored`, some batches at a time."""
     batches = data.reshape(shape.batch, -1)
-    step = pieces_of(shape.vectors // shape.batch * 16)
+    step = pieces_of(shape.vectors // shape.batch * VECTOR_BYTES)
     for first in range(0, shape.batch, step):
         part = batches[first : first + step]
         yield pack_stored(part, shape._replace(batch=len(part)), kind)

@@ -13,7 +13,6 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.fully_connected import KEPT, are_many, multiply_many, tiled
@@ -125,14 +124,8 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
     units = -(-used // unit)
     low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
-    most = low.target.storage_bytes // row_bytes(low, node) // 4 * 4
-    if most == 0:
-        raise Unsupported.of(
-            "device.limit", "4 rows of weights are over this adapter's binding limit.", node.id
-        )
-    for first in range(0, outputs, most):
-        here = slice(first, min(first + most, outputs))
-        slices = -(-(here.stop - first) // 4)
+    for first, last in low.fitting(outputs, row_bytes(low, node), "4 rows of weights are", 4):
+        here, slices = slice(first, last), -(-(last - first) // 4)
         reads, parameters, variant = constant_blocks(low, node, here)
         low.dispatch(
             "matmul_blocks",

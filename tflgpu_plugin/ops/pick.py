@@ -21,11 +21,9 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Access, Lowering, Source
 from tflgpu_plugin.ops.movement import ANY
-from tflgpu_plugin.ops.table import Op
-
-VECTOR_BYTES = 16
+from tflgpu_plugin.ops.table import Op, unplanned
 
 
 def _pair(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -65,10 +63,8 @@ def batched(node: Node) -> int:
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Indices that fit the input."""
     shape, indices = _pair(graph, node)
-    try:
-        SHAPES[node.op](graph, node)
-    except ValueError as error:
-        return Refusal("shape.mismatch", f"{node.op} cannot be planned: {error}.")
+    if found := unplanned(node.op, SHAPES[node.op], graph, node):
+        return found
     if prod(shape) == 0:
         return Refusal(
             "shape.unsupported", f"{node.op} takes from axes of at least 1, not from {list(shape)}."

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
-from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
-from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
+from tflgpu_plugin.ops.blocks import Blocks, convolve, pieces
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Launch, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 
 # Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
@@ -51,7 +51,7 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
 
 def _added_by_the_next(low: Lowering, node: Node) -> bool:
     """What is lowered next adds up the parts (see `taken`), with no launch for that."""
-    after = low.following(node)
+    after = low.following.get(node.outputs[0])
     adds = after is not None and ops.traits(after.op).adds_parts
     return bool(after and adds and after.inputs[0] == node.outputs[0])
 

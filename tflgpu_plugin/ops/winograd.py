@@ -16,8 +16,8 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
-from tflgpu_plugin.ops.lowering import Constant, Lowering, Source, pieces_of
+from tflgpu_plugin.ops.blocks import Blocks, convolve, pack
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Lowering, Source, pieces_of
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
-from tflgpu_plugin.ops.lowering import Constant, Lowering
+from tflgpu_plugin.ops.blocks import Blocks, convolve, pieces
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, choose_tile
 from tflgpu_plugin.ops.window import Span, edges, parameters
 from tflgpu_plugin.ops.winograd import MEMORY_BYTE, SIDE, SIX, G, multiplied
