@@ -10,7 +10,7 @@ from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geom
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis
 from tflgpu_plugin.ops.reduce import shapes as reduced
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, elements
 
 BLOCK = 4096  # elements of the kernel's inner loop
 MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
@@ -73,11 +73,7 @@ def _step(shape: Shape, axis: int, data: Geometry) -> int:
     return data.vectors // data.batch if axis == 0 else prod(shape[axis + 1 : -1])
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(node.operand()))
-
-
 OPS = tuple(
-    Op(name, refuse, reduced, lower, "exact", ("f32", "i32"), _work, kind="choice")
+    Op(name, refuse, reduced, lower, "exact", ("f32", "i32"), elements(), kind="choice")
     for name in ("arg_max", "arg_min")
 )

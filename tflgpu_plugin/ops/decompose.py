@@ -53,20 +53,12 @@ class Decomposition:
         self.put(made, op, *inputs, **attributes)
         return made
 
-    def truth(self, op: str, *inputs: int) -> int:
-        """A further node whose result is of true and false."""
+    def typed(self, dtype: str, op: str, *inputs: int) -> int:
+        """A further node whose result is of plain numbers of this type."""
         made = self.editor.tensor((), like=inputs[0])
         model = self.editor.tensors[made]
-        self.editor.tensors[made] = replace(model, dtype="bool", quantization=None)
-        self.put(made, op, *inputs)
-        return made
-
-    def cast(self, tensor: int, dtype: str) -> int:
-        """The same plain numbers in another type."""
-        made = self.editor.tensor((), like=tensor)
-        model = self.editor.tensors[made]
         self.editor.tensors[made] = replace(model, dtype=dtype, quantization=None)
-        self.put(made, "cast", tensor)
+        self.put(made, op, *inputs)
         return made
 
     def _real(self, tensor: int) -> None:

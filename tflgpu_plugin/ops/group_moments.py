@@ -7,12 +7,10 @@ groups too large for one launch, or of no whole slices, is made of.
 
 from __future__ import annotations
 
-from math import prod
-
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
 from tflgpu_plugin.ops import reduce
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import AVERAGED, Op
+from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 
 OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
 
@@ -45,12 +43,8 @@ def _lower(low: Lowering, node: Node) -> None:
     reduce.lower_axes(low, node, reduce.REDUCTIONS[OF[node.op]], shape, gone)
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(node.operand()))
-
-
 OPS = tuple(
-    Op(name, _refuse, _shapes, _lower, "reduction", work=_work, kind="reduction", fuses=True,
+    Op(name, _refuse, _shapes, _lower, "reduction", work=elements(), kind="reduction", fuses=True,
        accumulates=True, errors=AVERAGED)
     for name in OF
 )  # fmt: skip

@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, unplanned
 
 ROWS = 4  # of one thread
 AHEAD = 2  # slices of the depth that a thread of a GPU loads before it multiplies
@@ -46,11 +46,9 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Matrices that fit."""
-    try:
-        (shape,) = shapes(graph, node)
-    except ValueError as error:
-        return Refusal("shape.mismatch", f"A matrix product cannot be planned: {error}.")
-    if 0 in (*shape, _matrices(graph, node)[0][-1]):
+    if found := unplanned("A matrix product", shapes, graph, node):
+        return found
+    if 0 in (*shapes(graph, node)[0], _matrices(graph, node)[0][-1]):
         return Refusal("shape.empty", "A matrix product of empty tensors is not supported.")
     return None
 

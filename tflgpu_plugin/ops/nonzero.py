@@ -33,7 +33,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Sums of ones, and where they grow."""
     (count,) = steps.shape(node.operand())
-    ones = steps.cast(node.operand(), "i32")
+    ones = steps.typed("i32", "cast", node.operand())
     sums = steps.add("cumsum", ones, steps.indices([0]), exclusive=False, reverse=False)
     steps.put(node.outputs[0], "nonzero_places", sums)
     last = steps.add("gather", sums, steps.indices([count - 1]), axis=0)

@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.group_moments import divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
-from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
+from tflgpu_plugin.ops.table import NORMALIZED, Op, elements, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share
 WIDE = 4  # vec4 of a thread where more than usual share a row
@@ -253,37 +253,34 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
     power, least = node.attributes.get("p", 2), steps.number(node.attributes.get("least", SMALLEST))
     if power == 2 and "least" not in node.attributes:
         largest = steps.add("reduce_max", steps.add("abs", x), axes, keep_dims=True)
-        some = steps.truth("greater", largest, steps.number(2.0**-75))
-        small = steps.truth("less", largest, steps.number(2.0**-40))
-        factor = steps.add("mul", steps.cast(small, "f32"), steps.number(2.0**75))
+        some = steps.typed("bool", "greater", largest, steps.number(2.0**-75))
+        small = steps.typed("bool", "less", largest, steps.number(2.0**-40))
+        factor = steps.add("mul", steps.typed("f32", "cast", small), steps.number(2.0**75))
         factor = steps.add("add", factor, steps.number(1.0))
-        x = steps.add("mul", x, steps.add("mul", steps.cast(some, "f32"), factor))
+        x = steps.add("mul", x, steps.add("mul", steps.typed("f32", "cast", some), factor))
     norm = steps.add(f"reduce_l{power}", x, axes, keep_dims=True)
     steps.last("div", x, steps.add("maximum", least, norm))  # which keeps NaN of its second operand
     return True
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return 8 * prod(graph.shape(node.operand()))
-
-
 OPS = (
-    Op("standardize", refuse_rows, same_shape, lower, "reduction", work=_work, kind="reduction",
-       fuses=True, accumulates=False, errors=NORMALIZED, follows="last", adds_parts=True),
-    Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=_work,
+    Op("standardize", refuse_rows, same_shape, lower, "reduction", work=elements(8),
+       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED, follows="last",
+       adds_parts=True),
+    Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=elements(8),
        kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED,
        decompose=decompose_groups),
     *(
-        Op(name, refuse, same_shape, lower_decomposed, "reduction", work=_work, kind="composite",
-           decompose=decompose, accumulates=False)
+        Op(name, refuse, same_shape, lower_decomposed, "reduction", work=elements(8),
+           kind="composite", decompose=decompose, accumulates=False)
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
-        "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=_work,
+        "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=elements(8),
         kind="composite", decompose=decompose_log_softmax,
     ),
     Op(
-        "lp_normalization", refuse_lp, same_shape, lower_decomposed, "reduction", work=_work,
+        "lp_normalization", refuse_lp, same_shape, lower_decomposed, "reduction", work=elements(8),
         kind="composite", decompose=decompose_lp, accumulates=False,
     ),
 )  # fmt: skip

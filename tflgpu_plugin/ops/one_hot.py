@@ -44,10 +44,10 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     outer, depth, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     indices = steps.reshape(node.operand(), (outer, 1, inner))
     numbers = np.arange(depth).reshape(-1, 1)
-    found = steps.truth("equal", indices, steps.indices(numbers))
+    found = steps.typed("bool", "equal", indices, steps.indices(numbers))
     if node.attributes.get("wraps"):
-        below = steps.truth("equal", indices, steps.indices(numbers - depth))
-        found = steps.truth("logical_or", found, below)
+        below = steps.typed("bool", "equal", indices, steps.indices(numbers - depth))
+        found = steps.typed("bool", "logical_or", found, below)
     on, off = (steps.reshape(node.operand(k), (1,)) for k in (2, 3))
     there = steps.reshape(found, shape)
     steps.last("where", there, on, off)

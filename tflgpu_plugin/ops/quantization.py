@@ -133,7 +133,7 @@ def _decompose_bfloat16(steps: Decomposition, x: int, source: str, result: str) 
     elif source in (*FLOATS, "bool"):
         steps.last("to_bfloat16", x)
     else:
-        real = steps.cast(x, "f32")  # all digits of it: it is no value of the model
+        real = steps.typed("f32", "cast", x)  # all digits of it: it is no value of the model
         steps.editor.tensors[real] = replace(steps.editor.tensors[real], wide=True)
         steps.last("cast", real)
     return True

@@ -22,7 +22,7 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
-from tflgpu_plugin.ops.table import AVERAGED, Op
+from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import Axis, merged, row_strides
 
@@ -324,10 +324,6 @@ def _three(runs: list[_Run]) -> list[_Run]:
     return [_Run(False, 1, 0)] * (3 - len(runs)) + runs
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(node.operand()))
-
-
 def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
     """max + log(sum(exp(x - max))), the maximum being cut to finite values."""
     x, axes = node.operand(), node.operand(1)
@@ -350,7 +346,7 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
     asked = attributes.pop("saturates", steps.editor.tensors[node.outputs[0]].dtype == "i64")
     if not asked or attributes.get("unchecked"):
         return False
-    near = steps.add(node.op, steps.cast(x, "f32"), *node.inputs[1:], **attributes)
+    near = steps.add(node.op, steps.typed("f32", "cast", x), *node.inputs[1:], **attributes)
     held = steps.add(node.op, x, *node.inputs[1:], **attributes, unchecked=True)
     steps.last("checked", held, near)
     return True
@@ -427,7 +423,7 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
         traits |= {"decompose": decompose_checked}
     if name in MEANINGS:
         traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
-    return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,
+    return Op(name, refuse, shapes, lower, accuracy, work=elements(), kind="reduction", fuses=True,
               accumulates=True, follows="reduced", **traits)  # fmt: skip
 
 
@@ -439,6 +435,6 @@ OPS = (
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
-    Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=_work,
+    Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=elements(),
        kind="composite", accumulates=True, decompose=_decompose_log_sum_exp),
 )  # fmt: skip

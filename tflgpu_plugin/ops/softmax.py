@@ -11,7 +11,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
-from tflgpu_plugin.ops.table import Op, same_shape
+from tflgpu_plugin.ops.table import Op, elements, same_shape
 
 HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
@@ -83,13 +83,9 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return 4 * prod(graph.shape(node.operand()))
-
-
 OPS = (
     Op(
-        "softmax", refuse, same_shape, lower, "transcendental", work=_work, kind="reduction",
+        "softmax", refuse, same_shape, lower, "transcendental", work=elements(4), kind="reduction",
         fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

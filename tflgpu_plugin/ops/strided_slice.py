@@ -79,24 +79,17 @@ def _range(
     stride = strides[entry]
     if stride == 0:
         raise ValueError("a stride must not be zero")
-    # The first coordinate past the axis in walking direction, and the last possible start.
-    lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
-    start, stop = begin[entry], end[entry]
-    start = min(max(start + extent * (start < 0), lowest), highest)
-    if _has(node, "begin_mask", entry):
-        start = 0 if stride > 0 else extent - 1
-    masked = _has(node, "end_mask", entry)
+    first = None if _has(node, "begin_mask", entry) else begin[entry]
+    last = None if _has(node, "end_mask", entry) else end[entry]
+    start, stop, _ = slice(first, last, stride).indices(extent)
     if node.attributes.get("offset"):  # the end counts from the start
-        if masked:  # the host's own shape and values disagree here: it has no right answer
+        if last is None:  # the host's own shape and values disagree here: it has no right answer
             raise ValueError("an end mask together with offset has no defined meaning")
-        stop += start
+        stop = start + last
+        lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
         if not lowest <= stop <= highest:
-            raise ValueError(f"an end {stop - start} from {start} leaves an axis of {extent}")
-    elif masked:
-        stop = extent if stride > 0 else -1
-    else:
-        stop = min(max(stop + extent * (stop < 0), lowest), highest)
-    extent = max(len(range(start, stop, stride)), 0)
+            raise ValueError(f"an end {last} from {start} leaves an axis of {extent}")
+    extent = len(range(start, stop, stride))
     # A step over one element goes nowhere, and may be as large as an int64 (converters write such).
     return start, extent, stride if extent > 1 else 1
 

@@ -78,7 +78,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     kept, times = _kept(steps, node, new), node.operand(TIMES)
     batch, count, length = steps.shape(kept)
     if stored:
-        kept, times = steps.cast(kept, "i32"), steps.indices(steps.data(times))
+        kept, times = steps.typed("i32", "cast", kept), steps.indices(steps.data(times))
     weights = steps.reshape(times, (1, count, length))
     weighed = steps.add("mul", kept, weights, activation="none")
     units = steps.shape(node.outputs[0])[1]

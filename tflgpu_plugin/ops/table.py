@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
@@ -105,6 +106,11 @@ def unplanned(
 def same_shape(graph: Graph, node: Node) -> list[Shape]:
     """The shape function of an op whose result has the shape of its first input."""
     return [graph.shape(node.operand())]
+
+
+def elements(times: int = 1) -> Callable[[Graph, Node], int]:
+    """The work of an op that does so much for each element of its first input."""
+    return lambda graph, node: times * prod(graph.shape(node.operand()))
 
 
 @dataclass(frozen=True)

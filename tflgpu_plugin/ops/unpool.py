@@ -13,7 +13,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
-from tflgpu_plugin.ops.table import MOVED, Errors, Op
+from tflgpu_plugin.ops.table import MOVED, Errors, Op, elements
 from tflgpu_plugin.ops.window import Span, spans
 
 
@@ -111,12 +111,8 @@ def lower_back(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-def _work(graph: Graph, node: Node) -> int:
-    return prod(_first(graph, node))
-
-
 OPS = (
-    Op("max_pool_argmax", refuse, shapes, lower, "exact", work=_work, kind="choice",
+    Op("max_pool_argmax", refuse, shapes, lower, "exact", work=elements(), kind="choice",
        errors=Errors(choice=1), numbers_places="makes"),
     Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", kind="movement", fuses=True,
        errors=MOVED, numbers_places="takes"),
