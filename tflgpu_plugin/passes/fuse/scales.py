@@ -4,7 +4,7 @@ what a batch normalization leaves behind costs nothing then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,21 +23,13 @@ def fold_scales(graph: Graph) -> Graph:
         weights = ops.weights(node)
         found = _affine(e, node, weights.axis) if weights else None
         if weights and found is not None:
-            e.nodes[number] = _folded(e, node, found, weights.axis)
+            e.nodes[number] = _folded(e, node, *found, weights.axis)
     return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """The first `steps` ops of the epilogue are y * scale + offset."""
-
-    scale: Array
-    offset: Array
-    steps: int
-
-
-def _affine(e: Rewriter, node: Node, axis: int) -> _Affine | None:
-    """The leading steps as one, when they are worth it: a factor, or more than one offset."""
+def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | None:
+    """The leading steps as one, y * scale + offset, and how many these are, when they are worth it:
+    a factor, or more than one offset."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
@@ -59,7 +51,7 @@ def _affine(e: Rewriter, node: Node, axis: int) -> _Affine | None:
         steps += 1
     if not np.isfinite(scale).all() or not np.isfinite(offset).all() or not scale.all():
         return None
-    return _Affine(scale, offset, steps) if steps > 1 or (scale != 1).any() else None
+    return (scale, offset, steps) if steps > 1 or (scale != 1).any() else None
 
 
 def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | None:
@@ -79,17 +71,16 @@ def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | 
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(e: Rewriter, node: Node, found: _Affine, axis: int) -> Node:
+def _folded(e: Rewriter, node: Node, scale: Array, offset: Array, steps: int, axis: int) -> Node:
     weights, data = node.inputs[1], e.data(node.inputs[1])
     assert weights is not None and data is not None
-    epilogue = node.epilogue[found.steps :]
+    epilogue = node.epilogue[steps:]
     inputs = node.inputs
-    if (found.scale != 1).any():
+    if (scale != 1).any():
         along = [1] * data.ndim
         along[axis] = -1
-        scaled = (data * found.scale.reshape(along)).astype(np.float32)
+        scaled = (data * scale.reshape(along)).astype(np.float32)
         inputs = (inputs[0], e.constant(scaled, name=e.tensors[weights].name), *inputs[2:])
-    if found.offset.any():
-        offset = e.constant(found.offset.astype(np.float32))
-        epilogue = (EpilogueOp("add", offset), *epilogue)
+    if offset.any():
+        epilogue = (EpilogueOp("add", e.constant(offset.astype(np.float32))), *epilogue)
     return replace(node, inputs=inputs, epilogue=epilogue)

@@ -46,7 +46,9 @@ def widen(graph: Graph) -> Graph:
     graph = known(graph)
     tensors = dict(graph.tensors)
     _values(graph, tensors)
-    return _Biases(Rewriter(replace(graph, tensors=tensors))).applied()
+    e, made = Rewriter(replace(graph, tensors=tensors)), dict[tuple[object, ...], int]()
+    nodes = tuple(_with_bias(e, node, made) for node in e.nodes)
+    return replace(graph, tensors=e.tensors, nodes=nodes)
 
 
 def known(graph: Graph, made: Made | None = None) -> Graph:
@@ -65,17 +67,13 @@ def forgotten(graph: Graph) -> Graph:
     made = {
         n.outputs[0]
         for n in graph.nodes
-        if ops.quantizes(n) == "from" and _makes_constant(graph, n)
+        if ops.quantizes(n) == "from" and all(graph.constant(t) is not None for t in n.reads)
     }
     return replace(
         graph,
         tensors={t: replace(x, data=None, quantization=None) if t in made else x
                  for t, x in graph.tensors.items()},
     )  # fmt: skip
-
-
-def _makes_constant(graph: Graph, node: Node) -> bool:
-    return all(graph.constant(t) is not None for t in node.reads)
 
 
 def _fold(tensors: dict[int, Tensor], node: Node, made: Made) -> None:
@@ -119,42 +117,29 @@ def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
             tensors[index] = replace(tensor, dtype="f32", data=value)
 
 
-class _Biases:
-    """int32 biases of quantized layers: their scale is the input's times that of the weights, as
-    in the hosts' kernels, whatever the tensor itself says.
+def _with_bias(e: Rewriter, node: Node, made: dict[tuple[object, ...], int]) -> Node:
+    """The node with its int32 bias of a quantized layer as float32, of which each is `made` once:
+    its scale is the input's times that of the weights, as in the hosts' kernels, whatever the
+    tensor itself says.
     """
+    x, weights, bias = (*node.inputs, None, None)[:3]
+    if ops.bias(node) is None or x is None or weights is None or bias is None:
+        return node
+    tensor, scales = e.tensors[bias], _scales(e, x, weights)
+    if tensor.dtype != "i32" or tensor.data is None or scales is None:
+        return node
+    if len(scales) not in (1, tensor.data.size):
+        return node
+    key = (bias, scales)
+    if key not in made:
+        quantized = Quantization(scales, (0,) * len(scales))
+        value = (tensor.data.astype(np.float64) * np.array(scales)).astype(np.float32)
+        made[key] = e.add(replace(tensor, dtype="f32", data=value, quantization=quantized))
+    return replace(node, inputs=(*node.inputs[:BIAS], made[key], *node.inputs[BIAS + 1 :]))
 
-    def __init__(self, e: Rewriter) -> None:
-        self.e = e
-        self.made: dict[tuple[object, ...], int] = {}
 
-    def applied(self) -> Graph:
-        nodes = [self._node(node) for node in self.e.nodes]
-        return replace(self.e.graph, tensors=self.e.tensors, nodes=tuple(nodes))
-
-    def _node(self, node: Node) -> Node:
-        if ops.bias(node) is None:
-            return node
-        x, weights, bias = node.inputs[:3]
-        if x is None or weights is None or bias is None:
-            return node
-        tensor, scales = self.e.tensors[bias], self._scales(x, weights)
-        if tensor.dtype != "i32" or tensor.data is None or scales is None:
-            return node
-        if len(scales) not in (1, tensor.data.size):
-            return node
-        key = (bias, scales)
-        if key not in self.made:
-            quantized = Quantization(scales, (0,) * len(scales))
-            value = (tensor.data.astype(np.float64) * np.array(scales)).astype(np.float32)
-            self.made[key] = self.e.add(
-                replace(tensor, dtype="f32", data=value, quantization=quantized)
-            )
-        inputs = (*node.inputs[:BIAS], self.made[key], *node.inputs[BIAS + 1 :])
-        return replace(node, inputs=inputs)
-
-    def _scales(self, x: int, weights: int) -> tuple[float, ...] | None:
-        first, second = (self.e.tensors[t].quantization for t in (x, weights))
-        if first is None or second is None or len(first.scale) != 1:
-            return None
-        return tuple(first.scale[0] * scale for scale in second.scale)
+def _scales(e: Rewriter, x: int, weights: int) -> tuple[float, ...] | None:
+    first, second = (e.tensors[t].quantization for t in (x, weights))
+    if first is None or second is None or len(first.scale) != 1:
+        return None
+    return tuple(first.scale[0] * scale for scale in second.scale)

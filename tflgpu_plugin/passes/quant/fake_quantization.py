@@ -92,14 +92,15 @@ class _Simulation:
         found = requantize.whole(self.graph, node)
         if found is None:
             return None
+        whole, table = found
         x, weights = node.operand(), node.operand(1)
-        rows = self.e.constant(found.rows, name="requantization")
-        numbers = self.e.add(requantize.retyped(self.tensors[weights], found.weights))
+        rows = self.e.constant(table, name="requantization")
+        numbers = self.e.add(requantize.retyped(self.tensors[weights], whole))
         scale, _ = quantization.parameters(self.tensors[x])
         even = self._even(node.outputs[0])
         once = bool(node.attributes.get("rounds_once"))
-        kind = "rescale" if even else requantize.in_fixed_point(found.rows, levels, once)
-        step = requantize.each(kind, rows, scale, levels, found.rows.shape[1])
+        kind = "rescale" if even else requantize.in_fixed_point(table, levels, once)
+        step = requantize.each(kind, rows, scale, levels, table.shape[1])
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 
     def _even(self, tensor: int) -> bool:

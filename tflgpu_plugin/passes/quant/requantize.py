@@ -7,7 +7,7 @@ off by their roundings, and then results one level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,20 +21,13 @@ SMALL = 1 << 21  # products of a sum and a fraction that float32 tells to a quar
 MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
 
 
-@dataclass(frozen=True)
-class Whole:
+def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
     that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (a multiple of `BIAS_UNIT`
     and the rest), and the factor as fraction (high and low parts) and power of two, or as one
     float32 number.
-    """
 
-    weights: Array
-    rows: Array
-
-
-def whole(graph: Graph, node: Node) -> Whole | None:
-    """None unless input and result are quantized as a whole, and weights and bias are constants.
+    None unless input and result are quantized as a whole, and weights and bias are constants.
     The only epilogue op that may be there is the bias.
     """
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
@@ -69,7 +62,7 @@ def whole(graph: Graph, node: Node) -> Whole | None:
         factors = sums / quantization.parameters(result)[0] if found is None else found[1] * ones
         fraction, shift = fixed_point(factors)
         rows = fixed_rows(bias, fraction * ones, shift * ones)
-    return Whole(numbers.astype(np.int16), rows)
+    return numbers.astype(np.int16), rows
 
 
 def parted(bias: Array) -> tuple[Array, Array]:
@@ -101,9 +94,8 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
-    """The step after the sums; `scale` is that of the layer's input, `rows` the tensor of
-    `Whole.rows`.
-    """
+    """The step after the sums; `scale` is that of the layer's input, `rows` the tensor of those
+    that `whole` gives."""
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
