@@ -10,8 +10,7 @@ from tests.passes.test_passes import HW
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import EpilogueOp
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.pad import fuse_pad
-from tflgpu_plugin.passes.sources import only_reader
+from tflgpu_plugin.passes.fuse.pad import fuse_pad, only_reader
 
 
 def test_the_one_reader() -> None:

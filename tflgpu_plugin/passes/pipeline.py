@@ -73,12 +73,9 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     whole_weights,
 )
 
-# Without these a graph runs as well, only slower.
-OPTIONAL = (
-    drop_casts, share, group, recompose, standardize, turn, attend, keep_rows, join_layers,
-    join_turns, transposes, reshape_later, join_moves, fuse_pad, fuse_epilogue, fold_scales,
-    join_branches, join_excitations, take_gates, share_steps, whole_weights,
-)  # fmt: skip
+# Without the others a graph runs as well, only slower.
+NEEDED = (trim, dequantize, decompose, canonical, fuse_qdq, fake_quantize)
+OPTIONAL = tuple(each for each in PASSES if each not in NEEDED)
 
 
 # Each is called after each pass, with its name and the graph before and after it, and raises an

@@ -4,6 +4,8 @@ that a tensor is brought into and out of again, becomes the op on the tensor as 
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Shape
@@ -71,7 +73,7 @@ def _tensors(makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]
         given = makers.e.shape(source)
         if len(given) > 2 and view.key == _grouped(given, groups).key:
             last.append(source)
-        elif len(given) > 2 and given[1] > groups and view.key == _grouped_first(given, groups).key:
+        elif len(given) > 2 and given[1] > groups and view.key == _grouped(given, groups, 1).key:
             first.append(source)
     return [*((t, False) for t in last[::-1]), *((t, True) for t in first[::-1])]
 
@@ -84,24 +86,14 @@ def _bare(e: Rewriter, node: Node) -> bool:
     return all(data is not None and bool(np.all(data == value)) for data, value in found)
 
 
-def _grouped(shape: Shape, groups: int) -> View:
-    """[batch, values of a group, groups] of [batch, ..., channels], in the order of a group's
-    channels, each as a whole."""
-    batch, *spatial, channels = shape
-    strides = row_strides(shape)
-    each = channels // groups if channels % groups == 0 else 0
-    values = [Axis(n, stride) for n, stride in zip(spatial, strides[1:-1], strict=True)]
-    axes = (Axis(batch, strides[0]), Axis(each, 1), *values, Axis(groups, each))
-    return View((batch, each * int(np.prod(spatial)), groups), axes)
-
-
-def _grouped_first(shape: Shape, groups: int) -> View:
-    """The same of [batch, channels, ...]."""
-    batch, channels, *spatial = shape
-    each = channels // groups if channels % groups == 0 else 0
-    values = each * int(np.prod(spatial))
-    axes = (Axis(batch, row_strides(shape)[0]), Axis(values, 1), Axis(groups, values))
-    return View((batch, values, groups), axes)
+def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
+    """[batch, values of a group, groups] of [batch, ..., channels], or where the channels are on
+    another axis, in the order of a group's channels, each as a whole."""
+    batch, *values = map(Axis, shape, row_strides(shape))
+    lane = values.pop(at if at < 0 else at - 1)
+    each = lane.extent // groups if lane.extent % groups == 0 else 0
+    axes = (batch, Axis(each, lane.stride), *values, Axis(groups, each * lane.stride))
+    return View((batch.extent, each * prod(axis.extent for axis in values), groups), axes)
 
 
 def _back(makers: Makers, node: Node, view: View, wanted: View) -> Node | None:

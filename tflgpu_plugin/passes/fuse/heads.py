@@ -49,7 +49,8 @@ def held(
             continue
         for packed in (True, False) if _beside(own, depth) else (False,):
             shape = (batch, length, own * depth) if packed else (batch, own, length, depth)
-            if view.key == _view(heads, own, packed).key:
+            apart = (depth, own * depth) if packed else (length * depth, depth)
+            if view.key == _view(heads, own, *apart).key:
                 rank = packed, shape == makers.e.shape(source), number
                 found.append((rank, Held(source, shape, own, factor)))
     if start and turned and not found:
@@ -134,21 +135,16 @@ def _start(shape: Shape, heads: Heads, turned: bool) -> View | None:
     own = count if every == batch * count else 1
     if own == 1 and (every != batch or (batch > 1 and outer[-1] != 1 and count > 1)):
         return None
-    row, lane = (1, length) if turned else (depth, 1)
-    size = length * depth
-    axes = (
-        Axis(batch, own * size), Axis(own, size), Axis(count // own), Axis(length, row),
-        Axis(depth, lane),
-    )  # fmt: skip
-    return View(heads, axes)
+    return _view(heads, own, length * depth, *((1, length) if turned else (depth, 1)))
 
 
-def _view(heads: Heads, own: int, packed: bool) -> View:
+def _view(heads: Heads, own: int, head: int, row: int, lane: int = 1) -> View:
+    """So many heads, which are repeated to those asked for; elements between neighbours of them, of
+    their rows and in a row."""
     batch, count, length, depth = heads
-    row, head = (own * depth, depth) if packed else (depth, length * depth)
     axes = (
         Axis(batch, own * length * depth), Axis(own, head), Axis(count // own), Axis(length, row),
-        Axis(depth, 1),
+        Axis(depth, lane),
     )  # fmt: skip
     return View(heads, axes)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops import movement
-from tflgpu_plugin.passes.sources import only_reader
 
 Padding = tuple[int, int, int, int]  # top, bottom, left, right
 
@@ -36,6 +35,19 @@ def fuse_pad(graph: Graph) -> Graph:
         )
     rewritten = [replaced.get(node.id, node) for node in graph.nodes]
     return graph.with_nodes([node for node in rewritten if node is not None])
+
+
+def only_reader(graph: Graph, node: Node) -> Node | None:
+    """The one node that reads the single output of `node`, exactly once, when nothing else needs
+    that output."""
+    if len(node.outputs) != 1 or node.outputs[0] in graph.needed():
+        return None
+    output = node.outputs[0]
+    readers = graph.consumers().get(output, [])
+    if len(readers) != 1:
+        return None
+    times = readers[0].inputs.count(output) + sum(p.tensor == output for p in readers[0].epilogue)
+    return readers[0] if times == 1 else None
 
 
 def _added(graph: Graph, node: Node) -> Padding | None:

@@ -16,6 +16,7 @@ from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
 from tflgpu_plugin.passes.layout.propagate import Held, inverse, permuted, relabelled, spread
+from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
@@ -48,17 +49,17 @@ def transposes(graph: Graph) -> Graph:
 def _improve(e: Rewriter) -> bool:
     """Apply the regions that save most and do not touch each other; False when none saves
     anything."""
-    producers, readers = e.producers(), e.readers()
+    makers = Makers(e)
     found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
     for tensor, perm in _seeds(e):
-        region = _grow(e, tensor, perm, producers, readers)
+        region = _grow(makers, tensor, perm)
         key = frozenset(region.held.items())
         if key not in found:
-            found[key] = _gain(e, region, producers, readers), region
+            found[key] = _gain(makers, region), region
     touched: set[int] = set()
     chosen = []
     for gain, region in sorted(found.values(), key=lambda pair: -pair[0]):
-        near = _near(region, producers, readers)
+        near = _near(makers, region)
         if gain > 0 and not near & touched:
             touched |= near
             chosen.append(region)
@@ -67,15 +68,17 @@ def _improve(e: Rewriter) -> bool:
     return bool(chosen)
 
 
-def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]) -> set[int]:
+def _beside(makers: Makers, tensor: int) -> list[Node]:
+    """The nodes that read a tensor, and the one that makes it."""
+    producer = makers.producer.get(tensor)
+    return [*makers.readers.get(tensor, ()), *([] if producer is None else [producer])]
+
+
+def _near(makers: Makers, region: _Region) -> set[int]:
     """Tensors of a region, and those on the other side of transposes at its edge."""
-    found = set(region.held)
-    for tensor in region.held:
-        turns = [n for n in readers.get(tensor, ()) if ops.arranges(n) == "order"]
-        if tensor in producers:
-            turns.append(producers[tensor])
-        found |= {t for n in turns if ops.arranges(n) == "order" for t in (*n.reads, *n.outputs)}
-    return found
+    beside = [node for tensor in region.held for node in _beside(makers, tensor)]
+    turns = [node for node in beside if ops.arranges(node) == "order"]
+    return {*region.held, *(t for n in turns for t in (*n.reads, *n.outputs))}
 
 
 def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
@@ -87,25 +90,16 @@ def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
             yield node.inputs[0], perm
 
 
-def _grow(
-    e: Rewriter,
-    tensor: int,
-    perm: Perm,
-    producers: dict[int, Node],
-    readers: dict[int, list[Node]],
-) -> _Region:
+def _grow(makers: Makers, tensor: int, perm: Perm) -> _Region:
     """Everything that can be held along with `tensor`. A node that would need one tensor held in
     two ways stays outside."""
     region = _Region({tensor: perm})
     waiting = [tensor]
     while waiting:
         current = waiting.pop()
-        near = list(readers.get(current, ()))
-        if current in producers:
-            near.append(producers[current])
-        for node in near:
+        for node in _beside(makers, current):
             seen = node.id in region.nodes
-            found = None if seen else spread(e, node, current, region.held[current])
+            found = None if seen else spread(makers.e, node, current, region.held[current])
             if found is None or any(region.held.get(t, p) != p for t, p in found.items()):
                 continue
             region.nodes.add(node.id)
@@ -121,16 +115,14 @@ def _price(shape: Shape, perm: Perm) -> float:
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
-def _gain(
-    e: Rewriter, region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]
-) -> float:
+def _gain(makers: Makers, region: _Region) -> float:
     """Bytes saved by holding the region: transposes at its edge before and after."""
-    saved = 0.0
+    e, saved = makers.e, 0.0
     made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
     gone: set[int] = set()
     for tensor, perm in region.held.items():
-        shape, producer = e.shape(tensor), producers.get(tensor)
-        outside = [n for n in readers.get(tensor, ()) if n.id not in region.nodes]
+        shape, producer = e.shape(tensor), makers.producer.get(tensor)
+        outside = [n for n in makers.readers.get(tensor, ()) if n.id not in region.nodes]
         turns = [n for n in outside if ops.arranges(n) == "order"]
         inside = producer is not None and producer.id in region.nodes
         if inside:
@@ -147,8 +139,9 @@ def _gain(
                 gone.add(producer.id)
                 saved += _price(e.shape(first), tuple(producer.attributes["perm"]))
             turns = []
-        else:
-            saved -= _turned_in(shape, perm, turns)
+        else:  # a transpose brings the tensor in, free when the graph has it already
+            there = any(tuple(turn.attributes["perm"]) == perm for turn in turns)
+            saved -= 0 if there else _price(shape, perm)
             turns = []
         for turn in turns:
             if turn.id not in gone:
@@ -157,12 +150,6 @@ def _gain(
     for tensor, change in made:
         saved -= _price(permuted(e.shape(tensor), region.held[tensor]), change)
     return saved
-
-
-def _turned_in(shape: Shape, perm: Perm, turns: list[Node]) -> float:
-    """The transpose that brings a tensor in, free when the graph has it already."""
-    there = any(tuple(turn.attributes["perm"]) == perm for turn in turns)
-    return 0 if there else _price(shape, perm)
 
 
 def _apply(e: Rewriter, region: _Region) -> None:
