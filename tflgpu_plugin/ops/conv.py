@@ -88,14 +88,10 @@ def lower(low: Lowering, node: Node) -> None:
         threads = row_threads(extent_out, tile.pixels, width)
         parameters |= {"items": threads, "row_items": threads // axes[0].positions}
     kind = "point" if point else "rows" if width else "window" if flat else "volume"
-    count = 1
     if not few and not width:
-        tile, count = split_depth.planned(low, node, blocks, tile, extent_out, x[0])
-    if count > 1:
         split_depth.lower(
-            low, node, blocks, tile, count,
-            taps=kind, pixels=extent_out, x_slice=extent_in, parameters=parameters,
-            width=columns.kernel if kind == "window" else 1,
+            low, node, blocks, tile, taps=kind, pixels=extent_out, planes=x[0], x_slice=extent_in,
+            parameters=parameters, width=columns.kernel if kind == "window" else 1,
         )  # fmt: skip
         return
     x_slice = extent_in
@@ -116,7 +112,6 @@ def lower(low: Lowering, node: Node) -> None:
         parameters=parameters,
         source=few[0] if few else None,
         strided=few is not None,
-        width=columns.kernel if kind == "window" and not few else 1,
     )
 
 

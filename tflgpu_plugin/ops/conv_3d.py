@@ -19,7 +19,7 @@ from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import lower, refuse
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
-from tflgpu_plugin.ops.transpose_conv import windows_of
+from tflgpu_plugin.ops.transpose_conv import windows_of, work_back
 
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
 BACK = (3, 0, 1, 2, 4)  # the same of transposed ones
@@ -136,14 +136,9 @@ def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
     return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
 
 
-def _work_back(graph: Graph, node: Node) -> int:
-    """Multiply-adds: every input element meets every weight of its channel."""
-    return prod(graph.shape(node.operand())) * prod(_filters(graph, node)[:4])
-
-
 OPS = (
     Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
        decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER),
     Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",
-       work=_work_back, kind="product", decompose=_decompose_back, accumulates=False),
+       work=work_back, kind="product", decompose=_decompose_back, accumulates=False),
 )  # fmt: skip

@@ -47,7 +47,8 @@ def _lower(low: Lowering, node: Node) -> None:
         "slices": -(-weights[3] // 4),
         **window.parameters((rows, columns)),
     }
-    if form in ("rows", "rows2", "span"):
+    along_rows = form in ("rows", "rows2", "span")
+    if along_rows:
         column_groups = _groups(columns, pixels)
         height = _height(low.target, form, rows, column_groups)
         items = column_groups * (rows.positions if form == "span" else _groups(rows, height))
@@ -59,7 +60,32 @@ def _lower(low: Lowering, node: Node) -> None:
     if form == "multiplied":
         multiplier = weights[3] // x[3]
         parameters |= {"multiplier": multiplier, "channels": x[3], "x_slices": -(-x[3] // 4)}
-    _dispatch(low, node, form, pixels, columns, items, parameters)
+    low.loops(node, weights[1] * (2 + weights[2]) + 33)
+    lanes, software = _lanes(low.target), low.target.software
+    # Lanes that all compute one item have no weights to share, and an NVIDIA H200 (driver
+    # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
+    # compile fewer load sites sooner.
+    shared = passes_weights(low.target) and (items > 1 or software)
+    low.dispatch(
+        "depthwise",
+        node,
+        reads={
+            "x": Access(node.operand(), view=1 if form == "multiplied" else 4),
+            "w": low.stored(node.operand(1)),
+        },
+        writes={"y": node.outputs[0]},
+        workgroups=(-(-items // lanes), -(-weights[3] // 4), x[0]),
+        parameters=parameters,
+        variant={
+            "form": form,
+            "height": 0 if software else parameters.get("rows", 0),
+            "pixels": pixels,
+            "lanes": lanes,
+            "shared": shared,
+            "width": columns.kernel if along_rows else 1,
+            "stride": columns.stride if along_rows else 1,
+        },
+    )
 
 
 def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
@@ -105,45 +131,6 @@ def _lanes(target: Target) -> int:
 def _groups(along: Span, size: int) -> int:
     """Groups of `size` output pixels that lie `dilation` apart."""
     return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
-
-
-def _dispatch(
-    low: Lowering,
-    node: Node,
-    form: str,
-    pixels: int,
-    columns: Span,
-    items: int,
-    parameters: dict[str, object],
-) -> None:
-    batch, slices, _, _ = low.geometry(node.outputs[0])
-    _, high, wide, _ = low.graph.shape(node.operand(1))
-    low.loops(node, high * (2 + wide) + 33)
-    lanes = _lanes(low.target)
-    # Lanes that all compute one item have no weights to share, and an NVIDIA H200 (driver
-    # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
-    # compile fewer load sites sooner.
-    shared = passes_weights(low.target) and (items > 1 or low.target.software)
-    low.dispatch(
-        "depthwise",
-        node,
-        reads={
-            "x": Access(node.operand(), view=1 if form == "multiplied" else 4),
-            "w": low.stored(node.operand(1)),
-        },
-        writes={"y": node.outputs[0]},
-        workgroups=(-(-items // lanes), slices, batch),
-        parameters=parameters,
-        variant={
-            "form": form,
-            "height": 0 if low.target.software else parameters.get("rows", 0),
-            "pixels": pixels,
-            "lanes": lanes,
-            "shared": shared,
-            "width": columns.kernel if form in ("rows", "rows2", "span") else 1,
-            "stride": columns.stride if form in ("rows", "rows2", "span") else 1,
-        },
-    )
 
 
 OPS = (

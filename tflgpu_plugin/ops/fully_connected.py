@@ -5,6 +5,7 @@ With keep_num_dims the result is x.shape[:-1] + [O].
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
@@ -138,18 +139,10 @@ def multiply_many(
         "y_pixel": slices if pixels == 1 else 1,
         "w_batch": 0,
     }
-    count = 1
-    if not packed:
-        tile, count = split_depth.planned(low, node, blocks, tile, plane_rows, planes)
-    if count > 1:
-        split_depth.lower(
-            low, node, blocks, tile, count,
-            taps="point", pixels=plane_rows, x_slice=x.spatial, parameters=given,
-        )  # fmt: skip
-        return
-    convolve(
-        low, node, blocks, tile, packed=packed, kernel="conv", planes=planes,
-        taps="point", pixels=plane_rows, x_slice=x.spatial, parameters=given,
+    launched = partial(convolve, kernel="conv", packed=packed) if packed else split_depth.lower
+    launched(
+        low, node, blocks, tile, taps="point", pixels=plane_rows, planes=planes, x_slice=x.spatial,
+        parameters=given,
     )  # fmt: skip
 
 

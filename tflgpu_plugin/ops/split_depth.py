@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
@@ -77,40 +78,33 @@ def lower(
     node: Node,
     blocks: Blocks,
     tile: Tile,
-    count: int,
     *,
     taps: str,
     pixels: int,
+    planes: int,
     x_slice: int,
     parameters: Mapping[str, object],
     width: int = 1,
 ) -> None:
-    """Two launches: the parts, as planes of one convolution, and their sum."""
+    """One launch, or two where the channels are split: the parts, as planes of one convolution, and
+    their sum."""
+    tile, count = planned(low, node, blocks, tile, pixels, planes)
+    launched = partial(
+        convolve, low, node, kernel="conv", taps=taps, pixels=pixels, x_slice=x_slice, width=width
+    )
+    if count == 1:
+        launched(blocks, tile, planes=planes, parameters=parameters)
+        return
     part = replace(blocks, depth=blocks.depth // count)
     given = {**parameters, "w_batch": part.count * part.block_vectors}
     if taps != "point":
         given["tap_vectors"] = part.tap_vectors
     vectors = low.geometry(node.outputs[0]).vectors
-    partial = low.temporary(count * vectors)
-    convolve(
-        low,
-        node,
-        part,
-        tile,
-        kernel="conv",
-        taps=taps,
-        pixels=pixels,
-        planes=count,
-        x_slice=x_slice,
-        parameters=given,
-        packed=_weights(low, node, part, count),
-        target=partial,
-        split=True,
-        width=width,
-    )
+    sums, weights = low.temporary(count * vectors), _weights(low, node, part, count)
+    launched(part, tile, planes=count, parameters=given, packed=weights, target=sums, split=True)
     low.loops(node, count)
     part_size, variant = {"part": vectors}, {"parts": count}
-    low.each_vector("sum_parts", node, {"parts": partial}, part_size, variant, writes=("y",))
+    low.each_vector("sum_parts", node, {"parts": sums}, part_size, variant, writes=("y",))
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:

@@ -104,10 +104,9 @@ def _left(extent: int, kernel: int, stride: int, same: bool) -> int:
     return reached + (min(kernel, (extent - 1) % stride + 1) if same else kernel)
 
 
-def _work(graph: Graph, node: Node) -> int:
+def work_back(graph: Graph, node: Node) -> int:
     """Multiply-adds: every input element meets every weight of its channel."""
-    x, weights = operands(graph, node)
-    return prod(x) * prod(weights[:3])
+    return prod(graph.shape(node.operand())) * prod(graph.shape(node.operand(1))[:-1])
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -180,7 +179,7 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+    Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip
