@@ -8,6 +8,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op, elements
@@ -44,7 +45,7 @@ def lower(low: Lowering, node: Node) -> None:
             "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
             "in_channels": data.channels, "count": count, "inner": inner, "steps": steps,
             **({"lanes": together} if together > 1 else {}),
-            **({"step": _step(shape, axis, data)} if along != "elements" else {}),
+            **({"step": vector_strides(shape)[axis]} if along != "elements" else {}),
         },
         {
             "better": BETTER[node.op],
@@ -64,13 +65,6 @@ def _along(shape: Shape, axis: int, out: Geometry) -> str:
     if axis == len(shape) - 1:
         return "channels"
     return "planes" if out.channels == shape[-1] or shape[-1] % 4 == 0 else "elements"
-
-
-def _step(shape: Shape, axis: int, data: Geometry) -> int:
-    """Vec4 between neighbours along an axis; along that of channels, between those of slices."""
-    if axis == len(shape) - 1:
-        return data.spatial
-    return data.vectors // data.batch if axis == 0 else prod(shape[axis + 1 : -1])
 
 
 OPS = tuple(

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
+from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
@@ -24,11 +23,14 @@ TOGETHER, MAX_TOGETHER = 3, 14  # parts of one launch, and their axes: they fit 
 
 @dataclass(frozen=True)
 class Part:
-    """An input, the index on the axis where it begins in the output, and its extent there."""
+    """An input, the index on the axis where it begins in the output, its extent there, and how it
+    would be read in the output."""
 
     tensor: int
+    axis: int
     offset: int
     extent: int
+    reading: Reading
 
 
 def _given(node: Node) -> list[int]:
@@ -58,56 +60,39 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """Whole vec4 where every part begins on one, else single floats."""
-    output = node.outputs[0]
-    axis = axis_of(node.attributes["axis"], len(low.graph.shape(output)))
-    parts = _parts(low.graph, node, axis)
+    parts = _parts(low.graph, node)
     if len(parts) == 1:
-        low.alias(output, parts[0].tensor)
+        low.alias(node.outputs[0], parts[0].tensor)
         return
-    readings = _readings(low.graph, node, axis, parts)
-    if all(reading.form == "vectors" for reading in readings):
+    if all(p.reading.form == "vectors" for p in parts):
         makers = low.graph.producers()
-        copies = [
-            _copy(low, makers, p.tensor, reading)
-            for p, reading in zip(parts, readings, strict=True)
-        ]
-        for group in _groups(copies):
+        for group in _groups([_copy(low, makers, p.tensor, p.reading) for p in parts]):
             _vectors(low, node, group)
         return
     for p in parts:
-        _floats(low, node, axis, p, p is parts[-1])
+        _floats(low, node, p, p is parts[-1])
 
 
 def in_place(graph: Graph, node: Node) -> list[int]:
     """The inputs that may lie in the output from the start."""
-    axis = axis_of(node.attributes["axis"], len(graph.shape(node.outputs[0])))
-    parts = _parts(graph, node, axis)
-    readings = _readings(graph, node, axis, parts)
-    if any(reading.form != "vectors" for reading in readings):
+    parts = _parts(graph, node)
+    if any(p.reading.form != "vectors" for p in parts):
         return []
-    return [p.tensor for p, r in zip(parts, readings, strict=True) if r.block is not None]
+    return [p.tensor for p in parts if p.reading.block is not None]
 
 
-def _parts(graph: Graph, node: Node, axis: int) -> list[Part]:
+def _parts(graph: Graph, node: Node) -> list[Part]:
     """Those that have elements."""
-    extents = [graph.shape(tensor)[axis] for tensor in _given(node)]
-    starts = accumulate(extents, initial=0)
-    return [
-        Part(tensor, start, extent)
-        for tensor, start, extent in zip(_given(node), starts, extents, strict=False)
-        if prod(graph.shape(tensor))
-    ]
-
-
-def _readings(graph: Graph, node: Node, axis: int, parts: Sequence[Part]) -> list[Reading]:
-    """How each part would be read in the output."""
-    shape = graph.shape(node.outputs[0])
-    return [
-        read(
-            part(shape, axis, p.offset, p.extent), geometry(shape), geometry(graph.shape(p.tensor))
-        )
-        for p in parts
-    ]
+    whole, found, start = graph.shape(node.outputs[0]), list[Part](), 0
+    axis = axis_of(node.attributes["axis"], len(whole))
+    for tensor in _given(node):
+        shape = graph.shape(tensor)
+        if prod(shape):
+            view = part(whole, axis, start, shape[axis])
+            reading = read(view, geometry(whole), geometry(shape))
+            found.append(Part(tensor, axis, start, shape[axis], reading))
+        start += shape[axis]
+    return found
 
 
 @dataclass(frozen=True)
@@ -207,7 +192,7 @@ def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
     )
 
 
-def _floats(low: Lowering, node: Node, axis: int, part: Part, last: bool) -> None:
+def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
     """One float after another: `outer` rows of `run` channels at `spatial` pixels, which lie `row`
     floats apart in the part and `target_row` in the output. The last part zeroes `tail` pad lanes,
     too, after rows from `tail_from` on."""
@@ -217,6 +202,7 @@ def _floats(low: Lowering, node: Node, axis: int, part: Part, last: bool) -> Non
         row = 4 * low.geometry(part.tensor).slices * spatial
         target_row, tail, tail_from = 4 * stored.slices * spatial, -stored.channels % 4, 0
     else:
+        axis = part.axis
         outer, spatial, inner = prod(shape[:axis]), 1, prod(shape[axis + 1 :])
         run = row = part.extent * inner
         offset, target_row = part.offset * inner, shape[axis] * inner
@@ -265,17 +251,11 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def joined(*values: Array, axis: int) -> Array:
-    return np.concatenate(values, axis=axis)
-
-
-def stacked(*values: Array, axis: int) -> Array:
-    return np.stack(values, axis=axis)
-
-
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
-       keeps="any", errors=MOVED, follows="axis", joins=True, meaning=joined),
+       keeps="any", errors=MOVED, follows="axis", joins=True,
+       meaning=lambda *values, axis: np.concatenate(values, axis)),
     Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
-       keeps="any", decompose=decompose_stack, meaning=stacked),
+       keeps="any", decompose=decompose_stack,
+       meaning=lambda *values, axis: np.stack(values, axis)),
 )  # fmt: skip

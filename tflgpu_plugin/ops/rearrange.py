@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -124,19 +123,12 @@ def blocks(graph: Graph, node: Node) -> list[View]:
 
 
 def batch_shapes(graph: Graph, node: Node) -> list[Shape]:
-    return [_batches(graph, node).shape]
+    return [_batches(graph, node)[2]]
 
 
-class _Batches(NamedTuple):
-    """Blocks and margins (before, after) of the axes after the batch, and the result's shape."""
-
-    blocks: tuple[int, ...]
-    margins: tuple[tuple[int, int], ...]
-    shape: Shape
-
-
-def _batches(graph: Graph, node: Node) -> _Batches:
-    """Raises ValueError with the reason when it cannot be read."""
+def _batches(graph: Graph, node: Node) -> tuple[Shape, tuple[tuple[int, int], ...], Shape]:
+    """Blocks and margins (before, after) of the axes after the batch, and the result's shape.
+    Raises ValueError with the reason when these cannot be read."""
     shape, given = graph.shape(node.operand()), [graph.constant(t) for t in node.inputs[1:3]]
     if given[0] is None or given[1] is None:
         raise NotConstant("blocks and margins must be constant")
@@ -158,7 +150,7 @@ def _batches(graph: Graph, node: Node) -> _Batches:
         made = [n * block - sum(m) for n, block, m in sizes]
     if any(rests) or min(made) < 0:
         raise ValueError(f"blocks of {list(blocks)} do not fit an input of shape {list(shape)}")
-    return _Batches(blocks, margins, (batch, *made, *rest))
+    return blocks, margins, (batch, *made, *rest)
 
 
 NEEDS = "A pattern that is known when the model is prepared."

@@ -34,6 +34,7 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
@@ -129,7 +130,7 @@ def lower(low: Lowering, node: Node) -> None:
     steps, batch, units, outputs = _extents(low.graph, node)
     gates = gate_count(node)
     rows, depth, slices = gates * units, -(-outputs // 4), -(-units // 4)
-    linear = bool(node.attributes.get("linear"))
+    linear, axis = bool(node.attributes.get("linear")), node.attributes.get("time_axis", 0)
     parameters: dict[str, object] = {
         "steps": steps,
         "reverse": int(bool(node.attributes.get("reverse"))),
@@ -140,8 +141,8 @@ def lower(low: Lowering, node: Node) -> None:
         "straight": 2 * units if node.op == "gru" else rows,
         **({"backward": batch // 2} if _directions(node) > 1 else {}),
         "gate_clip": _limit(node, "gate_clip"),
-        **_strides("z", node, steps, batch, -(-rows // 4)),
-        **_strides("y", node, steps, batch, depth),
+        **_strides("z", low.graph.shape(node.operand()), axis),
+        **_strides("y", low.graph.shape(node.outputs[0]), axis),
     }
     variant: dict[str, object] = {
         "cell": node.op,
@@ -282,12 +283,10 @@ def _limit(node: Node, name: str) -> float:
     return float(node.attributes.get(name) or inf)
 
 
-def _strides(name: str, node: Node, steps: int, batch: int, slices: int) -> dict[str, object]:
-    """Vec4 between neighbours of a sequence in storage [first axis][slice][second axis]."""
-    if node.attributes.get("time_axis", 0):  # [batch][slice][step]
-        near = {"batch": slices * steps, "step": 1, "slice": steps}
-    else:
-        near = {"batch": 1, "step": slices * batch, "slice": batch}
+def _strides(name: str, shape: Shape, axis: int) -> dict[str, object]:
+    """Vec4 between neighbours of a sequence whose steps are on this axis."""
+    strides = vector_strides(shape)
+    near = {"step": strides[axis], "batch": strides[1 - axis], "slice": strides[2]}
     return {f"{name}_{key}": value for key, value in near.items()}
 
 

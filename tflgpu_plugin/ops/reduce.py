@@ -74,15 +74,6 @@ WHOLE = {
 GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
 
 
-class _Run(NamedTuple):
-    """Neighbouring axes that are all reduced or all kept: their joint extent and row-major stride,
-    in elements."""
-
-    reduced: bool
-    extent: int
-    stride: int
-
-
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
     """The axes to reduce, from 0. Raises ValueError with a sentence when one is out of range."""
     rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
@@ -135,7 +126,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     runs = _runs(shape, axes)
-    if max(sum(run.reduced for run in runs), sum(not run.reduced for run in runs)) > 3:
+    if max(len(_alike(runs, gone)) for gone in (True, False)) > 3:
         return Refusal("rank.too_large", "Reduced and kept axes alternate more than three times.")
     return None
 
@@ -167,8 +158,7 @@ def lower_axes(
     """Reduce these axes of the first input, whose row-major elements this shape counts."""
     runs = _runs(shape, axes)
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
-    kept = _three([run for run in runs if not run.reduced])
-    gone = _three([run for run in runs if run.reduced])
+    kept, gone = (_three(_alike(runs, reduced)) for reduced in (False, True))
     parameters: dict[str, object] = {
         "channels": out.channels,
         "in_slices": x.slices,
@@ -178,7 +168,7 @@ def lower_axes(
     for name, three in (("kept", kept), ("gone", gone)):
         parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
         parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
-    count = prod(run.extent for run in gone)
+    count = prod(axis.extent for axis in gone)
     _launch(low, node, reduction, Access(node.operand(), 1), count, parameters)
 
 
@@ -311,17 +301,22 @@ def wide(target: Target, count: int, results: int, together: int, least: int) ->
     return found
 
 
-def _runs(shape: Shape, axes: set[int]) -> list[_Run]:
-    """The shape as runs, outermost first; axes of extent 1 do not matter."""
+def _runs(shape: Shape, axes: set[int]) -> list[tuple[bool, Axis]]:
+    """The shape as neighbouring axes that are all reduced (true) or all kept, as one, outermost
+    first; axes of extent 1 do not matter."""
     numbered = enumerate(zip(shape, row_strides(shape), strict=True))
     rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if axis[0] > 1]
     groups = groupby(rows, key=lambda row: row[0])
     together = [(gone, merged([row for _, row in group])) for gone, group in groups]
-    return [_Run(gone, axis.extent, axis.stride) for gone, found in together for (axis,) in found]
+    return [(gone, axis) for gone, found in together for (axis,) in found]
 
 
-def _three(runs: list[_Run]) -> list[_Run]:
-    return [_Run(False, 1, 0)] * (3 - len(runs)) + runs
+def _alike(runs: list[tuple[bool, Axis]], reduced: bool) -> list[Axis]:
+    return [axis for gone, axis in runs if gone == reduced]
+
+
+def _three(axes: list[Axis]) -> list[Axis]:
+    return [Axis(1)] * (3 - len(axes)) + axes
 
 
 def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
@@ -415,10 +410,8 @@ MEANINGS: Mapping[str, Numpy] = {
 
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
-        bools = (
-            () if name in GROWING else ("bool",)
-        )  # of which the largest tells whether any is true
-        traits |= {"types": ("f32", "i32", *bools)}
+        # The largest of bools tells whether any is true.
+        traits |= {"types": ("f32", "i32", *(() if name in GROWING else ("bool",)))}
     if name in GROWING:
         traits |= {"decompose": decompose_checked}
     if name in MEANINGS:

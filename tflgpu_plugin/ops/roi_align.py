@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 
 MODES = ("avg", "max")
@@ -70,46 +70,25 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch, four channels of a bin per thread."""
     batch, height, width, _ = low.graph.shape(node.operand())
     rows, columns = node.attributes["size"]
-    tall, wide = (_most(node, extent) for extent in (height, width))
-    low.loops(node, (tall + 1) * (wide + 2) + 1)
     raises = bool(node.attributes.get("raises"))
-    low.each_vector(
-        "roi_align",
-        node,
-        {
-            "x": low.stored(node.operand()), "rois": low.stored(node.operand(1)),
-            "batches": Access(low.stored(node.operand(2)), 1),
-        },
-        {
-            "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
-            "scale": float(node.attributes.get("scale", 1.0)),
-            "samples": int(node.attributes.get("samples", 0)),
-        },
-        {
-            "centred": bool(node.attributes.get("centred")),
-            "most": node.attributes["mode"] == "max", "raises": raises,
-        },
-        checked=raises,
-    )  # fmt: skip
-
-
-def lower_pool(low: Lowering, node: Node) -> None:
-    """One launch, four channels of a bin per thread."""
-    batch, height, width, _ = low.graph.shape(node.operand())
-    rows, columns = node.attributes["size"]
-    low.loops(node, height * (width + 2) + 1)
-    raises = bool(node.attributes.get("raises"))
-    low.each_vector(
-        "roi_max_pool",
-        node,
-        {"x": low.stored(node.operand()), "rois": low.stored(node.operand(1))},
-        {
-            "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
-            "scale": float(node.attributes.get("scale", 1.0)),
-        },
-        {"raises": raises},
-        checked=raises,
-    )  # fmt: skip
+    reads: dict[str, Source | Access] = {
+        "x": low.stored(node.operand()), "rois": low.stored(node.operand(1)),
+    }  # fmt: skip
+    parameters: dict[str, object] = {
+        "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
+        "scale": float(node.attributes.get("scale", 1.0)),
+    }  # fmt: skip
+    variant: dict[str, object] = {"raises": raises}
+    if node.op == "roi_align":
+        tall, wide = (_most(node, extent) for extent in (height, width))
+        low.loops(node, (tall + 1) * (wide + 2) + 1)
+        reads["batches"] = Access(low.stored(node.operand(2)), 1)
+        parameters["samples"] = int(node.attributes.get("samples", 0))
+        centred = bool(node.attributes.get("centred"))
+        variant |= {"centred": centred, "most": node.attributes["mode"] == "max"}
+    else:
+        low.loops(node, height * (width + 2) + 1)
+    low.each_vector(node.op, node, reads, parameters, variant, checked=raises)
 
 
 def _most(node: Node, extent: int) -> int:
@@ -126,6 +105,6 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),
-    Op("roi_max_pool", refuse_pool, shapes, lower_pool, "exact", work=_work, kind="window",
+    Op("roi_max_pool", refuse_pool, shapes, lower, "exact", work=_work, kind="window",
        fuses=True, errors=MOVED),
 )  # fmt: skip

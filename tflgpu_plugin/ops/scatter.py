@@ -26,7 +26,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
-from tflgpu_plugin.ops.pick import refuse_indices
+from tflgpu_plugin.ops.pick import inside, refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
 
@@ -82,7 +82,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if found := _refuse_type(graph, node.operand(), reduction):
         return found
     given = graph.constant(node.inputs[1])
-    if given is not None and not _inside(node, form, given):
+    if not inside(graph, node, form.axes):
         said = f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
         return Refusal("constant.invalid", said)
     shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
@@ -128,13 +128,6 @@ def _refuse_reads(elements: int, indices: int) -> Refusal | None:
         f"{elements:,} elements that each look through {indices:,} indices are over the limit of "
         f"{MAX_READS:,} in all.",
     )
-
-
-def _inside(node: Node, form: Form, given: Array) -> bool:
-    extents = np.asarray(form.axes)
-    low = -extents if node.attributes.get("wraps") else 0 * extents
-    listed = given.reshape(-1, len(extents))
-    return bool(np.all((listed >= low) & (listed < extents)))
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -221,27 +214,27 @@ def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None
 # ---- from nothing --------------------------------------------------------------------------------
 
 
+def _given(node: Node) -> tuple[int, int]:
+    """Indices, or ids, and updates."""
+    first, second = node.operand(), node.operand(1)
+    return (second, first) if node.op == "segments" else (first, second)
+
+
 def new_shapes(graph: Graph, node: Node) -> list[Shape]:
+    indices, updates = map(graph.shape, _given(node))
+    if node.op == "segments":
+        count = _segments(graph, node)
+        if not indices or updates[: len(indices)] != indices:
+            raise ValueError(f"ids of shape {list(indices)} do not fit {list(updates)}")
+        return [(count, *updates[len(indices) :])]
     shape = graph.constant(node.inputs[2])
     if shape is None:
         raise NotConstant("the shape must be constant")
     made = tuple(int(n) for n in shape.reshape(-1))
-    indices, updates = (graph.shape(node.operand(k)) for k in range(2))
     width = indices[-1] if indices else 0
     if not 0 < width <= len(made) or updates != (*indices[:-1], *made[width:]):
         raise ValueError(_unfit(indices, updates, made))
     return [made]
-
-
-def segment_shapes(graph: Graph, node: Node) -> list[Shape]:
-    x, ids, count = (
-        graph.shape(node.operand()),
-        graph.shape(node.operand(1)),
-        _segments(graph, node),
-    )
-    if not ids or x[: len(ids)] != ids:
-        raise ValueError(f"ids of shape {list(ids)} do not fit {list(x)}")
-    return [(count, *x[len(ids) :])]
 
 
 def _segments(graph: Graph, node: Node) -> int:
@@ -256,32 +249,30 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
     indices that all elements of the result together look at, unless they are constant, no two
     alike, and the result has up to 2^24 places."""
-    segmented = node.op == "segments"
-    shapes = segment_shapes if segmented else new_shapes
-    if found := unplanned(node.op, shapes, graph, node):
+    if found := unplanned(node.op, new_shapes, graph, node):
         return found
-    indices = node.operand(1 if segmented else 0)
-    found = _refuse_type(graph, node.operand(0 if segmented else 1), node.attributes["reduction"])
-    found = found or refuse_indices(graph, node, 1 if segmented else 0)
+    (indices, updates), (shape,) = _given(node), new_shapes(graph, node)
+    found = _refuse_type(graph, updates, node.attributes["reduction"])
+    found = found or refuse_indices(graph, node, node.inputs.index(indices))
     if found or apart(graph, node):
         return found
     if not _inside_new(graph, node):
-        said = f"{node.op} cannot be planned: an index is outside {list(shapes(graph, node)[0])}."
+        said = f"{node.op} cannot be planned: an index is outside {list(shape)}."
         return Refusal("constant.invalid", said)
-    return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
+    return _refuse_reads(prod(shape), prod(graph.shape(indices)))
 
 
 def _inside_new(graph: Graph, node: Node) -> bool:
     """Whether hosts take these constant indices. Ids without a count go up from 0 by one at most
     (`Prepare` of tensorflow/lite/kernels/segment_sum.cc)."""
     segmented, raises = node.op == "segments", node.attributes.get("raises", False)
-    given = graph.constant(node.operand(1 if segmented else 0))
+    given = graph.constant(_given(node)[0])
     if given is not None and segmented and len(node.inputs) < 3:
         steps = np.diff(given.reshape(-1), prepend=0)
         return not steps.size or (given.flat[0] == 0 and bool(np.isin(steps, (0, 1)).all()))
     if given is None or not raises:
         return True
-    (shape,) = (segment_shapes if segmented else new_shapes)(graph, node)
+    (shape,) = new_shapes(graph, node)
     width = 1 if segmented else given.shape[-1]
     listed = given.reshape(-1, width)
     low = np.iinfo(given.dtype).min if raises == "above" else 0
@@ -305,11 +296,9 @@ def apart(graph: Graph, node: Node) -> bool:
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
     """Into a tensor of what the reduction begins with."""
-    segmented, reduction = node.op == "segments", node.attributes["reduction"]
-    shapes = segment_shapes if segmented else new_shapes
-    (shape,) = shapes(steps.graph, node)
-    indices, updates = node.operand(1 if segmented else 0), node.operand(0 if segmented else 1)
-    if segmented:
+    (shape,), reduction = new_shapes(steps.graph, node), node.attributes["reduction"]
+    indices, updates = _given(node)
+    if node.op == "segments":
         indices = steps.reshape(indices, (*steps.shape(indices), 1))
     first: Array = np.asarray(FIRST[reduction])
     if steps.graph.tensors[updates].dtype == "f32":
@@ -364,10 +353,8 @@ OPS = (
         for name, meaning in (("scatter_elements", None), ("scatter_nd", assigned))
     ),
     *(
-        Op(name, refuse_new, shapes, lower_decomposed, "reduction", types=("f32", "i32"),
+        Op(name, refuse_new, new_shapes, lower_decomposed, "reduction", types=("f32", "i32"),
            decompose=decompose_new, kind="reduction", accumulates=True, meaning=meaning)
-        for name, shapes, meaning in (
-            ("scatter_new", new_shapes, added), ("segments", segment_shapes, None),
-        )
+        for name, meaning in (("scatter_new", added), ("segments", None))
     ),
 )  # fmt: skip
