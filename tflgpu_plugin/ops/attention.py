@@ -63,10 +63,8 @@ def with_heads(shape: Shape, heads: int) -> Shape:
 def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     """Shapes of q, k and v with their heads: [batch, heads, length, depth]. Raises ValueError where
     they do not fit."""
-    found = []
-    for tensor, heads in zip(_operands(node), _heads(node), strict=True):
-        found.append(with_heads(graph.shape(tensor), heads))
-    q, k, v = found
+    given = zip(_operands(node), _heads(node), strict=True)
+    q, k, v = (with_heads(graph.shape(tensor), heads) for tensor, heads in given)
     divided = q[1] % k[1] == 0 if k[1] else q[1] == 0
     if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3] and divided):
         raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
@@ -122,7 +120,8 @@ def lower(low: Lowering, node: Node) -> None:
     q, k, v = split(low.graph, node)
     attributes = node.attributes
     mask, lengths = (*node.inputs[MASK:], None, None)[:2]
-    rows, past, cap = q[1] // k[1] * q[2], attributes.get("past", 0), _softcap(node)
+    rows, past = q[1] // k[1] * q[2], attributes.get("past", 0)
+    cap = float(attributes.get("softcap", 0.0))
     window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
     mends = bool(attributes.get("mends"))
     reads = {
@@ -218,10 +217,6 @@ def _teams(target: Target, tiles: int, keys: int) -> int:
     ):
         found *= 2
     return found
-
-
-def _softcap(node: Node) -> float:
-    return float(node.attributes.get("softcap", 0.0))
 
 
 def steps_of(name: str, shape: Shape, heads: int) -> dict[str, object]:

@@ -18,7 +18,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering, spread
-from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides
+from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.unknown import CHOOSES, UNKNOWN, where_unknown
 from tflgpu_plugin.ops.views import Axis, merged
 
@@ -52,11 +52,6 @@ def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
     return None
 
 
-def _spreads(shape: Shape, operands: Sequence[Shape]) -> bool:
-    """Whether an operand is more than one value, and lies not as the result."""
-    return any(prod(s) != 1 and not _in_place(s, shape) for s in operands)
-
-
 def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
     """Neighbouring axes of the result along which each operand is either whole or one value."""
     ranked = [_ranked(operand, len(shape)) for operand in operands]
@@ -70,7 +65,8 @@ def decompose_spread(steps: Decomposition, node: Node) -> bool:
     """Of more axes than the kernel walks, those that go together become one."""
     shape, given = steps.shape(node.outputs[0]), operands(node)
     shapes = [steps.shape(tensor) for tensor in given]
-    if len(shape) <= MAX_AXES or not _spreads(shape, shapes):
+    spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
+    if len(shape) <= MAX_AXES or not spread:
         return False
     groups = _together(shape, shapes)
     if len(groups) > MAX_AXES:
@@ -165,9 +161,8 @@ def pair_epilogue(
         value = graph.constant(other)
         if value is None or value.size != 1:
             return EpilogueOp(name, other)
-        return EpilogueOp(
-            name, None, (float(value.reshape(-1)[0]),)
-        )  # no buffer for a single value
+        single = float(value.reshape(-1)[0])  # takes no buffer
+        return EpilogueOp(name, None, (single,))
 
     return rule
 
@@ -204,7 +199,9 @@ def _slice_strides(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict
     if len(shape) > MAX_AXES:  # row-major: only a single value is spread
         one_value: dict[str, object] = {f"{name}_k0": 0 for name in spread}
         return 1, one_value | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
-    order = storage_order(len(shape))
+    # Slowest in device storage first: batch, channel slices, space.
+    rank = len(shape)
+    order = range(rank) if rank < 2 else (0, rank - 1, *range(1, rank - 1))
     slices = -(-shape[-1] // 4) if shape else 1
     extents = [slices if k == len(shape) - 1 else shape[k] for k in order]
     own = [_steps(operand, shape, vector_strides(operand)) for operand in spread.values()]

@@ -74,7 +74,7 @@ def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> 
     mode = attributes.get("mode", "nearest")
     at = _coordinates(extent, out, axis, attributes)
     smooth = bool(attributes.get("antialias"))
-    if mode == "nearest" or (extent == out and (smooth or _identity(at))):
+    if mode == "nearest" or (extent == out and (smooth or (at == np.arange(out)).all())):
         index = _rounded(at, attributes.get("nearest", "round_prefer_floor"))
         taps = np.clip(index, 0, extent - 1)[:, None]
         table: Array = np.stack([taps, np.ones_like(taps)], axis=2).astype(np.float32)
@@ -89,10 +89,6 @@ def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> 
     if attributes.get("coordinates") == "tf_crop_and_resize":
         table[(at < 0) | (at > extent - 1), :, 0] = -1
     return table
-
-
-def _identity(at: Array) -> bool:
-    return bool((at == np.arange(len(at))).all())
 
 
 def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:

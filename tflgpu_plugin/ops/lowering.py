@@ -27,10 +27,8 @@ VECTOR_BYTES = 16
 WORKGROUP = 64  # threads, where a kernel says nothing else
 MAX_LOOP_ROUNDS = 65_535  # that every driver runs to the end
 PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
-MIN_BLOCKED_ELEMENTS, NEIGHBOURS = (
-    1 << 12,
-    64,
-)  # elements that are moved at once; elements in a row that are, of more
+MIN_BLOCKED_ELEMENTS = 1 << 12  # that are moved at once ...
+NEIGHBOURS = 64  # ... and elements in a row that are, of more
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,7 @@ class Launch:
     variant: Mapping[str, object]
     workgroups: tuple[int, int, int]
     copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
-    takes: int | None = (
-        None  # its whole result is, in order, what its operand has from this vec4 on
-    )
+    takes: int | None = None  # its whole result is, in order, its operand from this vec4 on
 
     @property
     def reads(self) -> list[Source]:

@@ -88,10 +88,6 @@ def lower(low: Lowering, node: Node) -> None:
     inputs, units = low.graph.shape(x)[1], low.graph.shape(h)[1]
     data, cell = low.geometry(x), low.geometry(h)
     depth = data.slices + cell.slices
-
-    def pack(value: Array) -> Array:
-        return pack_weights(value, inputs, units)
-
     low.dispatch(
         "lstm",
         node,
@@ -104,7 +100,7 @@ def lower(low: Lowering, node: Node) -> None:
                 "lstm",
                 inputs,
                 vectors=cell.slices * GATES * depth * 4,
-                pack=pack,
+                pack=lambda v: pack_weights(v, inputs, units),
                 half=True,
             ),
             "bias": low.constant(
@@ -176,14 +172,10 @@ def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
     """In 8 bits: the plain layer, output and state quantized as hosts do it."""
     x, output, state = (graph.tensors[node.operand(k)] for k in (0, OUTPUT, STATE))
     if not quantization.quantized(x):
-        mixed = any(t.dtype != "f32" for t in (output, state))
-        return (
-            Refusal(
-                "dtype.mismatch", "An LSTM over float32 values needs a state of float32 values."
-            )
-            if mixed
-            else None
-        )
+        if output.dtype == state.dtype == "f32":
+            return None
+        said = "An LSTM over float32 values needs a state of float32 values."
+        return Refusal("dtype.mismatch", said)
     if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION, NORM + 1)):
         return Refusal(
             "attribute.unsupported",

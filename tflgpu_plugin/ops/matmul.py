@@ -53,23 +53,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return None
 
 
-def _dense(graph: Graph, node: Node) -> bool:
-    """b is a constant matrix."""
-    weights = graph.constant(node.operand(1))
-    return weights is not None and weights.ndim == 2
-
-
-def _alike(graph: Graph, node: Node) -> bool:
-    """The leading axes are the same."""
-    a, b = (graph.shape(node.operand(k)) for k in range(2))
-    return a[:-2] == b[:-2]
-
-
 def decompose(steps: Decomposition, node: Node) -> bool:
     """transpose_a by a node of its own; a constant matrix b as weights; one leading axis in place
     of many."""
     a, b = node.operand(), node.operand(1)
-    rank, dense = len(steps.shape(a)), _dense(steps.graph, node)
+    rank, dense = len(steps.shape(a)), steps.data(b) is not None and len(steps.shape(b)) == 2
     swap = bool(node.attributes.get("transpose_a"))
     joined = max(rank, len(steps.shape(b))) > MAX_AXES
     if not (swap or joined or (dense and rank <= KEPT)):
@@ -78,7 +66,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         a = steps.add("transpose", a, perm=(*range(rank - 2), rank - 1, rank - 2))
     whole = steps.shape(node.outputs[0])
     inputs: list[int | None]
-    if joined and not dense and not _alike(steps.graph, node):
+    if joined and not dense and steps.shape(a)[:-2] != steps.shape(b)[:-2]:
         a, b = (
             steps.add("expand", t, steps.indices((*whole[:-2], *steps.shape(t)[-2:])))
             for t in (a, b)

@@ -298,9 +298,3 @@ def vector_strides(shape: Shape) -> tuple[int, ...]:
     stored = geometry(shape)
     spatial = tuple(prod(shape[axis + 1 : -1]) for axis in range(1, len(shape) - 1))
     return (stored.slices * stored.spatial, *spatial, stored.spatial)
-
-
-def storage_order(rank: int) -> tuple[int, ...]:
-    """Logical axes of a tensor of rank 0 to 5, slowest in device storage first: batch, channel
-    slices, space."""
-    return tuple(range(rank)) if rank < 2 else (0, rank - 1, *range(1, rank - 1))

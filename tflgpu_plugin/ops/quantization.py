@@ -161,10 +161,6 @@ def same_bits(held: str, wanted: str) -> bool:
     return wanted != "bool" and held in BITS and BITS[held] == BITS.get(wanted)
 
 
-def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
-    return step(graph, node)
-
-
 TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
 COUNTED = ("i8", "u8", "i16", "u16")
@@ -188,8 +184,8 @@ OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue,
-       quantizes="to"),
+       fuses=True, kind="elementwise", follows="elementwise", quantizes="to",
+       as_epilogue=lambda graph, node, position: step(graph, node)),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
        kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
        meaning=converted),

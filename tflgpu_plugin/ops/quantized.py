@@ -90,20 +90,20 @@ def by_scales(
     numbers: Callable[[Node, list[np.float32], Levels], Numbers | None], op: str
 ) -> Callable[[Graph, Node, Levels], Node | None]:
     """The rule of a row: the op, with numbers that follow from the scales of the inputs; None where
-    one of them is not quantized as a whole, or hosts round to even.
-    """
+    `_scales` has none."""
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         scales = _scales(graph, node)
-        if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
-            return None
-        return _made(node, op, numbers(node, scales, levels))
+        return None if scales is None else _made(node, op, numbers(node, scales, levels))
 
     return rule
 
 
 def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
-    """Of the inputs; None unless all are quantized as a whole."""
+    """Of the inputs; None unless all are quantized as a whole, or where the result rounds to
+    even."""
+    if quantization.even(graph.tensors[node.outputs[0]]):
+        return None
     return quantization.scales(None if t is None else graph.tensors[t] for t in node.inputs)
 
 
@@ -170,7 +170,7 @@ def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
     """The rule of rsqrt: hosts keep 20 bits of the inverse root of a number, and take the largest
     result for that of 0."""
     scales = _scales(graph, node)
-    if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
+    if scales is None:
         return None
     (x,), unit = scales, 1 / (float(scales[0]) ** 0.5 * ROOT_UNIT)
     factor = 1 / float(np.sqrt(x) * np.float32(levels.scale)) / ROOT_UNIT
@@ -190,9 +190,7 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
     """The scales of input and result; None if they are equal, or the result rounds to even."""
     scales, unit = _scales(graph, node), np.float32(levels.scale)
-    if scales is None or scales[0] == unit or quantization.even(graph.tensors[node.outputs[0]]):
-        return None
-    return scales[0], unit
+    return None if scales is None or scales[0] == unit else (scales[0], unit)
 
 
 def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:

@@ -18,14 +18,6 @@ MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
 Real = type[np.float32] | type[np.float64]
 
 
-def _sum(graph: Graph, node: Node) -> tuple[float, ...]:
-    return (SUMS,)
-
-
-def _interpolation(graph: Graph, node: Node) -> tuple[float, ...]:
-    return (WEIGHTS,)
-
-
 def _product(graph: Graph, node: Node) -> tuple[float, ...]:
     """Of the factor from a product of stored numbers to a result, by channel of the weights."""
     result = graph.tensors[node.outputs[0]]
@@ -55,8 +47,8 @@ def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[fl
     return float(unit), float(quotient(unit) / quotient(scale))
 
 
-SUM = Rounding(_sum)
+SUM = Rounding(lambda graph, node: (SUMS,))
 LAYER = Rounding(_product, factor=partial(_factor, product=np.float64, quotient=np.float64))
 MATMUL = Rounding(_product, factor=partial(_factor, product=np.float32, quotient=np.float64))
 PRODUCT = Rounding(_product, factor=partial(_factor, product=np.float32, quotient=np.float32))
-INTERPOLATION = Rounding(_interpolation, stored=True)
+INTERPOLATION = Rounding(lambda graph, node: (WEIGHTS,), stored=True)

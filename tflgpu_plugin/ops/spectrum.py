@@ -88,20 +88,16 @@ def decompose(steps: Decomposition, node: Node) -> bool:
             x = steps.add("view", x, view=part(shape, len(shape) + axis, 0, length))
     *outer, rows, samples = steps.shape(x)
     made = steps.reshape(x, (prod(outer) * rows, samples))
-    made = _product(steps, made, matrix(samples, 1, width, onesided=True))
+    made = steps.add("matmul", made, steps.number(matrix(samples, 1, width, onesided=True)))
     if height > 1:
         made = steps.reshape(made, (prod(outer), rows, width // 2 + 1, 2))
         made = steps.add("transpose", made, perm=(0, 2, 1, 3))
         made = steps.reshape(made, (prod(outer) * (width // 2 + 1), rows * 2))
-        made = _product(steps, made, matrix(rows, 2, height))
+        made = steps.add("matmul", made, steps.number(matrix(rows, 2, height)))
         made = steps.reshape(made, (prod(outer), width // 2 + 1, height, 2))
         made = steps.add("transpose", made, perm=(0, 2, 1, 3))
     steps.last("reshape", made, None, shape=steps.shape(out))
     return True
-
-
-def _product(steps: Decomposition, x: int, weights: Array) -> int:
-    return steps.add("matmul", x, steps.number(weights))
 
 
 def _work(graph: Graph, node: Node) -> int:
@@ -114,11 +110,9 @@ def _work(graph: Graph, node: Node) -> int:
 def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Complex numbers."""
     held = graph.tensors[node.operand()].dtype
-    return (
-        None
-        if held == COMPLEX
-        else Refusal("dtype.unsupported", f"{node.op} takes complex numbers, not {held} ones.")
-    )
+    if held == COMPLEX:
+        return None
+    return Refusal("dtype.unsupported", f"{node.op} takes complex numbers, not {held} ones.")
 
 
 def _side(steps: Decomposition, side: int) -> int:

@@ -35,11 +35,8 @@ def fits(x: Shape, inner: int, outputs: int) -> bool:
 
 def _extents(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     """The shapes of x and of both weights."""
-    return (
-        graph.shape(node.operand()),
-        graph.shape(node.operand(WEIGHTS)),
-        graph.shape(node.operand(SECOND)),
-    )
+    x, first, second = (graph.shape(node.operand(k)) for k in (0, WEIGHTS, SECOND))
+    return x, first, second
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -50,11 +47,9 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if not constant or not fitting or len(x) != 4 or prod(x) == 0:
         said = f"Weights of {list(first)} and {list(second)} are no two layers of {list(x)}."
         return Refusal("shape.mismatch", said)
-    return (
-        None
-        if fits(x, first[0], second[0])
-        else Refusal("shape.too_large", f"{list(x)} is too much for one workgroup.")
-    )
+    if fits(x, first[0], second[0]):
+        return None
+    return Refusal("shape.too_large", f"{list(x)} is too much for one workgroup.")
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:
