@@ -25,6 +25,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
@@ -108,8 +109,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
                 "dtype.unsupported", "A mask of integers is not supported; cast it to float32."
             )
         given, whole = graph.shape(mask), (*q[:3], k[2])
-        fits = zip(given[::-1], whole[::-1], strict=False)
-        if not 0 < len(given) <= 4 or any(g not in (1, w) for g, w in fits):
+        if not given or not spreads(given, whole):
             said = f"A mask of shape {list(given)} does not fit scores of {list(whole)}."
             return Refusal("shape.mismatch", said)
     return None

@@ -39,6 +39,12 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(found)
 
 
+def spreads(given: Shape, shape: Shape) -> bool:
+    """Whether what has one shape broadcasts to another."""
+    pairs = zip(given[::-1], shape[::-1], strict=False)
+    return len(given) <= len(shape) and all(n in (1, extent) for n, extent in pairs)
+
+
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 

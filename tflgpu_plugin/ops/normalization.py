@@ -22,7 +22,7 @@ from math import prod
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
 from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.group_moments import divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
@@ -59,11 +59,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         if tensor is None:
             continue
         given = graph.shape(tensor)
-        try:
-            fits = broadcast(shape, given) == shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if not spreads(given, shape):
             said = f"A scale or bias of shape {list(given)} does not fit {list(shape)}."
             return Refusal("shape.mismatch", said)
     return None

@@ -21,7 +21,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side that begin at the first element, of 65,535 elements at
     most; indices that unpoolings on the GPU read, and nothing else.
     """
-    shape, window = _first(graph, node), node.attributes["window"]
+    shape, window = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
         said = f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
         return Refusal("rank.unsupported", said)
@@ -42,7 +42,7 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side; indices of a pooling on the GPU, of the shape of the
     values.
     """
-    shape, window = _first(graph, node), node.attributes["window"]
+    shape, window = graph.shape(node.operand()), node.attributes["window"]
     indices = graph.shape(node.operand(1))
     if len(shape) != 4 or prod(shape) == 0:
         return Refusal(
@@ -59,14 +59,14 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Both outputs [B, positions ..., C]."""
-    shape = _first(graph, node)
+    shape = graph.shape(node.operand())
     pooled = (shape[0], *(s.positions for s in _spans(shape, node)), shape[3])
     return [pooled, pooled]
 
 
 def shapes_back(graph: Graph, node: Node) -> list[Shape]:
     """As many windows as there are values."""
-    batch, height, width, channels = _first(graph, node)
+    batch, height, width, channels = graph.shape(node.operand())
     rows, columns = node.attributes["window"]
     return [(batch, height * rows, width * columns, channels)]
 
@@ -76,13 +76,9 @@ def _spans(shape: Shape, node: Node) -> list[Span]:
     return spans(shape, window, {**node.attributes, "strides": window})
 
 
-def _first(graph: Graph, node: Node) -> Shape:
-    return graph.shape(node.operand())
-
-
 def lower(low: Lowering, node: Node) -> None:
     """One launch for values and indices."""
-    rows, columns = _spans(_first(low.graph, node), node)
+    rows, columns = _spans(low.graph.shape(node.operand()), node)
     low.loops(node, rows.kernel * (2 + columns.kernel) + 1)
     low.each_vector(
         "pool_argmax",
@@ -98,7 +94,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 def lower_back(low: Lowering, node: Node) -> None:
     """One launch, four elements of the result per thread."""
-    _, height, width, _ = _first(low.graph, node)
+    _, height, width, _ = low.graph.shape(node.operand())
     window_h, window_w = node.attributes["window"]
     low.each_vector(
         "unpool",

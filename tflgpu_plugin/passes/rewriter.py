@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.ir import Editor, Graph, Node, Tensor
+import numpy as np
+
+from tflgpu_plugin.ir import Array, Editor, Graph, Node, Tensor
 from tflgpu_plugin.ops import movement
+from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.views import View
 
 Perm = tuple[int, ...]
@@ -37,6 +40,15 @@ class Rewriter(Editor):
         whole = view.reshapes(self.shape(source))
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
+
+    def per_channel(self, tensor: int, result: int) -> Array | None:
+        """A constant of floats that spreads over a result, as a value for each of its channels;
+        None for anything else."""
+        data, channels = self.data(tensor), self.shape(result)[-1]
+        fits = spread(self.now, tensor, result) in ("channel", "scalar")
+        if data is None or data.dtype.kind != "f" or not fits:
+            return None
+        return np.broadcast_to(data.reshape(-1), (channels,))
 
     def layout(self, op: str, source: int, output: int, *origin: Node, **attributes: Any) -> Node:
         """A new node that only brings a tensor into another layout for nodes of the host."""

@@ -17,7 +17,6 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, geometry
 from tflgpu_plugin.ops import concat, io_layout, movement
-from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import part
@@ -84,21 +83,13 @@ def _branch(makers: Makers, node: Node) -> _Branch | None:
     small = stored.batch == 1 and stored.vectors < MOST_VECTORS
     if not small or weights.shape[-1] != x[-1] or e.tensors[output].counted:
         return None
-    found = [_per_channel(e, node, each) for each in node.epilogue if each.tensor is not None]
-    operands = tuple(each for each in found if each is not None)
-    fits = len(operands) == len(found) < MAX_OPERANDS  # one more tells which channels there are
-    return _Branch(node, weights, operands) if fits else None
-
-
-def _per_channel(e: Rewriter, node: Node, each: EpilogueOp) -> Array | None:
-    """The constant operand of a step as a value per channel."""
-    assert each.tensor is not None
-    data, channels = e.data(each.tensor), e.shape(node.outputs[0])[-1]
-    how = spread(e.now, each.tensor, node.outputs[0])
-    rows = each.op in kernels.ROWS or data is None or data.dtype != np.float32
-    if data is None or rows or how not in ("channel", "scalar"):
+    if any(each.op in kernels.ROWS for each in node.epilogue):
         return None
-    return np.broadcast_to(data.reshape(-1), (channels,))
+    given = [each.tensor for each in node.epilogue if each.tensor is not None]
+    found = [e.per_channel(tensor, output) for tensor in given]
+    operands = tuple(each for each in found if each is not None and each.dtype == np.float32)
+    fits = len(operands) == len(given) < MAX_OPERANDS  # one more tells which channels there are
+    return _Branch(node, weights, operands) if fits else None
 
 
 def _last_of(makers: Makers, branch: _Branch) -> Node | None:

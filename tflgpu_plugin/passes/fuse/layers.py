@@ -89,12 +89,10 @@ def _apart(makers: Makers, tensor: int) -> bool:
 def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
     """The constant per channel, or number, that a node adds to a tensor."""
     (other,) = [t for t in node.inputs[:2] if t != tensor] or [None]
-    data, channels = e.data(other), e.shape(tensor)[-1]
-    if data is None or data.dtype != np.float32 or e.shape(node.outputs[0]) != e.shape(tensor):
+    if other is None or e.shape(node.outputs[0]) != e.shape(tensor):
         return None
-    if data.size not in (1, channels) or (data.size > 1 and data.shape[-1] != channels):
-        return None
-    return np.broadcast_to(data.reshape(-1), (channels,))
+    found = e.per_channel(other, tensor)
+    return found if found is not None and found.dtype == np.float32 else None
 
 
 def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir import Graph, Node, Shape
-from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.rotary import even
 from tflgpu_plugin.ops.views import View, axis_of, part, region, through, transposed, whole
 from tflgpu_plugin.passes.fuse.heads import held, put_together
@@ -89,11 +89,8 @@ class _Turning(Makers):
             return False
         width = cos[-1] * (2 if found.paired else 1)
         turns = even(width, found.together) and width <= shape[3]
-        try:
-            spread = broadcast(shape[:3], cos[:-1]) == shape[:3]
-        except ValueError:
-            return False
-        return turns and spread and self.e.shape(node.outputs[0]) == shape
+        same = self.e.shape(node.outputs[0]) == shape
+        return turns and same and spreads(cos[:-1], shape[:3])
 
     def _sum(self, node: Node) -> _Found | None:
         """x * cos + y * sin."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node
-from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
@@ -62,11 +61,8 @@ def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | 
     if each.tensor is None:
         given: Array | None = np.array(each.parameters)
     else:
-        fits = spread(e.now, each.tensor, node.outputs[0]) in ("channel", "scalar")
-        given = e.data(each.tensor) if fits else None
-    if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
-        return None
-    if kind == "divisor" and not given.all():
+        given = e.per_channel(each.tensor, node.outputs[0])
+    if given is None or (kind == "divisor" and not given.all()):
         return None
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 

@@ -13,7 +13,7 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import COUNTS, EpilogueOp, Graph, Node, Tensor, planar, quantization
+from tflgpu_plugin.ir import COUNTS, Array, EpilogueOp, Graph, Node, Tensor, planar, quantization
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce import reduced_axes
@@ -83,10 +83,7 @@ class _Simulation:
         even = self._even(node.outputs[0])
         made = requantize.factor_rows if even else requantize.mean_rows
         table = made(scale / levels.scale, count, channels)
-        rows = self.e.constant(table, name="requantization")
-        kind = "rescale" if even else requantize.in_fixed_point(table, levels)
-        step = requantize.each(kind, rows, scale / count, levels, channels)
-        return replace(node, epilogue=(step,))
+        return replace(node, epilogue=(self._by_rows(node, table, scale / count, levels),))
 
     def _layer(self, node: Node, levels: quantization.Levels) -> Node | None:
         found = requantize.whole(self.graph, node)
@@ -94,14 +91,19 @@ class _Simulation:
             return None
         whole, table = found
         x, weights = node.operand(), node.operand(1)
-        rows = self.e.constant(table, name="requantization")
-        numbers = self.e.add(requantize.retyped(self.tensors[weights], whole))
         scale, _ = quantization.parameters(self.tensors[x])
-        even = self._even(node.outputs[0])
-        once = bool(node.attributes.get("rounds_once"))
-        kind = "rescale" if even else requantize.in_fixed_point(table, levels, once)
-        step = requantize.each(kind, rows, scale, levels, table.shape[1])
+        step = self._by_rows(node, table, scale, levels)
+        numbers = self.e.add(requantize.retyped(self.tensors[weights], whole))
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
+
+    def _by_rows(
+        self, node: Node, table: Array, unit: float, levels: quantization.Levels
+    ) -> EpilogueOp:
+        """The step that takes multiples of a unit to these levels, by rows of `requantize`."""
+        rows = self.e.constant(table, name="requantization")
+        even, once = self._even(node.outputs[0]), bool(node.attributes.get("rounds_once"))
+        kind = "rescale" if even else requantize.in_fixed_point(table, levels, once)
+        return requantize.each(kind, rows, unit, levels, table.shape[1])
 
     def _even(self, tensor: int) -> bool:
         return quantization.even(self.tensors[tensor])
