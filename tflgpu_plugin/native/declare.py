@@ -1,5 +1,6 @@
 """Reads header files for the build: what they declare becomes a Python module, so that no process
-has to parse them, and the functions that they name become a list of exports for Windows.
+has to parse them, and the functions that they name become a list of exports for Windows. What they
+say of sizes and places must be so.
 
 Usage: python declare.py MODULE OUTPUT.py HEADER...
        python declare.py exports OUTPUT.def HEADER...
@@ -9,11 +10,18 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 EXPORTS = "exports"
 FUNCTION = re.compile(r"^(?!typedef\b)\w[\w *]*?(\w+)\(", re.MULTILINE)
+# Remarks on layout: the size of a struct in bytes; of a member its byte (`at`), or its slot.
+STRUCT = re.compile(
+    r"^(?:typedef )?struct (\w+) \{(.*?)\}[\w ]*;(?: /\* (\d+) byte)?", re.MULTILINE | re.DOTALL
+)
+MEMBER = re.compile(r"(\w+)(?:\[\d+\])?(?:\)\([^;]*\))?; +/\* (at )?(\d+)\b")
+SLOT_BYTES = 8
 
 
 def main(kind: str, output: str, *headers: str) -> None:
@@ -28,12 +36,25 @@ def main(kind: str, output: str, *headers: str) -> None:
     parser.set_source(kind, None)
     for text in texts:
         parser.cdef(text)
+        if wrong := [*misplaced(parser, text)]:
+            sys.exit(f"{kind}: the header says otherwise of {', '.join(wrong)}")
     parser.emit_python_code(output)
 
 
 def functions(text: str) -> list[str]:
     """The functions that a header declares."""
     return FUNCTION.findall(text)
+
+
+def misplaced(parser: Any, text: str) -> Iterator[str]:
+    """The structs and members of a header that are elsewhere than its remarks say."""
+    for name, members, size in STRUCT.findall(text):
+        if size and parser.sizeof(f"struct {name}") != int(size):
+            yield name
+        for member, at, place in MEMBER.findall(members):
+            offset = int(place) if at else int(place) * SLOT_BYTES
+            if parser.offsetof(f"struct {name}", member) != offset:
+                yield f"{name}.{member}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@
 #include "core/tflgpu.h"
 #pragma GCC visibility pop
 
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "hosts' layouts are those of 64 bits");
+
 /* ---- library.c: wgpu's functions, the gate, error text --------------------------------------------------------- */
 
 /* Every function of wgpu that is called. Those that panic in this wgpu-native (SetLabel, WaitAny, GetMapState, ...)

@@ -1,7 +1,7 @@
 /* The binary interface between onnxruntime and a plugin execution provider, in our own words: slot numbers as observed
  * on 1.24 to 1.31, LP64. The host's tables only ever grow, so a slot means the same in every version; those newer than
  * the minimum (1.24) carry their version. C includes this file and cffi reads it as it is: no preprocessor lines.
- * abi_check.c checks every slot. Members that start with unused are never read or called.
+ * declare.py checks every slot. Members that start with unused are never read or called.
  *
  * Text is UTF-8; a path (void) is a wide string on Windows. A status is NULL for success; others go back with release_status. */
 
@@ -54,45 +54,45 @@ typedef struct tgo_compute tgo_compute;
 
 typedef struct tgo_fusion {
   uint32_t version;
-  _Bool drop_constants;            /* constants are not inputs of the fused node, and the host may free them */
+  _Bool drop_constants;            /* at 4; constants are not inputs of the fused node, and the host may free them */
 } tgo_fusion;
 
 struct tgo_factory {
   uint32_t version;
-  const char *(*get_name)(const tgo_factory *factory);
+  const char *(*get_name)(const tgo_factory *factory); /* 1 */
   const char *(*get_vendor)(const tgo_factory *factory);
   tgo_status *(*get_devices)(tgo_factory *factory, const tgo_hardware *const *hardware, size_t count,
-                             tgo_ep_device **devices, size_t capacity, size_t *written);
+                             tgo_ep_device **devices, size_t capacity, size_t *written); /* 3 */
   tgo_status *(*create_ep)(tgo_factory *factory, const tgo_hardware *const *hardware, const tgo_pairs *const *metadata,
-                           size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep);
+                           size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep); /* 4 */
   void (*release_ep)(tgo_factory *factory, tgo_ep *ep);
-  uint32_t (*get_vendor_id)(const tgo_factory *factory);
-  const char *(*get_version)(const tgo_factory *factory);      /* a semantic version, three numbers */
+  uint32_t (*get_vendor_id)(const tgo_factory *factory); /* 6 */
+  const char *(*get_version)(const tgo_factory *factory); /* 7; a semantic version, three numbers */
   void *unused_validate_compiled;
   void *unused_create_allocator;
   void *unused_release_allocator;
-  tgo_status *(*create_transfer)(tgo_factory *factory, void **transfer);   /* called unasked; may give NULL */
-  _Bool (*is_stream_aware)(const tgo_factory *factory);
+  tgo_status *(*create_transfer)(tgo_factory *factory, void **transfer); /* 11; called unasked; may give NULL */
+  _Bool (*is_stream_aware)(const tgo_factory *factory); /* 12 */
   void *unused_after[48];
 };
 
 struct tgo_ep {
   uint32_t version;
-  const char *(*get_name)(const tgo_ep *ep);
-  tgo_status *(*get_capability)(tgo_ep *ep, const tgo_graph *graph, tgo_support *support);
+  const char *(*get_name)(const tgo_ep *ep); /* 1 */
+  tgo_status *(*get_capability)(tgo_ep *ep, const tgo_graph *graph, tgo_support *support); /* 2 */
   tgo_status *(*compile)(tgo_ep *ep, const tgo_graph **graphs, const tgo_node **fused, size_t count,
                          tgo_compute **computes, tgo_node **context_nodes);
-  void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count);
+  void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count); /* 4 */
   void *unused_layout[2];
-  tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count);
+  tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count); /* 7 */
   void *unused_after[60];
 };
 
 struct tgo_compute {
   uint32_t version;
-  tgo_status *(*create_state)(tgo_compute *compute, void *context, void **state);
+  tgo_status *(*create_state)(tgo_compute *compute, void *context, void **state); /* 1 */
   tgo_status *(*compute)(tgo_compute *compute, void *state, tgo_context *context);
-  void (*release_state)(tgo_compute *compute, void *state);
+  void (*release_state)(tgo_compute *compute, void *state); /* 3 */
 };
 
 /* ---- what the host has ---------------------------------------------------------------------------------------------- */
