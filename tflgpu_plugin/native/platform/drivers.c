@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "platform/glibc.h"
-
 #pragma GCC visibility push(default)
 #include "core/tflgpu.h"
 #pragma GCC visibility pop
 
 #ifdef __GLIBC__
 #include <link.h>
+
+#include "platform/glibc.h"
 
 enum { NAMES = 64, LENGTH = 256 };
 
@@ -99,6 +99,7 @@ void tg_open_driver(const char *path, int alone) {
 }
 
 #else
+/* Libraries of Windows, for one, find their functions by the library's name, too, so no driver takes another one's. */
 void tg_open_driver(const char *path, int alone) {
   (void)path;
   (void)alone;

@@ -10,10 +10,6 @@
 
 #include "platform/platform.h"
 
-#pragma GCC visibility push(default)
-#include "core/tflgpu.h"
-#pragma GCC visibility pop
-
 _Static_assert(sizeof(tgi_mutex) == sizeof(SRWLOCK), "a tgi_mutex is an SRWLOCK");
 
 void tgi_mutex_init(tgi_mutex *mutex) { InitializeSRWLock((SRWLOCK *)mutex); }
@@ -125,11 +121,3 @@ size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t
 }
 
 void tgi_probe_close(tgi_probe *probe) { (void)probe; }
-
-/* Libraries of Windows find their functions by the library's name, too, so no driver takes another one's. */
-void tg_open_driver(const char *path, int alone) {
-  (void)path;
-  (void)alone;
-}
-
-int tg_llvm_is_exported(void) { return 0; }
