@@ -77,6 +77,22 @@ void tgi_log(const char *text, size_t length);
 /* wgpu logs to us: said again with each device, since a wgpu-py that is imported later makes it call Python. */
 void tgi_take_over_log(void);
 
+/* ---- memory.c: what goes with its owner ---------------------------------------------------------------------------- */
+
+typedef struct tgi_piece tgi_piece;
+
+/* Pieces that are freed together; zeros are none. */
+typedef struct tgi_memory {
+  tgi_piece *pieces;
+  bool lacks;                      /* one of them was not to be had: its owner is not used */
+} tgi_memory;
+
+void *tgi_zeros(tgi_memory *memory, size_t count, size_t bytes);
+void *tgi_copy(tgi_memory *memory, const void *data, size_t count, size_t bytes);
+char *tgi_copy_text(tgi_memory *memory, const char *text);   /* NULL of NULL */
+char **tgi_copy_texts(tgi_memory *memory, const char *const *texts, size_t count);
+void tgi_memory_free(tgi_memory *memory);
+
 /* ---- apart.c: work on a thread of its own --------------------------------------------------------------------------- */
 
 /* Run `work(call)` on a thread of its own, while this one waits without Python's lock (the GIL). So a handler of a signal
@@ -266,6 +282,7 @@ struct tg_replay {
   tgi_ending ending;               /* first, so that its address is the replay's */
   atomic_size_t refs;
   tg_device *device;
+  tgi_memory memory;               /* of its lists */
   tgi_step *steps;
   size_t step_count;
   tg_pipeline **pipelines;         /* one reference per step */

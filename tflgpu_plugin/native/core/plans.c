@@ -27,16 +27,8 @@ static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count
 void tgi_entry_release(tgi_entry *entry) {
   if (!entry || atomic_fetch_sub(&entry->refs, 1) != 1) return;
   tg_replay_release(entry->replay);
-  free(entry->shapes);
-  free(entry->output_shapes);
-  free(entry->reason);
+  tgi_memory_free(&entry->memory);
   free(entry);
-}
-
-static int32_t *copy(const int32_t *values, size_t count) {
-  int32_t *list = malloc((count + 1) * sizeof *list);
-  if (list && count) memcpy(list, values, count * sizeof *list);
-  return list;
 }
 
 static tgi_entry *make_entry(const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
@@ -44,13 +36,13 @@ static tgi_entry *make_entry(const int32_t *shapes, size_t shape_count, const in
   tgi_entry *entry = calloc(1, sizeof *entry);
   if (!entry) return NULL;
   entry->refs = 1;
-  entry->shapes = copy(shapes, shape_count);
+  entry->shapes = tgi_copy(&entry->memory, shapes, shape_count, sizeof *shapes);
   entry->shape_count = shape_count;
-  entry->output_shapes = copy(output_shapes, output_shape_count);
+  entry->output_shapes = tgi_copy(&entry->memory, output_shapes, output_shape_count, sizeof *output_shapes);
   entry->output_shape_count = output_shape_count;
-  entry->reason = strdup(reason ? reason : "no reason was given");
+  entry->reason = tgi_copy_text(&entry->memory, reason ? reason : "no reason was given");
   if ((entry->replay = replay)) tg_replay_retain(replay);
-  if (entry->shapes && entry->output_shapes && entry->reason) return entry;
+  if (!entry->memory.lacks) return entry;
   tgi_entry_release(entry);
   return NULL;
 }

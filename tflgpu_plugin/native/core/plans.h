@@ -11,6 +11,7 @@ typedef struct tgi_entry {
   size_t shape_count, output_shape_count;
   tg_replay *replay;               /* NULL: cannot be built */
   char *reason;
+  tgi_memory memory;               /* of all these */
   uint64_t used;                   /* under tgi_lock */
 } tgi_entry;
 

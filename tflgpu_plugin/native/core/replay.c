@@ -59,22 +59,22 @@ static tgi_slot *copy_ports(tgi_slot *slots, const tg_port_spec *ports, size_t c
 
 static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
   size_t count = spec->input_count + spec->output_count + spec->state_count;
-  replay->mappings = calloc(count + 2, sizeof *replay->mappings);
-  replay->inputs = calloc(count + 1, sizeof *replay->inputs);
-  if (!replay->mappings || !replay->inputs) return false;
+  replay->mappings = tgi_zeros(&replay->memory, count + 2, sizeof *replay->mappings);
+  replay->inputs = tgi_zeros(&replay->memory, count, sizeof *replay->inputs);
+  if (replay->memory.lacks) return false;
   replay->outputs = copy_ports(replay->inputs, spec->inputs, replay->input_count = spec->input_count);
   replay->states = copy_ports(replay->outputs, spec->outputs, replay->output_count = spec->output_count);
   copy_ports(replay->states, spec->states, replay->state_count = spec->state_count);
   for (size_t i = 0; i < spec->state_count; i++)
-    if (!(replay->states[i].shadow = calloc(1, spec->states[i].bytes + 1))) return false;
-  return true;
+    replay->states[i].shadow = tgi_zeros(&replay->memory, spec->states[i].bytes, 1);
+  return !replay->memory.lacks;
 }
 
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
-  replay->steps = calloc(spec->dispatch_count + 1, sizeof *replay->steps);
-  replay->pipelines = calloc(spec->dispatch_count + 1, sizeof *replay->pipelines);
-  replay->buffers = calloc(spec->binding_count + 1, sizeof *replay->buffers);
-  if (!copy_slots(replay, spec) || !replay->steps || !replay->pipelines || !replay->buffers) return false;
+  replay->steps = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->steps);
+  replay->pipelines = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->pipelines);
+  replay->buffers = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->buffers);
+  if (!copy_slots(replay, spec)) return false;
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
   for (size_t i = 0; i < spec->binding_count; i++)
@@ -185,19 +185,13 @@ static void free_replay(tgi_ending *ending) {
   }
   for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->pipelines[i]);
   for (size_t i = 0; i < replay->buffer_count; i++) tg_buffer_release(replay->buffers[i]);
-  for (const tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++) {
+  for (const tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++)
     tg_buffer_release(slot->buffer);
-    free(slot->shadow);
-  }
-  free(replay->inputs);
   tg_buffer_release(replay->check);
   tg_buffer_release(replay->upload);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);
-  free(replay->mappings);
-  free(replay->steps);
-  free(replay->pipelines);
-  free(replay->buffers);
+  tgi_memory_free(&replay->memory);
   tgi_mutex_destroy(&replay->run_lock);
   tg_device_release(replay->device);
   free(replay);

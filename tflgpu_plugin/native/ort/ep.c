@@ -8,79 +8,44 @@ static int compare(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-static char **copy_names(const char *const *names, size_t count) {
-  char **list = calloc(count + 1, sizeof *list);
-  for (size_t i = 0; list && i < count; i++)
-    if (!(list[i] = strdup(names[i]))) {
-      while (i--) free(list[i]);
-      free(list);
-      return NULL;
-    }
-  return list;
-}
-
-static void free_names(char **names, size_t count) {
-  for (size_t i = 0; names && i < count; i++) free(names[i]);
-  free(names);
-}
-
 static void free_partition(tg_ort_partition *partition) {
-  free_names(partition->inputs, partition->base.arity.inputs);
-  free_names(partition->outputs, partition->base.arity.outputs);
-  free_names(partition->guards, partition->guard_count);
-  free_names(partition->values, partition->base.arity.values);
-  for (size_t i = 0; partition->guard_data && i < partition->guard_count; i++) free(partition->guard_data[i]);
-  free(partition->guard_data);
-  free(partition->guard_bytes);
-  free(partition->context);
-  free(partition->refusal);
-  free(partition->nodes);
+  tgi_memory_free(&partition->memory);
   free(partition);
 }
 
-static bool copy_guards(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+static void copy_guards(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+  tgi_memory *memory = &partition->memory;
   partition->guard_count = spec->guard_count;
-  partition->guards = copy_names(spec->guards, spec->guard_count);
-  partition->guard_data = calloc(spec->guard_count + 1, sizeof *partition->guard_data);
-  partition->guard_bytes = calloc(spec->guard_count + 1, sizeof *partition->guard_bytes);
-  if (!partition->guards || !partition->guard_data || !partition->guard_bytes) return false;
-  for (size_t i = 0; i < spec->guard_count; i++) {
-    partition->guard_bytes[i] = spec->guard_bytes[i];
-    if (!(partition->guard_data[i] = malloc(spec->guard_bytes[i] + 1))) return false;
-    memcpy(partition->guard_data[i], spec->guard_data[i], spec->guard_bytes[i]);
-  }
-  return true;
+  partition->guards = tgi_copy_texts(memory, spec->guards, spec->guard_count);
+  partition->guard_data = tgi_zeros(memory, spec->guard_count, sizeof *partition->guard_data);
+  partition->guard_bytes = tgi_copy(memory, spec->guard_bytes, spec->guard_count, sizeof *spec->guard_bytes);
+  for (size_t i = 0; partition->guard_data && i < spec->guard_count; i++)
+    partition->guard_data[i] = tgi_copy(memory, spec->guard_data[i], spec->guard_bytes[i], 1);
 }
 
-static bool copy_context(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
-  if (spec->refusal && !(partition->refusal = strdup(spec->refusal))) return false;
-  if (!spec->context) return true;
-  partition->embedded = spec->embedded;
-  partition->context_bytes = spec->context_bytes;
-  if (!(partition->context = malloc(spec->context_bytes + 1))) return false;
-  memcpy(partition->context, spec->context, spec->context_bytes);
-  return true;
-}
-
-static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+static void copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+  tgi_memory *memory = &partition->memory;
   partition->base.refs = 1;
   partition->base.number = spec->number;
-  partition->node_count = spec->node_count;
   partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .values = spec->value_count,
                                       .outputs = spec->output_count, .counts = spec->count_count};
-  partition->nodes = malloc((spec->node_count + 1) * sizeof *partition->nodes);
-  partition->inputs = copy_names(spec->inputs, spec->input_count);
-  partition->outputs = copy_names(spec->outputs, spec->output_count);
-  partition->values = copy_names(spec->values, spec->value_count);
-  if (!partition->nodes || !partition->inputs || !partition->outputs || !partition->values) return false;
-  memcpy(partition->nodes, spec->nodes, spec->node_count * sizeof *partition->nodes);
-  qsort(partition->nodes, partition->node_count, sizeof *partition->nodes, compare);
-  return copy_guards(partition, spec) && copy_context(partition, spec);
+  partition->node_count = spec->node_count;
+  partition->nodes = tgi_copy(memory, spec->nodes, spec->node_count, sizeof *spec->nodes);
+  if (partition->nodes) qsort(partition->nodes, partition->node_count, sizeof *partition->nodes, compare);
+  partition->inputs = tgi_copy_texts(memory, spec->inputs, spec->input_count);
+  partition->outputs = tgi_copy_texts(memory, spec->outputs, spec->output_count);
+  partition->values = tgi_copy_texts(memory, spec->values, spec->value_count);
+  copy_guards(partition, spec);
+  if (spec->context) partition->context = tgi_copy(memory, spec->context, spec->context_bytes, 1);
+  partition->context_bytes = spec->context_bytes;
+  partition->embedded = spec->embedded;
+  partition->refusal = tgi_copy_text(memory, spec->refusal);
 }
 
 tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_error *err) {
   tg_ort_partition *partition = calloc(1, sizeof *partition);
-  if (partition && copy_spec(partition, spec)) return partition;
+  if (partition) copy_spec(partition, spec);
+  if (partition && !partition->memory.lacks) return partition;
   if (partition) free_partition(partition);
   return tgi_none(err, "Not enough memory for a partition.");
 }
@@ -96,22 +61,17 @@ void tg_ort_partition_release(tg_ort_partition *partition) {
 /* ---- the nodes of a graph ------------------------------------------------------------------------------------------------ */
 
 typedef struct nodes {
+  tgi_memory memory;
   size_t count;
   const tgo_node **handles;
   uint64_t *ids;                   /* in the order of handles */
 } nodes;
 
-static void free_nodes(nodes *list) {
-  free(list->handles);
-  free(list->ids);
-}
-
 static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, tg_error *err) {
-  *list = (nodes){0};
   if (tgi_take_status(api, api->get_node_count(graph, &list->count), err)) return 1;
-  list->handles = calloc(list->count + 1, sizeof *list->handles);
-  list->ids = calloc(list->count + 1, sizeof *list->ids);
-  if (!list->handles || !list->ids) return tgi_fail(err, "Not enough memory for a graph.");
+  list->handles = tgi_zeros(&list->memory, list->count, sizeof *list->handles);
+  list->ids = tgi_zeros(&list->memory, list->count, sizeof *list->ids);
+  if (list->memory.lacks) return tgi_fail(err, "Not enough memory for a graph.");
   if (tgi_take_status(api, api->get_nodes(graph, list->handles, list->count), err)) return 1;
   for (size_t i = 0; i < list->count; i++) {
     size_t id;
@@ -165,7 +125,7 @@ int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition 
   nodes all = {0};
   int failed = remember(ep, partitions, count, err) || read_nodes(ep->factory->api, graph, &all, err);
   for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err);
-  free_nodes(&all);
+  tgi_memory_free(&all.memory);
   return failed;
 }
 
@@ -215,50 +175,36 @@ static void release_state(tgo_compute *compute, void *state) {
   (void)state;
 }
 
-static char **read_names(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
-                         size_t *count, tg_error *err) {
-  const char **there = tgi_names_of(api, node, count_of, list_of, count, err);
-  char **copies = there ? copy_names(there, *count) : NULL;
-  free(there);
-  return copies;
-}
-
 /* Where the fused node has these names among its values. */
-static size_t *find_positions(char *const *there, size_t count, char *const *names, size_t name_count, tg_error *err) {
-  size_t *positions = calloc(name_count + 1, sizeof *positions);
-  bool found = positions != NULL;
-  for (size_t i = 0; found && i < name_count; i++) {
+static size_t *find_positions(tgi_memory *memory, char *const *there, size_t count, char *const *names, size_t name_count,
+                              tg_error *err) {
+  size_t *positions = tgi_zeros(memory, name_count, sizeof *positions);
+  for (size_t i = 0; positions && i < name_count; i++) {
     while (positions[i] < count && strcmp(there[positions[i]], names[i])) positions[i]++;
-    if (positions[i] == count) found = !tgi_fail(err, "The fused node lacks the value \"%s\".", names[i]);
+    if (positions[i] == count) return tgi_none(err, "The fused node lacks the value \"%s\".", names[i]);
   }
-  if (found) return positions;
-  free(positions);
-  return NULL;
+  return positions;
 }
 
 static void free_compute(tgi_compute *compute) {
   tgi_fallback_free(atomic_load(&compute->fallback));
-  free_names(compute->names.inputs, compute->names.input_count);
-  free_names(compute->names.outputs, compute->names.output_count);
-  free(compute->inputs);
-  free(compute->outputs);
-  free(compute->guards);
-  free(compute->values);
+  tgi_memory_free(&compute->memory);
   free(compute);
 }
 
 static bool read_values(tgi_compute *compute, const tgo_node *fused, tg_error *err) {
   const tgo_api *api = compute->api;
   const tg_ort_partition *partition = compute->partition;
-  tgi_names *names = &compute->names;
+  tgi_memory *memory = &compute->memory;
+  tgi_names *of = &compute->names;
   tgi_arity arity = partition->base.arity;
-  names->inputs = read_names(api, fused, api->get_node_input_count, api->get_node_inputs, &names->input_count, err);
-  names->outputs = read_names(api, fused, api->get_node_output_count, api->get_node_outputs, &names->output_count, err);
-  if (!names->inputs || !names->outputs) return false;
-  compute->inputs = find_positions(names->inputs, names->input_count, partition->inputs, arity.inputs, err);
-  compute->outputs = find_positions(names->outputs, names->output_count, partition->outputs, arity.outputs, err);
-  compute->guards = find_positions(names->inputs, names->input_count, partition->guards, partition->guard_count, err);
-  compute->values = find_positions(names->inputs, names->input_count, partition->values, arity.values, err);
+  of->inputs = tgi_names_of(api, fused, api->get_node_input_count, api->get_node_inputs, memory, &of->input_count, err);
+  of->outputs = tgi_names_of(api, fused, api->get_node_output_count, api->get_node_outputs, memory, &of->output_count, err);
+  if (!of->inputs || !of->outputs) return false;
+  compute->inputs = find_positions(memory, of->inputs, of->input_count, partition->inputs, arity.inputs, err);
+  compute->outputs = find_positions(memory, of->outputs, of->output_count, partition->outputs, arity.outputs, err);
+  compute->guards = find_positions(memory, of->inputs, of->input_count, partition->guards, partition->guard_count, err);
+  compute->values = find_positions(memory, of->inputs, of->input_count, partition->values, arity.values, err);
   return compute->inputs && compute->outputs && compute->guards && compute->values;
 }
 
@@ -289,7 +235,7 @@ static tg_ort_partition *find_claimed(const tgi_ep *ep, nodes *all) {
 }
 
 static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const tgo_node *fused, tg_error *err) {
-  nodes all;
+  nodes all = {0};
   tgi_compute *compute = NULL;
   if (!read_nodes(ep->factory->api, graph, &all, err)) {
     tg_ort_partition *partition = find_claimed(ep, &all);
@@ -297,7 +243,7 @@ static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const 
     else if (partition) compute = make_compute(ep, partition, fused, err);
     else tgi_fail(err, "onnxruntime compiles nodes that were not claimed together.");
   }
-  free_nodes(&all);
+  tgi_memory_free(&all.memory);
   return compute ? &compute->host : NULL;
 }
 

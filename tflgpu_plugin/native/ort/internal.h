@@ -32,11 +32,13 @@ typedef struct tgi_ep {
 struct tg_ort_partition {
   tg_partition base;
   tg_ort_callbacks functions;      /* of the session that has claimed it */
+  tgi_memory memory;               /* of all that follows */
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
   char **inputs, **outputs, **guards, **values;
   void **guard_data;               /* what the guards must hold */
-  size_t *guard_bytes, guard_count;
+  uint64_t *guard_bytes;
+  size_t guard_count;
   void *context;                   /* for a compiled model, and whether it holds the bytes or the name of their file */
   size_t context_bytes;
   bool embedded;
@@ -56,6 +58,7 @@ typedef struct tgi_compute {
   tgo_compute host;
   const tgo_api *api;
   tg_ort_partition *partition;
+  tgi_memory memory;               /* of its names and positions */
   size_t *inputs, *outputs, *guards, *values;   /* the fused node's positions of the partition's values */
   tgi_names names;
   _Atomic(tgi_fallback *) fallback;             /* NULL until a run needs it */
@@ -85,10 +88,9 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 typedef tgo_status *(*tgi_count_values)(const tgo_node *node, size_t *count);
 typedef tgo_status *(*tgi_list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);
 
-/* The names of a node's inputs or outputs, "" for one that is absent; NULL with a sentence. The caller frees the list, the
- * names are the host's. */
-const char **tgi_names_of(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
-                          size_t *count, tg_error *err);
+/* Copies of the names of a node's inputs or outputs, "" for one that is absent; NULL, with a sentence unless memory lacks. */
+char **tgi_names_of(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
+                    tgi_memory *memory, size_t *count, tg_error *err);
 /* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
 tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, tg_error *err);
 

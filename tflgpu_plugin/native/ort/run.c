@@ -6,8 +6,9 @@ typedef struct call {
   tg_ort_partition *partition;
   const tgo_api *api;
   tgo_context *context;
+  tgi_memory memory;               /* of the lists that follow, but for shapes */
   tg_port *inputs, *outputs;       /* behind the outputs the counts */
-  int32_t *counts;                 /* NULL where the partition has none, like held */
+  int32_t *counts;
   void **held;                     /* per output: ours, where a count says how much of it the host gets; else NULL */
   int32_t *shapes;                 /* of all inputs: rank, then extents; then of those that matter a count and numbers */
   size_t shape_count, shape_room;
@@ -138,11 +139,11 @@ static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0]) {
     uint64_t bytes = entry->replay->outputs[i].bytes;
-    if (!c->held || !is_counted(shape)) {
+    if (!is_counted(shape)) {
       if (read_output(c, i, shape, bytes, err)) return 1;
       continue;
     }
-    if (!(c->held[i] = malloc(bytes + 1))) return tgi_fail(err, "not enough memory for a run.");
+    if (!(c->held[i] = tgi_zeros(&c->memory, bytes, 1))) return tgi_fail(err, "not enough memory for a run.");
     c->outputs[i].host = c->held[i];
     c->outputs[i].bytes = bytes;
   }
@@ -179,7 +180,7 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes,
 
 static int give_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
-  for (size_t i = 0; c->held && i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
+  for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
     if (c->held[i] && give_counted(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
   return 0;
 }
@@ -227,12 +228,10 @@ static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
 
 static int run(call *c, tg_error *err) {
   tgi_arity arity = c->partition->base.arity;
-  c->inputs = calloc(arity.inputs + arity.outputs + arity.counts + 1, sizeof *c->inputs);
-  if (arity.counts) {
-    c->counts = calloc(arity.counts, sizeof *c->counts);
-    c->held = calloc(arity.outputs, sizeof *c->held);
-  }
-  if (!c->inputs || (arity.counts && (!c->counts || !c->held))) return tgi_fail(err, "not enough memory for a run.");
+  c->inputs = tgi_zeros(&c->memory, arity.inputs + arity.outputs + arity.counts, sizeof *c->inputs);
+  c->counts = tgi_zeros(&c->memory, arity.counts, sizeof *c->counts);
+  c->held = tgi_zeros(&c->memory, arity.outputs, sizeof *c->held);
+  if (c->memory.lacks) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)
     c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
@@ -271,10 +270,7 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
   tgo_status *status = NULL;
   int failed = run(&c, &err), on_gpu = !failed;
   if (failed) status = run_elsewhere(&c, &err, &failed);
-  for (size_t i = 0; c.held && i < c.partition->base.arity.outputs; i++) free(c.held[i]);
-  free(c.held);
-  free(c.counts);
-  free(c.inputs);
+  tgi_memory_free(&c.memory);
   free(c.shapes);
   if (failed || on_gpu) atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
   return status;

@@ -22,6 +22,7 @@ typedef struct fallback {
   void *zeros[64];                 /* functions that newer hosts append */
   tgl_context *host;
   const tg_kernel *kernel;
+  tgi_memory lists;
   tgl_tensor *tensors;
   void **memory;                   /* of each tensor: ours, or NULL */
   bool *owned;                     /* dims and data are ours */
@@ -175,24 +176,22 @@ static void close_fallback(fallback *f) {
     drop_memory(f, i);
     free(f->tensors[i].dims);
   }
-  free(f->tensors);
-  free(f->memory);
-  free(f->owned);
+  tgi_memory_free(&f->lists);
 }
 
 static int open_fallback(fallback *f, const tg_kernel *kernel, tgl_context *host, tg_error *err) {
   size_t count = host->tensor_count;
   *f = (fallback){.context = *host, .host = host, .kernel = kernel, .capacity = count + SPARE};
-  f->tensors = calloc(f->capacity, sizeof *f->tensors);
-  f->memory = calloc(f->capacity, sizeof *f->memory);
-  f->owned = calloc(f->capacity, sizeof *f->owned);
+  f->tensors = tgi_zeros(&f->lists, f->capacity, sizeof *f->tensors);
+  f->memory = tgi_zeros(&f->lists, f->capacity, sizeof *f->memory);
+  f->owned = tgi_zeros(&f->lists, f->capacity, sizeof *f->owned);
   f->context.tensors = f->tensors;
   f->context.resize_tensor = on_resize;
   if (host->resize_tensor_explicit) f->context.resize_tensor_explicit = on_resize_explicit;
   f->context.add_tensors = on_add;
   f->context.profiler = NULL;
   if (f->tensors) memcpy(f->tensors, host->tensors, count * sizeof *f->tensors);
-  if (f->tensors && f->memory && f->owned && own_results(f)) return 0;
+  if (!f->lists.lacks && own_results(f)) return 0;
   close_fallback(f);
   return tgi_fail(err, "Not enough memory for a run.");
 }

@@ -24,6 +24,7 @@ typedef struct tgi_host_node tgi_host_node;
 struct tg_kernel {
   tg_partition base;               /* shape-only inputs are no ports */
   tgi_delegate *delegate;
+  tgi_memory memory;               /* of what is copied for it */
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
   char *names;                     /* of the nodes' operators, a line each; NULL where they are not known */
   uint8_t *stays;

@@ -77,15 +77,16 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
 
 /* The ports of one run, and what must stay alive during it. */
 typedef struct ports {
+  tgi_memory memory;
   tg_port *inputs, *outputs, *states;
   tg_replay **producers;           /* one reference where an input comes from another partition */
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
   tgi_arity arity = kernel->base.arity;
-  p->inputs = calloc(arity.ports + arity.outputs + arity.states + 1, sizeof *p->inputs);
-  p->producers = calloc(arity.ports + 1, sizeof *p->producers);
-  if (!p->inputs || !p->producers) return false;
+  p->inputs = tgi_zeros(&p->memory, arity.ports + arity.outputs + arity.states, sizeof *p->inputs);
+  p->producers = tgi_zeros(&p->memory, arity.ports, sizeof *p->producers);
+  if (p->memory.lacks) return false;
   p->outputs = p->inputs + arity.ports;
   p->states = p->outputs + arity.outputs;
   return true;
@@ -93,8 +94,7 @@ static bool make_ports(ports *p, const tg_kernel *kernel) {
 
 static void free_ports(ports *p, const tg_kernel *kernel) {
   for (size_t i = 0; p->producers && i < kernel->base.arity.ports; i++) tg_replay_release(p->producers[i]);
-  free(p->producers);
-  free(p->inputs);
+  tgi_memory_free(&p->memory);
 }
 
 static const char *name_of(const tgl_tensor *tensor) { return tensor->name ? tensor->name : ""; }

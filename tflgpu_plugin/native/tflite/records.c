@@ -22,52 +22,35 @@ int tgi_report(tgl_context *context, const char *prefix, const char *text) {
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------------ */
 
-/* One list after the other. */
-static int32_t *copy_lists(const int32_t *values, size_t count, const int32_t *more, size_t more_count) {
-  int32_t *list = malloc((count + more_count + 1) * sizeof *list);
-  if (list && count) memcpy(list, values, count * sizeof *list);
-  if (list && more_count) memcpy(list + count, more, more_count * sizeof *list);
-  return list;
-}
-
 int tgi_compare(const void *a, const void *b) {
   int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
   return (left > right) - (left < right);
 }
 
-static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
+static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
+  tgi_memory *memory = &kernel->memory;
   kernel->node_count = spec->node_count;
   kernel->base.arity = (tgi_arity){.inputs = spec->input_count + spec->shape_only_count,
                                    .ports = spec->input_count,
                                    .outputs = spec->output_count,
                                    .states = spec->state_count};
-  kernel->nodes = copy_lists(spec->node_list, spec->node_count, NULL, 0);
-  kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->shape_only_list, spec->shape_only_count);
-  kernel->outputs = copy_lists(spec->output_list, spec->output_count, NULL, 0);
-  kernel->states = copy_lists(spec->state_list, spec->state_count, NULL, 0);
-  kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
-  kernel->stays = calloc(spec->output_count + 1, 1);
-  kernel->callers = copy_lists(spec->caller_list, spec->caller_count, NULL, 0);
+  kernel->nodes = tgi_copy(memory, spec->node_list, spec->node_count, sizeof *kernel->nodes);
+  if (kernel->nodes) qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, tgi_compare);
+  kernel->inputs = tgi_zeros(memory, kernel->base.arity.inputs, sizeof *kernel->inputs);
+  for (size_t i = 0; kernel->inputs && i < kernel->base.arity.inputs; i++)
+    kernel->inputs[i] = i < spec->input_count ? spec->input_list[i] : spec->shape_only_list[i - spec->input_count];
+  kernel->outputs = tgi_copy(memory, spec->output_list, spec->output_count, sizeof *kernel->outputs);
+  kernel->states = tgi_copy(memory, spec->state_list, spec->state_count, sizeof *kernel->states);
+  kernel->handles = tgi_zeros(memory, spec->output_count, sizeof *kernel->handles);
+  for (size_t i = 0; kernel->handles && i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
+  kernel->stays = tgi_copy(memory, spec->stays, spec->output_count, 1);
+  kernel->callers = tgi_copy(memory, spec->caller_list, spec->caller_count, sizeof *kernel->callers);
   kernel->caller_count = spec->caller_count;
-  kernel->names = spec->names ? strdup(spec->names) : NULL;
-  if (!kernel->callers || (spec->names && !kernel->names)) return false;
-  if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
-    return false;
-  qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, tgi_compare);
-  for (size_t i = 0; i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
-  if (spec->stays) memcpy(kernel->stays, spec->stays, spec->output_count);
-  return true;
+  kernel->names = tgi_copy_text(memory, spec->names);
 }
 
 static void free_kernel(tg_kernel *kernel) {
-  free(kernel->nodes);
-  free(kernel->inputs);
-  free(kernel->outputs);
-  free(kernel->states);
-  free(kernel->handles);
-  free(kernel->stays);
-  free(kernel->callers);
-  free(kernel->names);
+  tgi_memory_free(&kernel->memory);
   free(kernel->host_nodes);
   free(kernel);
 }
@@ -85,7 +68,8 @@ void tgi_operator_name(const tg_kernel *kernel, int32_t node, char *text, size_t
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err) {
   if (!tg_tflite_delegate_number(delegate)) return tgi_none(err, "This is not a delegate of tflgpu.");
   tg_kernel *kernel = calloc(1, sizeof *kernel);
-  if (!kernel || !copy_spec(kernel, spec)) {
+  if (kernel) copy_spec(kernel, spec);
+  if (!kernel || kernel->memory.lacks) {
     if (kernel) free_kernel(kernel);
     return tgi_none(err, "Not enough memory for a kernel.");
   }
