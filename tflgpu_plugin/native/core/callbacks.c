@@ -7,7 +7,7 @@ static bool enter(tgi_python *python, void *functions, tg_error *err) {
   tgi_lock();
   bool set = python->set;
   if (set) {
-    memcpy(functions, python->functions, python->size);
+    if (functions) memcpy(functions, python->functions, python->size);
     python->in_flight++;
   }
   tgi_unlock();

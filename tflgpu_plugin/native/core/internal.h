@@ -112,8 +112,8 @@ typedef struct tgi_python {
   int in_flight;
 } tgi_python;
 
-/* Copy the table to `functions` and tgi_run_apart `work`, which calls one of them; false with a sentence when the table is not
- * there. */
+/* Copy the table to `functions`, unless that is NULL, and tgi_run_apart `work`, which calls one of them; false with a sentence
+ * when the table is not there. */
 bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err);
 void tgi_python_import(void);      /* the package, in the same way */
 /* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */

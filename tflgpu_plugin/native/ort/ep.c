@@ -154,10 +154,9 @@ static void call_plan(void *given) {
 static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_support *support) {
   tgi_ep *ep = (tgi_ep *)host;
   tg_error err = {0};
-  tg_ort_callbacks newest;
   drop_claimed(ep);
   planning p = {.ep = ep, .graph = graph, .support = support, .err = &err};
-  if (tgi_ort_call(&newest, call_plan, &p, &err) && p.done) return NULL;
+  if (tgi_ort_call(NULL, call_plan, &p, &err) && p.done) return NULL;
   return tgi_status(ep->factory->api, err.text[0] ? err.text : "the model could not be planned.");
 }
 

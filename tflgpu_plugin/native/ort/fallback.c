@@ -97,10 +97,9 @@ static void ask_for_model(void *given) {
 
 static tgi_fallback *find_or_make(tgi_compute *compute, tg_error *err) {
   tgi_fallback *fallback = atomic_load(&compute->fallback);
-  tg_ort_callbacks newest;
   asking a = {.compute = compute, .err = err};
   if (fallback) return fallback;
-  return tgi_ort_call(&newest, ask_for_model, &a, err) && a.made > 0 ? atomic_load(&compute->fallback) : NULL;
+  return tgi_ort_call(NULL, ask_for_model, &a, err) && a.made > 0 ? atomic_load(&compute->fallback) : NULL;
 }
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */
@@ -162,11 +161,10 @@ int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *rea
     free(values);
   }
   if (!failed && !*status) {
-    tg_ort_callbacks newest;
     tg_error ignored = {0};
     asking a = {.compute = compute, .reason = reason, .err = &ignored};
     atomic_fetch_add(&compute->partition->base.host_runs, 1);
-    tgi_ort_call(&newest, tell, &a, &ignored);
+    tgi_ort_call(NULL, tell, &a, &ignored);
   }
   tgi_leave();
   return failed;

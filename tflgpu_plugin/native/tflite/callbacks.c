@@ -24,9 +24,8 @@ static void build(void *given) {
 }
 
 int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
-  tg_tflite_callbacks newest;
   call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .context = context, .err = err};
-  return !tgi_python_call(&python, &newest, build, &c, err) || !c.result;
+  return !tgi_python_call(&python, NULL, build, &c, err) || !c.result;
 }
 
 static void fell_back(void *given) {
@@ -35,10 +34,9 @@ static void fell_back(void *given) {
 }
 
 void tgi_fell_back(tg_kernel *kernel, const char *reason) {
-  tg_tflite_callbacks newest;
   tg_error ignored = {0};
   call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .reason = reason, .err = &ignored};
-  tgi_python_call(&python, &newest, fell_back, &c, &ignored);
+  tgi_python_call(&python, NULL, fell_back, &c, &ignored);
 }
 
 static void prepare(void *given) {
@@ -49,9 +47,8 @@ static void prepare(void *given) {
 }
 
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err) {
-  tg_tflite_callbacks newest;
   call c = {.functions = &delegate->functions, .delegate = delegate, .context = context, .err = err};
-  if (tgi_python_call(&python, &newest, prepare, &c, err) && c.result) return 0;
+  if (tgi_python_call(&python, NULL, prepare, &c, err) && c.result) return 0;
   return err->text[0] ? 1 : tgi_fail(err, "tflgpu: preparing the graph failed.");
 }
 
