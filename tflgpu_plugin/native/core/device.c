@@ -127,11 +127,9 @@ static bool is_told_lost(const tg_device *device) { return atomic_load(&device->
 
 int tg_device_is_lost(tg_device *device) {
   if (!tgi_enter_release()) return is_told_lost(device);
-  tgi_device_lock(device);
-  bool alive = tgi_is_alive(device);
-  tgi_device_unlock(device);
+  int lost = tgi_check_alive(device, NULL);
   tgi_leave_release();
-  return !alive;
+  return lost;
 }
 
 void tg_device_mark_lost(tg_device *device) { atomic_store(&device->fate->lost, true); }

@@ -251,7 +251,7 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 typedef struct tgi_step {
-  WGPUComputePipeline pipeline;
+  tg_pipeline *pipeline;
   WGPUBindGroup group;             /* NULL: zero workgroups, skipped */
   uint32_t x, y, z;
 } tgi_step;
@@ -283,9 +283,8 @@ struct tg_replay {
   atomic_size_t refs;
   tg_device *device;
   tgi_memory memory;               /* of its lists */
-  tgi_step *steps;
+  tgi_step *steps;                 /* with a reference to its pipeline each */
   size_t step_count;
-  tg_pipeline **pipelines;         /* one reference per step */
   tg_buffer **buffers;             /* one reference per binding, and the uniforms last */
   size_t buffer_count;
   tgi_slot *inputs, *outputs, *states;             /* one array: outputs and states are read back alike */

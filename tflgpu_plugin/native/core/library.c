@@ -119,27 +119,6 @@ bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&chil
 
 static bool is_closer(void) { return tg_caller_thread() == atomic_load(&closer); }
 
-/* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
- * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It stays here; exit does not wait for it. */
-static void park(void) { tgi_park(); }
-
-int tgi_enter(tg_error *err) {
-  if (atomic_load(&forked)) return tgi_fail(err, "%s", FORKED);
-  atomic_fetch_add(&in_flight, 1);
-  int state = atomic_load(&gate);
-  if (state == OPEN) return 0;
-  if (state == CLOSING && is_closer()) return 0;
-  atomic_fetch_sub(&in_flight, 1);
-  if (!is_closer()) park();
-  return tgi_fail(err, "The process is exiting; the GPU is closed.");
-}
-
-void tgi_leave(void) {
-  bool caught = atomic_load(&gate) != OPEN && !is_closer();
-  atomic_fetch_sub(&in_flight, 1);
-  if (caught) park();
-}
-
 bool tgi_enter_release(void) {
   if (atomic_load(&forked)) return false;
   atomic_fetch_add(&in_flight, 1);
@@ -150,6 +129,21 @@ bool tgi_enter_release(void) {
 }
 
 void tgi_leave_release(void) { atomic_fetch_sub(&in_flight, 1); }
+
+/* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
+ * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It is parked; exit does not wait for it. */
+int tgi_enter(tg_error *err) {
+  if (tg_is_forked(err)) return 1;
+  if (tgi_enter_release()) return 0;
+  if (!is_closer()) tgi_park();
+  return tgi_fail(err, "The process is exiting; the GPU is closed.");
+}
+
+void tgi_leave(void) {
+  bool caught = atomic_load(&gate) != OPEN && !is_closer();
+  atomic_fetch_sub(&in_flight, 1);
+  if (caught) tgi_park();
+}
 
 void tg_close(void) {
   if (atomic_load(&forked)) return;

@@ -126,12 +126,13 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
                       WGPUQuerySet queries) {
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  WGPUComputePipeline current = NULL;
+  const tg_pipeline *current = NULL;
   if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
   for (size_t i = 0; i < count; i++) {
     const tgi_step *step = &steps[i];
     if (step->group) {
-      if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, current = step->pipeline);
+      if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, step->pipeline->wgpu);
+      current = step->pipeline;
       W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
       W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
     }
@@ -156,7 +157,7 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_er
   tgi_ticket ticket;
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
-  tgi_step step = {pipeline->wgpu, tgi_bind(pipeline, buffers, NULL, 0), 1, 1, 1};
+  tgi_step step = {pipeline, tgi_bind(pipeline, buffers, NULL, 0), 1, 1, 1};
   int failed = tgi_submit_steps(device, mark, &step, 1, &ticket, err);
   if (step.group) W(BindGroupRelease)(step.group);
   tgi_device_unlock(device);

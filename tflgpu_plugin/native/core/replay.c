@@ -72,7 +72,6 @@ static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
 
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->steps = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->steps);
-  replay->pipelines = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->pipelines);
   replay->buffers = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->buffers);
   if (!copy_slots(replay, spec)) return false;
   replay->step_count = spec->dispatch_count;
@@ -82,14 +81,13 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_buffer_retain(spec->uniforms);
   if ((replay->check = spec->check)) tgi_buffer_retain(spec->check);
   for (size_t i = 0; i < spec->dispatch_count; i++)
-    tgi_pipeline_retain(replay->pipelines[i] = spec->dispatches[i].pipeline);
+    tgi_pipeline_retain(replay->steps[i].pipeline = spec->dispatches[i].pipeline);
   return true;
 }
 
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
   for (size_t i = 0; i < spec->dispatch_count; i++) {
     const tg_dispatch_spec *dispatch = &spec->dispatches[i];
-    replay->steps[i].pipeline = dispatch->pipeline->wgpu;
     if (dispatch->x && dispatch->y && dispatch->z)
       replay->steps[i].group = tgi_bind(dispatch->pipeline, spec->bindings + dispatch->first_binding, spec->uniforms,
                                         dispatch->uniform_offset);
@@ -183,7 +181,7 @@ static void free_replay(tgi_ending *ending) {
     if (replay->queries) W(QuerySetRelease)(replay->queries);
     tgi_leave_release();
   }
-  for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->pipelines[i]);
+  for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->steps[i].pipeline);
   for (size_t i = 0; i < replay->buffer_count; i++) tg_buffer_release(replay->buffers[i]);
   for (const tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++)
     tg_buffer_release(slot->buffer);

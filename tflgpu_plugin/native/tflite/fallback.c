@@ -92,13 +92,12 @@ static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   return TGL_OK;
 }
 
-static tgl_ints *copy_ints(const tgl_ints *list) {
-  size_t count = list ? (size_t)list->size : 0;
-  tgl_ints *copy = malloc(sizeof *copy + (count + 1) * sizeof *copy->data);
-  if (!copy) return NULL;
-  copy->size = (int32_t)count;
-  if (count) memcpy(copy->data, list->data, count * sizeof *list->data);
-  return copy;
+static tgl_ints *make_ints(int32_t size, const int32_t *data) {
+  tgl_ints *list = malloc(sizeof *list + ((size_t)size + 1) * sizeof *data);
+  if (!list) return NULL;
+  list->size = size;
+  if (size) memcpy(list->data, data, (size_t)size * sizeof *data);
+  return list;
 }
 
 static bool same_ints(const tgl_ints *a, const tgl_ints *b) {
@@ -122,11 +121,8 @@ static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dim
 }
 
 static int32_t on_resize_explicit(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
-  tgl_ints *dims = malloc(sizeof *dims + ((size_t)rank + 1) * sizeof *shape);
-  if (!dims) return TGL_ERROR;
-  dims->size = rank;
-  memcpy(dims->data, shape, (size_t)rank * sizeof *shape);
-  return on_resize(context, tensor, dims);
+  tgl_ints *dims = make_ints(rank, shape);
+  return dims ? on_resize(context, tensor, dims) : TGL_ERROR;
 }
 
 static int32_t on_add(tgl_context *context, int32_t count, int32_t *first) {
@@ -135,7 +131,7 @@ static int32_t on_add(tgl_context *context, int32_t count, int32_t *first) {
   if (count < 0 || at + (size_t)count > f->capacity) return TGL_ERROR;
   if (first) *first = (int32_t)at;
   for (size_t i = at; i < at + (size_t)count; i++) {
-    f->tensors[i] = (tgl_tensor){.handle = TGL_NO_HANDLE, .dims = copy_ints(NULL)};
+    f->tensors[i] = (tgl_tensor){.handle = TGL_NO_HANDLE, .dims = make_ints(0, NULL)};
     f->owned[i] = true;
   }
   f->context.tensor_count = at + (size_t)count;
@@ -148,7 +144,7 @@ static bool own(fallback *f, size_t index) {
   tgl_tensor *tensor = &f->tensors[index];
   bool constant = tensor->allocation == TGL_IN_MODEL;
   if (f->owned[index] || constant || tensor->is_variable) return true;
-  tgl_ints *dims = copy_ints(tensor->dims);
+  tgl_ints *dims = tensor->dims ? make_ints(tensor->dims->size, tensor->dims->data) : make_ints(0, NULL);
   if (!dims) return false;
   tensor->dims = dims;
   tensor->data = NULL;
@@ -279,7 +275,7 @@ static void begin(running *r, fallback *f, const tgi_host_node *one) {
   *r = (running){.f = f, .one = one, .node = {.known = one->node}, .in_host = runs_graphs(f->kernel, one)};
   tgl_node *node = &r->node.known;
   tgl_context *context = r->in_host ? f->host : &f->context;
-  node->temporaries = copy_ints(NULL);
+  node->temporaries = make_ints(0, NULL);
   node->delegate = NULL;
   node->user_data = NULL;
   if (!one->registration.init) return;
@@ -343,11 +339,14 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
 
 /* ---- what the host is given -------------------------------------------------------------------------------------------------- */
 
+int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
+  if (context->resize_tensor_explicit) return context->resize_tensor_explicit(context, tensor, rank, shape);
+  tgl_ints *dims = make_ints(rank, shape);
+  return dims ? context->resize_tensor(context, tensor, dims) : TGL_ERROR;
+}
+
 static int32_t resize_host(tgl_context *host, tgl_tensor *tensor, const tgl_ints *dims) {
-  if (tensor->data && same_ints(tensor->dims, dims)) return TGL_OK;
-  if (host->resize_tensor_explicit) return host->resize_tensor_explicit(host, tensor, dims->size, dims->data);
-  tgl_ints *copy = copy_ints(dims);
-  return copy ? host->resize_tensor(host, tensor, copy) : TGL_ERROR;
+  return tensor->data && same_ints(tensor->dims, dims) ? TGL_OK : tgi_resize(host, tensor, dims->size, dims->data);
 }
 
 static int give_output(const fallback *f, int32_t index, tg_error *err) {

@@ -66,6 +66,7 @@ void tgi_fell_back(tg_kernel *kernel, const char *reason);
 
 /* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
 
+int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 /* Inside the delegate's prepare: keep these nodes, which the kernel replaces. Without them the others must not be called. */
 int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err);
 /* Give outputs the shapes that the nodes' own kernels give them; those that only a run tells are left open. */

@@ -23,16 +23,6 @@ static void kernel_free(tgl_context *context, void *data) {
   tg_kernel_release(kernel);
 }
 
-static int32_t resize(tgl_context *context, tgl_tensor *tensor, const int32_t *shape) {
-  int32_t rank = shape[0];
-  if (context->resize_tensor_explicit) return context->resize_tensor_explicit(context, tensor, rank, shape + 1);
-  tgl_ints *dims = malloc(sizeof *dims + (size_t)rank * sizeof *shape);
-  if (!dims) return TGL_ERROR;
-  dims->size = rank;
-  memcpy(dims->data, shape + 1, (size_t)rank * sizeof *shape);
-  return context->resize_tensor(context, tensor, dims);
-}
-
 static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
   int32_t rank = tensor->dims ? tensor->dims->size : 0;
   return rank == shape[0] && (!rank || !memcmp(tensor->dims->data, shape + 1, (size_t)rank * sizeof *shape));
@@ -44,7 +34,7 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (tensor->allocation == TGL_IN_DYNAMIC && !tensor->data) tensor->allocation = TGL_IN_ARENA;
-    if (!has_shape(tensor, shape) && resize(context, tensor, shape) != TGL_OK)
+    if (!has_shape(tensor, shape) && tgi_resize(context, tensor, shape[0], shape + 1) != TGL_OK)
       return tgi_report(context, "tflgpu: ", "the host could not resize an output.");
   }
   return TGL_OK;
@@ -221,10 +211,8 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   tg_error err;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
-  int failed, on_gpu = 0;
-  if (tgi_is_forked()) {
-    failed = tgi_enter(&err);
-  } else {
+  int failed = tg_is_forked(&err), on_gpu = 0;
+  if (!failed) {
     tgi_entry *entry = tgi_present_entry(kernel, context);
     failed = run_entry(kernel, context, entry, &err);
     on_gpu = !failed;
