@@ -164,24 +164,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let fours = (min(max(end, start) - start, 32u) + 3u) / 4u;
 {% if ahead > 1 %}
     for (var k = 0u; k < fours; k += {{ ahead // 2 }}u) {  // keys past the last have no share
-{% for t in range(ahead // 2) %}
-{% for j in range(4) %}
+{% for t, j in product(range(ahead // 2), range(4)) %}
       let at{{ t }}_{{ j }} = min(start + 4u * k + {{ 4 * t + j }}u, end - 1u) * p.v_row;
 {% for n in range(parts) %}
       let w{{ n }}_{{ t }}_{{ j }} = load_v(v{{ n }} + at{{ t }}_{{ j }});
-{% endfor %}
 {% endfor %}
 {% endfor %}
 {% for t in range(ahead // 2) %}
 {% for r in range(rows) %}
       let share{{ t }}_{{ r }} = {{ ("subgroupShuffle(s%d, base + k + %du)" % (r, t)) if shared else "shares[%du + base + k]" % (lanes * r + t) }};
 {% endfor %}
-{% for j in range(4) %}
-{% for n in range(parts) %}
-{% for r in range(rows) %}
+{% for j, n, r in product(range(4), range(parts), range(rows)) %}
       y{{ n }}_{{ r }} = fma(vec4f(share{{ t }}_{{ r }}[{{ j }}]), w{{ n }}_{{ t }}_{{ j }}, y{{ n }}_{{ r }});
-{% endfor %}
-{% endfor %}
 {% endfor %}
 {% endfor %}
 {% else %}

@@ -79,12 +79,10 @@
 {% set per = [run // step, 1] | max %}
 {% set at, second = u // per, u // per % 2 == 1 %}
 {% for q in range(slices) %}
-{% if shared %}
-{% for i in range(step) %}
+{% for i in range(step) if shared %}
 {% set n = i * slices + q %}
       let b{{ n }}{{ after(u) }} = subgroupShuffle(w{{ n // 8 }}{{ after(u) }}, base + {{ n % 8 }}u);
 {% endfor %}
-{% endif %}
 {% for j in range(pixels) %}
 {% set sum = "c%d_%d" % (j, q) %}
 {% set h = "h%d_%d%s%s" % (j, q, after(at), tap(c)) if run else sum %}
@@ -264,11 +262,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let k = first_tap + t * stride;
     let w_tap = w_base + (k.x * p.kernel_w + k.y) * p.tap_vectors;
 {% endif %}
-{% for c in range(across) %}
-{% for j in range(pixels) %}
+{% for c, j in product(range(across), range(pixels)) %}
     let s{{ j }}{{ tap(c) }} = vec2u(at{{ j }} + offset{{ tap(c) }});  // negative positions wrap to large ones
     let ok{{ j }}{{ tap(c) }} = s{{ j }}{{ tap(c) }}.x < p.in_h && s{{ j }}{{ tap(c) }}.y < p.in_w;
-{% endfor %}
 {% endfor %}
 {% endif %}
 {% for c in range(across) %}
@@ -283,13 +279,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endif %}
     var w_at = w_tap;
-{% if parts %}
-{% for j in range(pixels) %}
-{% for q in range(slices) %}
+{% for j, q in product(range(pixels), range(slices)) if parts %}
     var s{{ j }}_{{ q }} = vec4f(0.0);
 {% endfor %}
-{% endfor %}
-{% endif %}
 {% if memory or parts %}
     for (var start = 0u; start < steps; start += p.stage) {
     let end = min(start + p.stage, steps);
@@ -307,13 +299,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps == "point" %}
       let x_at = x_base + k{{ " / %du" % views if views > 1 else "" }} * x_slice;
 {% endif %}
-{% for c in range(across) %}
-{% for u in range(ahead) %}
+{% for c, u in product(range(across), range(ahead)) %}
 {{ load_pixels(u, c=c) -}}
 {% if shared %}
 {{ load_weights(u) -}}
 {% endif %}
-{% endfor %}
 {% endfor %}
 {% for c in range(across) %}
 {% for u in range(ahead) %}
@@ -322,11 +312,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {{ products(u, u + 1 == ahead, c) -}}
 {% endfor %}
-{% if taps != "point" %}
-{% for j in range(pixels) %}
+{% for j in range(pixels) if taps != "point" %}
       e{{ j }}{{ tap(c) }} += {{ further(ahead // views, "%d%s" % (j, tap(c))) }};
 {% endfor %}
-{% endif %}
 {% endfor %}
 {% if not memory %}
       w_at += {{ ahead * weights }}u;
@@ -348,46 +336,32 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for c in range(across) %}
 {{ load_weights(0, c) -}}
 {{ products(c=c) -}}
-{% if taps != "point" %}
-{% for j in range(pixels) %}
+{% for j in range(pixels) if taps != "point" %}
       e{{ j }}{{ tap(c) }} += {{ "select(0u, d%d%s, k %% %du == %du)" % (j, tap(c), views, views - 1) if views > 1 else "d%d%s" % (j, tap(c)) }};
 {% endfor %}
-{% endif %}
 {% endfor %}
 {% if not memory %}
       w_at += {{ weights }}u;
 {% endif %}
     }
-{% if parts %}
-{% for j in range(pixels) %}
-{% for q in range(slices) %}
+{% for j, q in product(range(pixels), range(slices)) if parts %}
     s{{ j }}_{{ q }} += c{{ j }}_{{ q }};
     c{{ j }}_{{ q }} = vec4f(0.0);
 {% endfor %}
-{% endfor %}
-{% endif %}
 {% if memory or parts %}
     }
 {% endif %}
-{% if parts %}
-{% for j in range(pixels) %}
-{% for q in range(slices) %}
+{% for j, q in product(range(pixels), range(slices)) if parts %}
     c{{ j }}_{{ q }} = s{{ j }}_{{ q }};
 {% endfor %}
-{% endfor %}
-{% endif %}
 {% if taps != "point" %}
     t = select(vec2u(t.x, t.y + {{ across }}u), vec2u(t.x + 1u, 0u), t.y + {{ across }}u == tap_count.y);
   }
 {% endif %}
 {% endif %}
-{% if run %}
-{% for q in range(slices) %}
-{% for j in range(pixels) %}
+{% for q, j in product(range(slices), range(pixels)) if run %}
   c{{ j }}_{{ q }} *= p.unscale;
 {% endfor %}
-{% endfor %}
-{% endif %}
 {% if lanes == 8 and pixels > 2 %}
   // The accumulators move down one slice per iteration and one pixel per turn of the inner loop, so that there is one
   // store instruction: many of them take software drivers (which have groups of 8) long to compile.
@@ -415,10 +389,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     store_y(y_at + y{{ j }}, epilogue, c{{ j }}_0);
 {% endfor %}
 {% endif %}
-{% for q in range(slices - 1) %}
-{% for j in range(pixels) %}
+{% for q, j in product(range(slices - 1), range(pixels)) %}
     c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};
-{% endfor %}
 {% endfor %}
   }
 }

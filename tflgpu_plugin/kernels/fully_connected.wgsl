@@ -48,10 +48,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let w{{ r }}_{{ u }} = load_w(row{{ r }} + at{{ u }});
 {% endfor %}
 {% endfor %}
-{% for r in range(4) %}
-{% for u in range(ahead) %}
+{% for r, u in product(range(4), range(ahead)) %}
       sum{{ r }} = fma(x{{ u }}, w{{ r }}_{{ u }}, sum{{ r }});
-{% endfor %}
 {% endfor %}
     }
 {% endif %}

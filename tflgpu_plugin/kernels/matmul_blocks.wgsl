@@ -43,10 +43,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let w{{ r }}_{{ j }} = vec4f((bits{{ r }} >> vec4u({% for k in range(4) %}{{ (4 * j + k) * bits }}u{{ ", " if k < 3 }}{% endfor %})) & vec4u({{ 2 ** bits - 1 }}u)) - {{ "scale%d.y" % r if zeros else "p.middle" }};
 {% endfor %}
 {% endfor %}
-{% for m in range(rows) %}
-{% for j in range(slices) %}
+{% for m, j in product(range(rows), range(slices)) %}
       sum{{ m }} += vec4f({% for r in range(4) %}dot(v{{ m }}_{{ j }}, w{{ r }}_{{ j }}){{ ", " if r < 3 }}{% endfor %});
-{% endfor %}
 {% endfor %}
     }
 {% for m in range(rows) %}
@@ -54,11 +52,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
   }
 {% for m in range(rows) %}
-{% if shared %}
-{% for mask in (1, 2, 4) %}
+{% for mask in (1, 2, 4) if shared %}
   y{{ m }} += subgroupShuffleXor(y{{ m }}, {{ mask }}u);
 {% endfor %}
-{% endif %}
   if ({{ "lane == 0u && " if shared }}slice < p.slices && wi.y * {{ rows }}u + {{ m }}u < p.rows) {
     let at = (n{{ m }} / p.x_pixels * p.y_slices + p.first_slice + slice) * p.x_pixels + n{{ m }} % p.x_pixels;
     store_y(at, epilogue_y(p.first_slice + slice), y{{ m }});

@@ -27,10 +27,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x{{ t }} = u32(left + {{ t }}) * p.x_pixel;  // a negative position wraps to a large one
 {% endfor %}
 {{ inside() if not parts -}}
-{% for j in range(pixels) %}
-{% for q in range(slices) %}
+{% for j, q in product(range(pixels), range(slices)) %}
   var c{{ j }}_{{ q }} = vec4f();
-{% endfor %}
 {% endfor %}
   // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
   let steps = p.steps;
@@ -55,12 +53,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for t in range(reach) %}
         let a{{ t }} = {{ "padded_x(place_x(x_at + x%d, ok%d), ok%d)" % (t, t, t) if edges[t] else "load_x(x_at + x%d)" % t }};
 {% endfor %}
-{% for t in range(kernel) %}
-{% for q in range(slices) %}
+{% for t, q in product(range(kernel), range(slices)) %}
         let b{{ t }}_{{ q }} = load_w(w_at + {{ t }}u * p.tap_vectors + {{ q }}u);
 {% for j in range(pixels) %}
         c{{ j }}_{{ q }} = fma(vec4f(a{{ j * stride + t }}), b{{ t }}_{{ q }}, c{{ j }}_{{ q }});
-{% endfor %}
 {% endfor %}
 {% endfor %}
         x_at += x_slice;
@@ -78,10 +74,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     store_y(y_at + {{ j }}u, epilogue, c{{ j }}_0);
 {% endfor %}
-{% for q in range(slices - 1) %}
-{% for j in range(pixels) %}
+{% for q, j in product(range(slices - 1), range(pixels)) %}
     c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};
-{% endfor %}
 {% endfor %}
   }
 }

@@ -5,6 +5,7 @@ processes; what is made of them is (`bodies`).
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import jinja2
@@ -12,7 +13,7 @@ import jinja2
 
 @cache
 def environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -20,3 +21,5 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         optimized=False,  # takes longer than it saves, for what is rendered once
     )
+    made.globals["product"] = product
+    return made

@@ -67,11 +67,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let epilogue = epilogue_y(map.y);
 {% for row in (("u", "v") if whole else ("",)) %}
   {
-{% if whole %}
-{% for t in range(6) %}
+{% for t in range(6) if whole %}
   let d{{ t }} = {{ row }}{{ t }};
 {% endfor %}
-{% endif %}
 {% include "winograd_before.wgsl" %}
 
   let y_base = {{ row ~ "_row * 6u * p.y_step" if whole else "outer * p.y_outer" }} + map.x * p.y_map + map.y * p.y_slice + item;

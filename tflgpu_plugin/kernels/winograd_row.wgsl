@@ -26,11 +26,9 @@
 {% if eights %}
           let e{{ t }} = eight_w(w_at + {{ t }}u * p.tap_vectors) + {{ u }}u;
 {% endif %}
-{% for q in range(slices) %}
-{% for i in range(4) %}
+{% for q, i in product(range(slices), range(4)) %}
 {% set w = "load_eight_w(e%d, %du)" % (t, i * slices + q) if eights else "load_w(w_at + %du * p.tap_vectors + %du)" % (t, (4 * u + i) * slices + q) %}
           m{{ t }}_{{ q }} = fma(vec4f(t{{ t }}.{{ "xyzw"[i] }}), {{ w }}, m{{ t }}_{{ q }});
-{% endfor %}
 {% endfor %}
 {% endfor %}
         }
@@ -103,10 +101,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for t in range(4) %}
     store_y(y_at + min({{ t }}u, last), epilogue, {{ "z%d" % t if t else "v0" }});
 {% endfor %}
-{% for q in range(slices - 1) %}
-{% for t in range(6) %}
+{% for q, t in product(range(slices - 1), range(6)) %}
     m{{ t }}_{{ q }} = m{{ t }}_{{ q + 1 }};
-{% endfor %}
 {% endfor %}
   }
 }
