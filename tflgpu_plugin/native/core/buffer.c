@@ -14,6 +14,11 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
 static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return tgi_none(err, "Not enough memory for a buffer.");
+  buffer->refs = 1;
+  buffer->usage = usage;
+  buffer->bytes = bytes;
+  buffer->device = device;
+  tgi_device_retain(device);
   WGPUBufferDescriptor descriptor = {
       .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
   char what[64];
@@ -26,17 +31,9 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
     failed = tgi_fail(err, "%s failed: it is not mapped.", what);
   buffer->mapped = mapped;
   tgi_device_unlock(device);
-  if (failed) {
-    if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
-    free(buffer);
-    return NULL;
-  }
-  buffer->refs = 1;
-  buffer->usage = usage;
-  buffer->bytes = bytes;
-  buffer->device = device;
-  tgi_device_retain(device);
-  return buffer;
+  if (!failed) return buffer;
+  tg_buffer_release(buffer);
+  return NULL;
 }
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err) {
@@ -69,7 +66,7 @@ void tgi_buffer_retain(tg_buffer *buffer) { atomic_fetch_add(&buffer->refs, 1); 
 void tg_buffer_release(tg_buffer *buffer) {
   if (!buffer || atomic_fetch_sub(&buffer->refs, 1) != 1) return;
   if (tgi_enter_release()) {
-    W(BufferRelease)(buffer->wgpu);
+    if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
     tgi_leave_release();
   }
   tg_device_release(buffer->device);

@@ -15,50 +15,46 @@ static WGPUShaderModule make_module(tg_device *device, const char *wgsl, tg_erro
   return NULL;
 }
 
-static WGPUBindGroupLayout make_layout(tg_device *device, const char *kinds, tg_error *err) {
+static int make_layout(tg_pipeline *pipeline, tg_error *err) {
+  tg_device *device = pipeline->device;
   WGPUBindGroupLayoutEntry entries[MAX_BINDINGS] = {0};
-  size_t count = strlen(kinds);
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < pipeline->binding_count; i++) {
+    char kind = pipeline->kinds[i];
     entries[i].binding = (uint32_t)i;
     entries[i].visibility = WGPUShaderStage_Compute;
-    entries[i].buffer.type = kinds[i] == 'u'   ? WGPUBufferBindingType_Uniform
-                             : kinds[i] == 'r' ? WGPUBufferBindingType_ReadOnlyStorage
-                                               : WGPUBufferBindingType_Storage;
+    entries[i].buffer.type = kind == 'u'   ? WGPUBufferBindingType_Uniform
+                             : kind == 'r' ? WGPUBufferBindingType_ReadOnlyStorage
+                                           : WGPUBufferBindingType_Storage;
   }
   unsigned mark = tgi_scope_begin(device);
-  WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(
-      device->wgpu, &(WGPUBindGroupLayoutDescriptor){.entryCount = count, .entries = entries});
-  if (!tgi_scope_end(device, mark, "Making a bind group layout", err)) return layout;
-  if (layout) W(BindGroupLayoutRelease)(layout);
-  return NULL;
+  pipeline->layout = W(DeviceCreateBindGroupLayout)(
+      device->wgpu, &(WGPUBindGroupLayoutDescriptor){.entryCount = pipeline->binding_count, .entries = entries});
+  return tgi_scope_end(device, mark, "Making a bind group layout", err);
 }
 
-static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule module, WGPUBindGroupLayout layout,
-                                         const WGPUConstantEntry *constants, size_t constant_count, tg_error *err) {
+static int make_pipeline(tg_pipeline *pipeline, WGPUShaderModule module, const WGPUConstantEntry *constants,
+                         size_t constant_count, tg_error *err) {
+  tg_device *device = pipeline->device;
   unsigned mark = tgi_scope_begin(device);
   WGPUPipelineLayout outer = W(DeviceCreatePipelineLayout)(
-      device->wgpu, &(WGPUPipelineLayoutDescriptor){.bindGroupLayoutCount = 1, .bindGroupLayouts = &layout});
+      device->wgpu, &(WGPUPipelineLayoutDescriptor){.bindGroupLayoutCount = 1, .bindGroupLayouts = &pipeline->layout});
   WGPUComputePipelineDescriptor descriptor = {
       .layout = outer,
       .compute = {.module = module, .entryPoint = view("main"), .constantCount = constant_count, .constants = constants}};
-  WGPUComputePipeline pipeline = W(DeviceCreateComputePipeline)(device->wgpu, &descriptor);
+  pipeline->wgpu = W(DeviceCreateComputePipeline)(device->wgpu, &descriptor);
   int failed = tgi_scope_end(device, mark, "Making a compute pipeline", err);
   if (outer) W(PipelineLayoutRelease)(outer);
-  if (!failed) return pipeline;
-  if (pipeline) W(ComputePipelineRelease)(pipeline);
-  return NULL;
+  return failed;
 }
 
 /* With the device's lock held. */
 static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, const WGPUConstantEntry *constants, size_t constant_count,
                          tg_error *err) {
-  tg_device *device = pipeline->device;
-  WGPUShaderModule module = make_module(device, wgsl, err);
+  WGPUShaderModule module = make_module(pipeline->device, wgsl, err);
   if (!module) return 1;
-  pipeline->layout = make_layout(device, pipeline->kinds, err);
-  if (pipeline->layout) pipeline->wgpu = make_pipeline(device, module, pipeline->layout, constants, constant_count, err);
+  int failed = make_layout(pipeline, err) || make_pipeline(pipeline, module, constants, constant_count, err);
   W(ShaderModuleRelease)(module);
-  return !pipeline->wgpu;
+  return failed;
 }
 
 static int check_arguments(const char *kinds, size_t constant_count, tg_error *err) {
