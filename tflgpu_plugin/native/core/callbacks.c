@@ -34,7 +34,6 @@ bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), 
 
 /* A .pth file may have loaded only this library. */
 static void import_package(void *unused) {
-  (void)unused;
   int (*initialized)(void) = (int (*)(void))tgi_process_symbol("Py_IsInitialized");
   int (*ensure)(void) = (int (*)(void))tgi_process_symbol("PyGILState_Ensure");
   void (*release)(int) = (void (*)(int))tgi_process_symbol("PyGILState_Release");

@@ -17,7 +17,6 @@ static tgi_fate *fate_create(void) {
 }
 
 static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUStringView message, void *fate, void *unused) {
-  (void)device, (void)unused;
   char text[512];
   tgi_readable(message, text, sizeof text);
   atomic_store(&((tgi_fate *)fate)->lost, true);
@@ -26,7 +25,6 @@ static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUS
 }
 
 static void on_uncaptured(WGPUDevice const *device, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
-  (void)device, (void)type, (void)unused;
   tgi_fate *fate = data;
   char text[512];
   tgi_readable(message, text, sizeof text);
@@ -43,7 +41,6 @@ typedef struct request {
 } request;
 
 static void on_device(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStringView message, void *data, void *unused) {
-  (void)unused;
   request *answer = data;
   if (status == WGPURequestDeviceStatus_Success) answer->device = device;
   else tgi_readable(message, answer->text, sizeof answer->text);
@@ -178,7 +175,6 @@ typedef struct popped {
 } popped;
 
 static void on_popped(WGPUPopErrorScopeStatus status, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
-  (void)unused;
   popped *found = data;
   if (status != WGPUPopErrorScopeStatus_Success || type == WGPUErrorType_NoError) return;
   found->type = type;

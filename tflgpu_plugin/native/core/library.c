@@ -81,7 +81,6 @@ void tgi_log(const char *text, size_t length) {
 }
 
 static void on_log(WGPULogLevel level, WGPUStringView message, void *unused) {
-  (void)unused;
   if (level > WGPULogLevel_Warn || !message.data) return;
   tgi_log(message.data, message.length == WGPU_STRLEN ? strlen(message.data) : message.length);
 }

@@ -163,16 +163,11 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
 /* ---- Compile -------------------------------------------------------------------------------------------------------------- */
 
 static tgo_status *create_state(tgo_compute *compute, void *context, void **state) {
-  (void)compute;
-  (void)context;
   *state = NULL;
   return NULL;
 }
 
-static void release_state(tgo_compute *compute, void *state) {
-  (void)compute;
-  (void)state;
-}
+static void release_state(tgo_compute *compute, void *state) {}
 
 /* Where the fused node has these names among its values. */
 static size_t *find_positions(tgi_memory *memory, char *const *there, size_t count, char *const *names, size_t name_count,
@@ -247,7 +242,6 @@ static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const 
 }
 
 static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
-  (void)ep;
   for (size_t i = 0; i < count; i++) {
     tgi_compute *compute = (tgi_compute *)computes[i];
     if (!compute) continue;
@@ -288,7 +282,6 @@ static _Thread_local int64_t identified;
 
 /* How report() finds out which session of ours belongs to a Python object. */
 static tgo_status *set_dynamic_options(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count) {
-  (void)values;
   for (size_t i = 0; i < count; i++)
     if (!strcmp(keys[i], "tflgpu.identify")) identified = ((const tgi_ep *)ep)->client.number;
   return NULL;
@@ -300,15 +293,30 @@ int64_t tg_ort_identified(void) {
   return number;
 }
 
-void tgi_ep_open(tgi_ep *ep) {
-  ep->host.get_capability = get_capability;
-  ep->host.compile = compile;
-  ep->host.release_computes = release_computes;
-  ep->host.set_dynamic_options = set_dynamic_options;
+static const char *get_name(const tgo_ep *ep) { return TGI_EP_NAME; }
+
+tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int64_t number,
+                      const tg_ort_callbacks *functions) {
+  tgi_ep *ep = calloc(1, sizeof *ep);
+  if (!ep) return NULL;
+  ep->host = (tgo_ep){.version = factory->host.version,
+                      .get_name = get_name,
+                      .get_capability = get_capability,
+                      .compile = compile,
+                      .release_computes = release_computes,
+                      .set_dynamic_options = set_dynamic_options};
+  ep->factory = factory;
+  ep->logger = logger;
+  ep->client.number = number;
+  ep->functions = *functions;
   tgi_client_enlist(&ep->client);
+  return &ep->host;
 }
 
-void tgi_ep_close(tgi_ep *ep) {
+void tgi_ep_release(tgo_factory *factory, tgo_ep *host) {
+  tgi_ep *ep = (tgi_ep *)host;
+  if (!ep) return;
   tgi_client_remove(&ep->client);
   drop_claimed(ep);
+  free(ep);
 }

@@ -67,28 +67,8 @@ static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const ui
   return c.number;
 }
 
-static const char *ep_name(const tgo_ep *ep) {
-  (void)ep;
-  return TGI_EP_NAME;
-}
-
-static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger, int64_t number,
-                            const tg_ort_callbacks *functions) {
-  tgi_ep *ep = calloc(1, sizeof *ep);
-  if (!ep) return NULL;
-  ep->host.version = factory->host.version;
-  ep->host.get_name = ep_name;
-  ep->factory = factory;
-  ep->logger = logger;
-  ep->client.number = number;
-  ep->functions = *functions;
-  tgi_ep_open(ep);
-  return &ep->host;
-}
-
 static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardware, const tgo_pairs *const *metadata,
                              size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep) {
-  (void)hardware;
   const tgi_factory *factory = (const tgi_factory *)host;
   tg_error err = {0};
   uint32_t adapters[MAX_DEVICES];
@@ -100,58 +80,34 @@ static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardw
   int64_t number = call_create(factory->api, config, adapters, found, &functions, &err);
   factory->api->release_pairs(config);
   if (number <= 0) return tgi_status(factory->api, err.text[0] ? err.text : "the session could not be made.");
-  *ep = make_session(factory, logger, number, &functions);
+  *ep = tgi_ep_create(factory, logger, number, &functions);
   return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
-}
-
-static void release_ep(tgo_factory *factory, tgo_ep *host) {
-  (void)factory;
-  tgi_ep *ep = (tgi_ep *)host;
-  if (!ep) return;
-  tgi_ep_close(ep);
-  free(ep);
 }
 
 /* ---- the factory -------------------------------------------------------------------------------------------------------- */
 
-static const char *factory_name(const tgo_factory *factory) {
-  (void)factory;
-  return TGI_EP_NAME;
-}
+static const char *factory_name(const tgo_factory *factory) { return TGI_EP_NAME; }
 
-static const char *factory_vendor(const tgo_factory *factory) {
-  (void)factory;
-  return "tflgpu";
-}
+static const char *factory_vendor(const tgo_factory *factory) { return "tflgpu"; }
 
-static uint32_t factory_vendor_id(const tgo_factory *factory) {
-  (void)factory;
-  return 0;
-}
+static uint32_t factory_vendor_id(const tgo_factory *factory) { return 0; }
 
-static const char *factory_version(const tgo_factory *factory) {
-  (void)factory;
-  return TFLGPU_VERSION;
-}
+static const char *factory_version(const tgo_factory *factory) { return TFLGPU_VERSION; }
 
 /* The host asks for it although no memory of ours was announced. */
 static tgo_status *create_transfer(tgo_factory *factory, void **transfer) {
-  (void)factory;
   *transfer = NULL;
   return NULL;
 }
 
-static bool is_stream_aware(const tgo_factory *factory) {
-  (void)factory;
-  return false;
-}
+static bool is_stream_aware(const tgo_factory *factory) { return false; }
 
 static const tgo_factory functions = {
     .get_name = factory_name,
     .get_vendor = factory_vendor,
     .get_devices = tgi_get_devices,
     .create_ep = create_ep,
-    .release_ep = release_ep,
+    .release_ep = tgi_ep_release,
     .get_vendor_id = factory_vendor_id,
     .get_version = factory_version,
     .create_transfer = create_transfer,
@@ -181,8 +137,6 @@ static bool is_known_table(const tgo_api *api) {
 
 tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
                                      size_t capacity, size_t *written) {
-  (void)name;
-  (void)logger;
   *written = 0;
   unsigned minor = minor_of(base->get_version());
   if (minor < TGO_OLDEST) return too_old(base);
@@ -206,6 +160,5 @@ tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_
 }
 
 tgo_status *ReleaseEpFactory(tgo_factory *factory) {
-  (void)factory;                   /* see tgi_factory */
-  return NULL;
+  return NULL;                     /* see tgi_factory */
 }

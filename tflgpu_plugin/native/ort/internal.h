@@ -107,9 +107,10 @@ void tgi_fallback_free(tgi_fallback *fallback);
 
 /* ---- ep.c ------------------------------------------------------------------------------------------------------------ */
 
-/* A session with its functions, among those that live; and what it holds goes. */
-void tgi_ep_open(tgi_ep *ep);
-void tgi_ep_close(tgi_ep *ep);
+/* A session, among those that live; NULL without memory. */
+tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int64_t number,
+                      const tg_ort_callbacks *functions);
+void tgi_ep_release(tgo_factory *factory, tgo_ep *host);
 void tgi_partition_retain(tg_ort_partition *partition);
 
 #endif

@@ -258,7 +258,6 @@ static tgo_status *run_elsewhere(const call *c, int *failed) {
 }
 
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context) {
-  (void)state;
   const tgi_compute *compute = (const tgi_compute *)host;
   tg_error err = {0};
   call c = {.compute = compute, .partition = compute->partition, .api = compute->api, .context = context, .err = &err,

@@ -69,7 +69,6 @@ static tables find_tables(const struct dl_phdr_info *info) {
 }
 
 static int look(struct dl_phdr_info *info, size_t size, void *data) {
-  (void)size;
   names *found = data;
   tables in = find_tables(info);
   if (!in.symbols || !in.strings || (!in.hash && !in.gnu_hash)) return 0;
@@ -100,10 +99,7 @@ void tg_open_driver(const char *path, int alone) {
 
 #else
 /* Libraries of Windows, for one, find their functions by the library's name, too, so no driver takes another one's. */
-void tg_open_driver(const char *path, int alone) {
-  (void)path;
-  (void)alone;
-}
+void tg_open_driver(const char *path, int alone) {}
 
 int tg_llvm_is_exported(void) { return 0; }
 #endif

@@ -69,7 +69,6 @@ static _Thread_local attempt *innermost;
 
 int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context);
 int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context) {
-  (void)version, (void)kind, (void)context;
   if (asked & FORCED) return CONTINUE;                   /* the thread ends */
   if (asked & SEARCH) return FOUND;
   if (!(asked & HANDLER)) return CONTINUE;
@@ -112,7 +111,6 @@ static bool (*_Atomic at_exit)(void);
 
 #ifdef __GLIBC__
 static void on_status(int status, void *unused) {
-  (void)unused;
   if (!atomic_load(&at_exit)()) return;
   fflush(NULL);
   _exit(status);

@@ -16,7 +16,7 @@ void tgi_mutex_init(tgi_mutex *mutex) { InitializeSRWLock((SRWLOCK *)mutex); }
 void tgi_mutex_lock(tgi_mutex *mutex) { AcquireSRWLockExclusive((SRWLOCK *)mutex); }
 bool tgi_mutex_try(tgi_mutex *mutex) { return TryAcquireSRWLockExclusive((SRWLOCK *)mutex); }
 void tgi_mutex_unlock(tgi_mutex *mutex) { ReleaseSRWLockExclusive((SRWLOCK *)mutex); }
-void tgi_mutex_destroy(tgi_mutex *mutex) { (void)mutex; }
+void tgi_mutex_destroy(tgi_mutex *mutex) {}
 
 uintptr_t tgi_thread(void) { return GetCurrentThreadId(); }
 
@@ -76,11 +76,7 @@ void tgi_at_exit(bool (*handler)(void)) {
 bool tgi_exits_alone(void) { return true; }
 
 /* Nothing forks. */
-void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
-  (void)before;
-  (void)after;
-  (void)in_child;
-}
+void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void)) {}
 
 void *tgi_load(const char *path, char *reason, size_t size) {
   wchar_t wide[32768];
@@ -116,8 +112,7 @@ bool tgi_probe_open(tgi_probe *probe) { return probe != NULL; }
 size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most) {
   enum { PAGE = 4096 };
   SIZE_T got = 0, here = PAGE - (uintptr_t)from % PAGE;
-  (void)probe;
   return ReadProcessMemory(GetCurrentProcess(), from, to, here < most ? here : most, &got) ? got : 0;
 }
 
-void tgi_probe_close(tgi_probe *probe) { (void)probe; }
+void tgi_probe_close(tgi_probe *probe) {}

@@ -3,7 +3,7 @@
 
 /* A number is never used twice, so an old one leads nowhere instead of to other bytes. */
 typedef struct record {
-  int32_t handle;
+  int32_t handle;                  /* first, for tgi_compare */
   tg_kernel *kernel;               /* not a reference: a kernel withdraws its handles before it dies */
   size_t index;
 } record;
@@ -15,13 +15,8 @@ static struct {                    /* under tgi_lock; sorted, since numbers only
 } table;
 
 static record *find(int32_t handle) {
-  size_t low = 0, high = table.count;
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if (table.records[middle].handle < handle) low = middle + 1;
-    else high = middle;
-  }
-  return low < table.count && table.records[low].handle == handle ? &table.records[low] : NULL;
+  if (!table.count) return NULL;
+  return bsearch(&handle, table.records, table.count, sizeof *table.records, tgi_compare);
 }
 
 static bool has_room(void) {
@@ -58,7 +53,7 @@ void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context) {
   tgi_lock();
   for (size_t i = 0; i < kernel->base.arity.outputs; i++) {
     int32_t handle = kernel->handles[i];
-    record *mine = handle == TGL_NO_HANDLE ? NULL : find(handle);
+    record *mine = find(handle);
     if (!mine) continue;
     take_out(mine);
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
@@ -72,7 +67,7 @@ void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context) {
 tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel) {
   tg_replay *replay = NULL;
   tgi_lock();
-  record *found = handle < 0 ? NULL : find(handle);
+  record *found = find(handle);
   if (found && &found->kernel->delegate->host == delegate && (replay = found->kernel->newest)) {
     tg_replay_retain(replay);
     tg_kernel_retain(found->kernel);
@@ -98,9 +93,8 @@ int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32
 }
 
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle) {
-  (void)context, (void)delegate;
   tgi_lock();
-  record *old = *handle < 0 ? NULL : find(*handle);
+  record *old = find(*handle);
   if (old) take_out(old);
   tgi_unlock();
   *handle = TGL_NO_HANDLE;

@@ -4,7 +4,6 @@
 /* ---- init, free, prepare ------------------------------------------------------------------------------------------------- */
 
 static void *kernel_init(tgl_context *context, const char *buffer, size_t length) {
-  (void)length;
   const tgl_partition *partition = (const tgl_partition *)(const void *)buffer;
   tg_kernel *kernel = tgi_take_claimed(context, partition);
   tg_error ignored;
