@@ -55,10 +55,8 @@ fn element(e: vec4u) -> vector_x {
 {% if several %}
 var<workgroup> values: array<vector_x, 64>;
 var<workgroup> indices: array<vec4i, 64>;
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+{% set number = "i" %}
+{% include "each_row.wgsl" %}
 {{ origin("min(i, p.vectors - 1u)") -}}
   for (var block = 0u; block < p.steps; block += 4096u) {
     let end = min(block + 4096u, p.steps);

@@ -37,10 +37,8 @@ var<workgroup> results: array<vec4f, {{ lanes * parts }}>;
 var<workgroup> peaks: array<f32, {{ lanes * rows }}>;  // [rows][threads]
 var<workgroup> shares: array<vec4f, {{ lanes * rows }}>;
 {% endif %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
-{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
-  let wi = group_id(wid);
+{% set shuffles = shared %}
+{% include "each_group.wgsl" %}
   let lane = lid % 8u;
   let base = {{ "sid & ~7u" if shared else "lid - lane" }};
   let group = wi.x * {{ lanes // (8 * teams) }}u + lid / {{ 8 * teams }}u;

@@ -105,10 +105,8 @@
 {% if memory %}
 var<workgroup> tile: array<{{ vector }}, {{ 8 * weights }}>;
 {% endif %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
-{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
-  let wi = group_id(wid);
+{% set shuffles = shared %}
+{% include "each_group.wgsl" %}
   let lane = lid % 8u;
 {% if shared %}
   let base = sid - sid % 8u;

@@ -26,10 +26,8 @@
 {% macro dot3(name, j, r) -%}
 fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 }}, w{{ 3 * r + 1 }}, {{ name }}_{{ stride * j + 2 }} * w{{ 3 * r + 2 }}))
 {%- endmacro %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
-{%- if shared and form in walking %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
-  let wi = group_id(wid);
+{% set shuffles = shared and form in walking %}
+{% include "each_group.wgsl" %}
   let slice = wi.y;
   let batch = min(wi.z, p.batch - 1u);
 {% if form in walking %}

@@ -13,9 +13,7 @@ fn input(n: u32, slice: u32) -> vec4f {
   return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 }
 {% endif %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let n = wi.y;
 {% if shared %}
   let lane = lid % 8u;

@@ -27,9 +27,7 @@
 {% endif %}
 {% endfor %}
 {% endmacro %}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let block = wi.x * 64u + lid;
   let row = 4u * (block % p.row_blocks);
   let slice = block / p.row_blocks;

@@ -3,9 +3,7 @@
 // Variant: bits, rows, zeros (there are some, beside the scales); `shared`: the 8 invocations of a group split the inputs of a
 // slice of outputs and add up by shuffle, otherwise each invocation makes a slice of its own.
 {% set slices = 8 // bits %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
 {% if shared %}
   let lane = lid % 8u;
   let slice = wi.x * {{ lanes // 8 }}u + lid / 8u;

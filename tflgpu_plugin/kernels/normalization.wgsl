@@ -33,10 +33,7 @@
 {% endif %}
 {{ lanes.scratch(shared, threads) }}
 {{ lanes.across("sum_of", "(%s + %s)", shared, groups == "lanes") }}
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let row = group_id(wid).x * ({{ threads }}u / p.lanes) + thread / p.lanes;
+{% include "each_row.wgsl" %}
   let valid = min(row, p.rows - 1u);
 {% if groups %}
   let first = valid * p.items;

@@ -33,10 +33,8 @@ fn element(start: vec4u, r: u32) -> vector_out {
 {% endif %}
 
 {% set off = " - centre" if centred else "" %}
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let i = group_id(wid).x * ({{ threads }}u / p.lanes) + thread / p.lanes;
+{% set number = "i" %}
+{% include "each_row.wgsl" %}
 {% if parts %}
   let cell = divided(min(i, p.vectors - 1u), p.parts);
   let made = cell.x;

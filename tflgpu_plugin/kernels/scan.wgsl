@@ -6,10 +6,8 @@ fn position(start: u32, k: u32) -> u32 {
   return start + select(k, p.count - 1u - k, p.reverse != 0u) * p.stride;
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let line = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+{% set number = "line" %}
+{% include "each_row.wgsl" %}
   let own = min(line, p.lines - 1u);
   let start = own / p.stride * p.stride * p.count + own % p.stride;
   let first = min(lane * p.each, p.count);

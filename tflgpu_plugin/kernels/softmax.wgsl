@@ -11,10 +11,7 @@
 {{ lanes.scratch(shared) }}
 {{ lanes.across("largest", "max(%s, %s)", shared) }}
 {{ lanes.across("sum_of", "(%s + %s)", shared) }}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let row = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+{% include "each_row.wgsl" %}
   let valid = min(row, p.rows - 1u);
   let first = (valid / p.spatial) * p.slices * p.spatial + valid % p.spatial;
   let lowest = vec4f(-0x1.fffffep+127f);

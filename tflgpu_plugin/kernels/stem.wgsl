@@ -7,9 +7,7 @@
 // Weights: [block][tap][channel][slice] of vec4 over output lanes.
 // The last invocation of a row makes its last pixels, some of them a second time, so there is no divergence there.
 {% set reach = kernel + (pixels - 1) * stride %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let cell = divided(min(wi.x * {{ lanes }}u + lid, p.items - 1u), p.row_items);
   let row = cell.x;
   let column = min(cell.y * {{ pixels }}u, p.out_w - {{ pixels }}u);

@@ -8,10 +8,7 @@ fn comes_first(a: Found, b: Found) -> bool {
   return a.key {{ better }} b.key || (a.key == b.key && a.index < b.index);
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
-  let lane = thread % p.lanes;
-  let row = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+{% include "each_row.wgsl" %}
   let start = min(row, p.rows - 1u) * p.stride;
   var before = Found(scalar_x(), 0u);
   var value = vector_x();

@@ -5,9 +5,7 @@
 // adapters take much longer for each load, each store, and each value that is kept.
 // `whole`: both axes in one launch, for which an invocation first makes two rows of B^T d that have lines in common: 0 and
 // 5, 1 and 2, or 3 and 4.
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
   let cell = divided(item, p.across);

@@ -4,9 +4,7 @@
 // of what that gave: A^T m A. Pixels past the end of a row repeat the last one and write the same value again. No loop:
 // see winograd_input.wgsl. `whole`: both axes in one launch, for which an invocation first makes two rows of A^T m that have
 // sums in common: 0 and 2, or 1 and 3. Of the edges, row 0 has a part in row 0 only, and row 5 in row 3.
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
   let cell = divided(item, p.across);

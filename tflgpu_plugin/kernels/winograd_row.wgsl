@@ -33,9 +33,7 @@
 {% endfor %}
         }
 {% endmacro %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
+{% include "each_group.wgsl" %}
   let cell = divided(min(wi.x * {{ lanes }}u + lid, p.items - 1u), p.row_items);
   let row = cell.x;
   let column = 4u * cell.y;
