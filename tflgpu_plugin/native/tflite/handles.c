@@ -10,7 +10,7 @@ typedef struct record {
 
 static struct {                    /* under tgi_lock; sorted, since numbers only grow */
   record *records;
-  size_t count, capacity;
+  size_t count;
   int32_t last;
 } table;
 
@@ -19,19 +19,12 @@ static record *find(int32_t handle) {
   return bsearch(&handle, table.records, table.count, sizeof *table.records, tgi_compare);
 }
 
-static bool has_room(void) {
-  if (table.count < table.capacity) return true;
-  size_t capacity = table.capacity ? 2 * table.capacity : 64;
-  record *records = realloc(table.records, capacity * sizeof *records);
-  if (!records) return false;
-  table.records = records;
-  table.capacity = capacity;
-  return true;
-}
-
 static int32_t add(tg_kernel *kernel, size_t index) {
-  if (table.last == INT32_MAX || !has_room()) return TGL_NO_HANDLE;
-  table.records[table.count++] = (record){++table.last, kernel, index};
+  if (table.last == INT32_MAX) return TGL_NO_HANDLE;
+  record *records = realloc(table.records, (table.count + 1) * sizeof *records);
+  if (!records) return TGL_NO_HANDLE;
+  table.records = records;
+  records[table.count++] = (record){++table.last, kernel, index};
   return table.last;
 }
 
