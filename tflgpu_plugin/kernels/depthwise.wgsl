@@ -16,11 +16,11 @@
       let {{ name }}_{{ t }} = padded_x(place_x(at_{{ name }} + x{{ t }}, ok_{{ name }} && ok{{ t }}), ok_{{ name }} && ok{{ t }});
 {% endfor %}
 {% endmacro %}
-{% macro store_row() %}
+{% macro store_row(value, indent="") %}
 {% for j in range(pixels) %}
-      if (out_x + {{ j }}u * dilation.y < extent_out.y) {
-        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, f{{ j }});
-      }
+{{ indent }}  if (out_x + {{ j }}u * dilation.y < extent_out.y) {
+{{ indent }}    store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, {{ value }}{{ j }});
+{{ indent }}  }
 {% endfor %}
 {% endmacro %}
 {% macro dot3(name, j, r) -%}
@@ -84,7 +84,7 @@ fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 
       + {{ dot3("i%d" % (stride * i + 2), j, 2) }};
 {% endfor %}
     if (oy < extent_out.x) {
-{{ store_row() -}}
+{{ store_row("f", "    ") -}}
     }
   }
 {% endfor %}
@@ -119,7 +119,7 @@ fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 
 {% endfor %}
     if (i >= 1u && oy < extent_out.x) {
 {% endif %}
-{{ store_row() -}}
+{{ store_row("f", "    ") -}}
     }
   }
 {% endif %}
@@ -152,11 +152,7 @@ fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 
   }
   let y_base = (batch * p.slices + slice) * extent_out.x * extent_out.y + out_x;
   let epilogue = epilogue_y(slice);
-{% for j in range(pixels) %}
-  if (out_x + {{ j }}u * dilation.y < extent_out.y) {
-    store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, s{{ j }});
-  }
-{% endfor %}
+{{ store_row("s") -}}
 {% else %}
   let first = wi.x * {{ lanes * pixels }}u + lid;
 {% for j in range(pixels) %}

@@ -81,15 +81,7 @@ def _accessor(name: str) -> bool:
 
 def _functions(text: str) -> Iterator[tuple[str, str]]:
     for found in _FUNCTION.finditer(text):
-        start = text.find("{", found.end())
-        depth = 0
-        for at in range(start, len(text)):
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
-            if depth == 0:
-                yield found[1], text[start : at + 1]
-                break
-        else:
-            raise ValueError(f"the braces of function {found[1]} do not match")
+        yield found[1], _enclosed(text[text.find("{", found.end()) :], "{}")
 
 
 def loops_with_literal_counts(kernel: Kernel) -> Iterator[str]:
@@ -139,19 +131,19 @@ def rounded_quotients(kernel: Kernel) -> Iterator[str]:
     (`units_in`, `nearest_units` and `quotient` of numbers.wgsl are there for that)."""
     for name, body in kernel.functions.items():
         for found in _ROUNDING.finditer(body):
-            argument = _LOAD.sub("", _in_parentheses(body[found.end() :]))
+            argument = _LOAD.sub("", _enclosed(body[found.end() :], "()"))
             if "/" in argument and name not in CORRECTED:
                 yield f"{name} rounds a quotient, which devices have inexactly: {argument}"
 
 
-def _in_parentheses(text: str) -> str:
-    """Up to the one that closes the first."""
+def _enclosed(text: str, brackets: str) -> str:
+    """Up to the bracket that closes the first one."""
     depth = 0
     for at, letter in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(letter, 0)
+        depth += (letter == brackets[0]) - (letter == brackets[1])
         if depth == 0:
             return text[: at + 1]
-    raise ValueError(f"parentheses do not match: {text[:40]}")
+    raise ValueError(f"{brackets} do not match: {text[:40]}")
 
 
 def shuffles_without_return(kernel: Kernel) -> Iterator[str]:
