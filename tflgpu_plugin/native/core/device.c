@@ -4,18 +4,6 @@
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------ */
 
-static tgi_fate *fates;            /* reachable for ever, since callbacks may come late */
-
-static tgi_fate *fate_create(void) {
-  tgi_fate *fate = calloc(1, sizeof *fate);
-  if (!fate) return NULL;
-  tgi_lock();
-  fate->next = fates;
-  fates = fate;
-  tgi_unlock();
-  return fate;
-}
-
 static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUStringView message, void *fate, void *unused) {
   char text[512];
   tgi_readable(message, text, sizeof text);
@@ -84,7 +72,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   if (tgi_enter(err)) return NULL;
   tgi_take_over_log();
   tg_device *device = calloc(1, sizeof *device);
-  if (device && (device->fate = fate_create())) request_device(device, adapter, features, feature_count, err);
+  if (device && (device->fate = calloc(1, sizeof *device->fate))) request_device(device, adapter, features, feature_count, err);
   else tgi_fail(err, "Not enough memory for a device.");
   if (device && device->wgpu) {
     device->refs = 1;

@@ -134,7 +134,6 @@ int64_t tgi_client_number(const tgi_client *client);
 
 /* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */
 typedef struct tgi_fate {
-  struct tgi_fate *next;
   atomic_bool lost;
   atomic_uint uncaptured;          /* errors that no scope caught */
   char text[512];                  /* of the newest uncaptured error; under tgi_lock */
@@ -270,6 +269,7 @@ int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, si
 typedef struct tgi_slot {
   tg_buffer *buffer;
   uint64_t bytes;
+  uint64_t place;                  /* in the replay's staging buffer, of one that cannot be mapped itself */
   uint8_t *shadow;                 /* states: what the last run left in host memory */
   bool shadow_valid;
   uint8_t *mapped;                 /* inputs: where the next run writes; under run_lock */

@@ -117,18 +117,20 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   return failed;
 }
 
-/* What slots need in a staging buffer that lack a usage. */
-static uint64_t staged_bytes(const tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
+/* Places in a staging buffer for slots that lack a usage, and how many bytes these need. */
+static uint64_t stage(tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
+    slots[i].place = bytes;
     if (!(slots[i].buffer->usage & usage)) bytes += tgi_round_up(slots[i].bytes, 16);
+  }
   return bytes;
 }
 
 static int make_staging(tg_replay *replay, tg_error *err) {
   size_t results = replay->output_count + replay->state_count;
-  uint64_t up = staged_bytes(replay->inputs, replay->input_count, WGPUBufferUsage_MapWrite);
-  uint64_t down = staged_bytes(replay->outputs, results, WGPUBufferUsage_MapRead) + (replay->check ? CHECK_BYTES : 0);
+  uint64_t up = stage(replay->inputs, replay->input_count, WGPUBufferUsage_MapWrite);
+  uint64_t down = stage(replay->outputs, results, WGPUBufferUsage_MapRead) + (replay->check ? CHECK_BYTES : 0);
   WGPUBufferUsage written = WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc;
   WGPUBufferUsage read = WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
   return (up && !(replay->upload = tgi_buffer_create(replay->device, up, written, err))) ||

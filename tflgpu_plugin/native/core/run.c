@@ -10,7 +10,7 @@ typedef struct run {
   size_t steps;
   bool staged;                     /* inputs that cannot be mapped come by way of the staging buffer */
   tgi_timestamping timestamping;
-  uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
+  bool reads_back;                 /* results, or the check, by way of the staging buffer */
   size_t mapping_count;
   uint64_t start;
   tgi_traffic traffic;
@@ -77,12 +77,10 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
 }
 
 static void encode_inputs(const run *r, WGPUCommandEncoder encoder) {
-  uint64_t offset = 0;
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
     if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
-    else if (r->staged && is_staged(slot)) copy(encoder, r->replay->upload, offset, slot->buffer, 0, slot->bytes);
-    if (is_staged(slot)) offset += tgi_round_up(slot->bytes, 16);
+    else if (r->staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
   }
 }
 
@@ -90,53 +88,45 @@ static void map_later(run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mod
   r->replay->mappings[r->mapping_count++] = (tgi_mapping){buffer, bytes, mode};
 }
 
-static void encode_readback(run *r, WGPUCommandEncoder encoder, const tgi_slot *slot) {
-  if (can_map(slot, WGPUMapMode_Read)) return;
-  copy(encoder, slot->buffer, 0, r->replay->readback, r->readback_bytes, slot->bytes);
-  r->readback_bytes += tgi_round_up(slot->bytes, 16);
-}
+/* The check lies behind all that is staged. */
+static uint64_t check_place(const tg_replay *replay) { return replay->readback->bytes - CHECK_BYTES; }
 
-static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
+static void encode_outputs(const run *r, WGPUCommandEncoder encoder) {
   const tg_replay *replay = r->replay;
-  r->readback_bytes = 0;
   for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
     const tg_port *port = result(r, i);
     if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
-    if (port->host) encode_readback(r, encoder, slot);
+    if (port->host && !can_map(slot, WGPUMapMode_Read))
+      copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
   }
-  if (!replay->check) return;
-  copy(encoder, replay->check, 0, replay->readback, r->readback_bytes, CHECK_BYTES);
-  r->readback_bytes += CHECK_BYTES;
-}
-
-static void map_output(run *r, const tgi_slot *slot) {
-  if (can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
-  else r->readback_bytes += tgi_round_up(slot->bytes, 16);
+  if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
 }
 
 /* What is mapped when the run is done. If it is waited for, the next one finds its inputs mapped, or where they are staged. */
 static void list_mappings(run *r) {
   const tg_replay *replay = r->replay;
-  r->readback_bytes = 0;
-  for (size_t i = 0; i < result_count(r); i++)
-    if (result(r, i)->host) map_output(r, &replay->outputs[i]);
-  if (replay->check) r->readback_bytes += CHECK_BYTES;
-  if (r->readback_bytes) map_later(r, replay->readback, r->readback_bytes, WGPUMapMode_Read);
+  r->reads_back = replay->check != NULL;
+  for (size_t i = 0; i < result_count(r); i++) {
+    const tgi_slot *slot = &replay->outputs[i];
+    if (!result(r, i)->host || !slot->bytes) continue;
+    if (can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
+    else r->reads_back = true;
+  }
+  if (r->reads_back) map_later(r, replay->readback, replay->readback->bytes, WGPUMapMode_Read);
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
     if (can_map(&replay->inputs[i], WGPUMapMode_Write))
       map_later(r, replay->inputs[i].buffer, replay->inputs[i].bytes, WGPUMapMode_Write);
   if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
 
-/* `staged` walks through the staging buffer. */
-static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host, tg_error *err) {
+/* `staged`: the memory of the staging buffer. */
+static int take(run *r, const tgi_slot *slot, const uint8_t *staged, void *host, tg_error *err) {
   r->traffic.downloaded += slot->bytes;
   if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
   if (!slot->bytes) return 0;
-  if (!*staged) return tgi_unreadable(r->replay->device, err);
-  memcpy(host, *staged, slot->bytes);
-  *staged += tgi_round_up(slot->bytes, 16);
+  if (!staged) return tgi_unreadable(r->replay->device, err);
+  memcpy(host, staged + slot->place, slot->bytes);
   return 0;
 }
 
@@ -149,11 +139,10 @@ static const char *const FLAGS[] = {
     "An integer of this run is divided by zero, or raised to a negative power."};
 enum { MOST_FLAG = sizeof FLAGS / sizeof *FLAGS - 1 };
 
-/* It lies behind what else is staged. */
 static int check(const run *r, const uint8_t *staged, tg_error *err) {
   uint32_t flag;
   if (!staged) return tgi_unreadable(r->replay->device, err);
-  memcpy(&flag, staged + r->readback_bytes - CHECK_BYTES, sizeof flag);
+  memcpy(&flag, staged + check_place(r->replay), sizeof flag);
   return flag ? tgi_fail(err, "%s", FLAGS[flag < MOST_FLAG ? flag : MOST_FLAG]) : 0;
 }
 
@@ -168,7 +157,7 @@ static void leave_results(const run *r) {
 static int take_outputs(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
-  if (r->readback_bytes) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, r->readback_bytes);
+  if (r->reads_back) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, replay->readback->bytes);
   int failed = replay->check && check(r, staged, err);
   bool flagged = failed;
   if (flagged) leave_results(r);
@@ -176,12 +165,12 @@ static int take_outputs(run *r, tg_error *err) {
     tgi_slot *slot = &replay->outputs[i];
     void *host = result(r, i)->host;
     if (!host) continue;
-    failed |= take(r, slot, &staged, host, err);
+    failed |= take(r, slot, staged, host, err);
     if (!slot->shadow) continue;
     memcpy(slot->shadow, host, slot->bytes);
     slot->shadow_valid = true;
   }
-  if (r->readback_bytes) tgi_give_back(replay->readback);
+  if (r->reads_back) tgi_give_back(replay->readback);
   return failed;
 }
 
@@ -198,8 +187,7 @@ static void keep_inputs(const run *r) {
     tgi_slot *slot = &r->replay->inputs[i];
     if (can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->bytes);
     if (!staged || !is_staged(slot)) continue;
-    slot->mapped = staged;
-    staged += tgi_round_up(slot->bytes, 16);
+    slot->mapped = staged + slot->place;
   }
 }
 
@@ -297,31 +285,28 @@ static int finish(run *r, tgi_ticket *ticket, tg_error *err) {
 }
 
 /* Ports that stay on the device have no tensor of the host's. */
-static int check_bytes(const char *what, const tg_port *ports, const tgi_slot *slots, size_t count, tg_error *err) {
-  for (size_t i = 0; i < count; i++)
+static int check_list(const run *r, const char *what, const tg_port *ports, const tgi_slot *slots, size_t count,
+                      tg_error *err) {
+  for (size_t i = 0; i < count; i++) {
     if ((ports[i].host || ports[i].device) && ports[i].bytes != slots[i].bytes)
       return tgi_fail(err, "%s %zu of the partition has %llu bytes, but its plan has %llu.", what, i,
                       (unsigned long long)ports[i].bytes, (unsigned long long)slots[i].bytes);
+    if (ports[i].device && ports[i].device->device != r->replay->device)
+      return tgi_fail(err, "%s %zu of the partition lies on another GPU device.", what, i);
+  }
   return 0;
 }
 
 static int check_ports(const run *r, tg_error *err) {
   const tg_replay *replay = r->replay;
-  if (tgi_check_alive(replay->device, err)) return 1;
-  if (check_bytes("Input", r->inputs, replay->inputs, replay->input_count, err) ||
-      check_bytes("Output", r->outputs, replay->outputs, replay->output_count, err) ||
-      check_bytes("State", r->states, replay->states, replay->state_count, err))
+  if (tgi_check_alive(replay->device, err) ||
+      check_list(r, "Input", r->inputs, replay->inputs, replay->input_count, err) ||
+      check_list(r, "Output", r->outputs, replay->outputs, replay->output_count, err) ||
+      check_list(r, "State", r->states, replay->states, replay->state_count, err))
     return 1;
-  for (size_t i = 0; i < replay->input_count; i++) {
-    const tg_port *port = &r->inputs[i];
-    if (!port->device && !port->host && replay->inputs[i].bytes)
+  for (size_t i = 0; i < replay->input_count; i++)
+    if (!r->inputs[i].device && !r->inputs[i].host && replay->inputs[i].bytes)
       return tgi_fail(err, "Input %zu of the partition has no data.", i);
-    if (port->device && port->device->device != replay->device)
-      return tgi_fail(err, "Input %zu of the partition lies on another GPU device.", i);
-  }
-  for (size_t i = 0; i < replay->output_count; i++)
-    if (r->outputs[i].device && r->outputs[i].device->device != replay->device)
-      return tgi_fail(err, "Output %zu of the partition lies on another GPU device.", i);
   return 0;
 }
 
