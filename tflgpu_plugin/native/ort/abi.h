@@ -105,7 +105,7 @@ typedef struct tgo_base {
 
 struct tgo_api {
   tgo_status *(*create_status)(int code, const char *message); /* 0 */
-  int (*get_error_code)(const tgo_status *status); /* 1 */
+  void *unused_1[1];
   const char *(*get_error_message)(const tgo_status *status); /* 2 */
   tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; the one of the process if there is one */
   void *unused_4[4];
@@ -136,9 +136,7 @@ struct tgo_api {
   tgo_status *(*get_value_info)(const tgo_value *value, tgo_tensor_info **info); /* 65 */
   void *unused_66[3];
   tgo_status *(*create_cpu_memory)(int allocator, int kind, tgo_memory **memory); /* 69 */
-  void *unused_70[18];
-  tgo_status *(*get_input_count)(const tgo_context *context, size_t *count); /* 88 */
-  tgo_status *(*get_output_count)(const tgo_context *context, size_t *count); /* 89 */
+  void *unused_70[20];
   tgo_status *(*get_input)(const tgo_context *context, size_t index, const tgo_value **value); /* 90 */
   tgo_status *(*get_output)(tgo_context *context, size_t index, const int64_t *dims, size_t rank,
                             tgo_value **value); /* 91 */
@@ -161,8 +159,7 @@ struct tgo_api {
   void *unused_213[34];
   tgo_status *(*log)(const tgo_logger *logger, int level, const char *message, const void *file, int line,
                      const char *function); /* 247 */
-  tgo_status *(*get_log_level)(const tgo_logger *logger, int *level); /* 248 */
-  void *unused_249[5];
+  void *unused_248[6];
   const char *(*get_build_info)(void); /* 254 */
   void *unused_255[17];
   tgo_status *(*read_attribute)(const tgo_attribute *attribute, int kind, void *data, size_t bytes,
@@ -199,8 +196,7 @@ struct tgo_api {
   void *unused_335[1];
   tgo_status *(*get_opset_count)(const tgo_graph *graph, size_t *count); /* 336 */
   tgo_status *(*get_opsets)(const tgo_graph *graph, const char **domains, int64_t *versions, size_t count); /* 337 */
-  tgo_status *(*get_graph_input_count)(const tgo_graph *graph, size_t *count); /* 338 */
-  tgo_status *(*get_graph_inputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 339 */
+  void *unused_338[2];
   tgo_status *(*get_graph_output_count)(const tgo_graph *graph, size_t *count); /* 340 */
   tgo_status *(*get_graph_outputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 341 */
   void *unused_342[2];
@@ -249,13 +245,12 @@ struct tgo_editor {
 struct tgo_ep_api {
   tgo_status *(*create_ep_device)(tgo_factory *factory, const tgo_hardware *hardware,
                                   const tgo_pairs *metadata, const tgo_pairs *defaults, tgo_ep_device **device); /* 0 */
-  void (*release_ep_device)(tgo_ep_device *device); /* 1 */
+  void *unused_1[1];
   tgo_status *(*add_nodes_to_fuse)(tgo_support *support, const tgo_node *const *nodes, size_t count,
                                    const tgo_fusion *fusion); /* 2 */
   void *unused_3[13];
   tgo_status *(*create_hardware)(int kind, uint32_t vendor_id, uint32_t device_id, const char *vendor,
                                  const tgo_pairs *metadata, tgo_hardware **hardware); /* 16, 1.24 */
-  void (*release_hardware)(tgo_hardware *hardware); /* 17, 1.24 */
 };
 
 /* ---- what hosts look up in this library --------------------------------------------------------------------------------- */
