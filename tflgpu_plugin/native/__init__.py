@@ -73,11 +73,6 @@ def interface(module: str) -> Any:
         raise NativeError(f"{error.name} is not installed. Reinstall tflgpu-plugin.") from error
 
 
-def load() -> Any:
-    """The library, loaded once for the life of the process."""
-    return _library()
-
-
 def keep_for_ever(function: Any) -> None:
     """Never free this callback: native code goes on calling it when all modules of this package
     have been taken out of the process, and nobody in Python knows of it any more.
@@ -93,7 +88,7 @@ def _load() -> Any:
     return library
 
 
-_library = Single(_load)
+load = Single(_load)  # the library, loaded once for the life of the process
 ffi: Any  # both as soon as they are asked for
 lib: Any
 

@@ -15,15 +15,6 @@ static uint32_t number_of(const char *text) {
   return number;
 }
 
-/* The numbers of the chosen adapters, from the metadata that devices.c gave them. */
-static size_t read_adapters(const tgo_api *api, const tgo_pairs *const *metadata, size_t count, uint32_t *adapters) {
-  size_t found = 0;
-  for (size_t i = 0; i < count && found < MAX_DEVICES; i++) {
-    const char *index = metadata && metadata[i] ? api->get_pair(metadata[i], "adapter_index") : NULL;
-    if (index) adapters[found++] = number_of(index);
-  }
-  return found;
-}
 
 /* The name of a setting for Python, NULL for those that are not for us. */
 static const char *key_for_us(const char *key) {
@@ -32,55 +23,62 @@ static const char *key_for_us(const char *key) {
 }
 
 typedef struct creation {
-  tg_ort_callbacks *functions;
+  tg_ort_callbacks functions;      /* then the session's */
   const char *const *keys, *const *values;
   size_t count;
-  const uint32_t *adapters;
+  uint32_t adapters[MAX_DEVICES];
   size_t adapter_count;
   int64_t number;
-  tg_error *err;
+  tg_error err;
 } creation;
 
 static void create(void *given) {
   creation *c = given;
-  c->number = c->functions->create(c->keys, c->values, c->count, c->adapters, c->adapter_count, c->err);
+  c->number = c->functions.create(c->keys, c->values, c->count, c->adapters, c->adapter_count, &c->err);
 }
 
-/* Call Python's create with those of the session's settings that are for us; `functions` are then the session's. */
-static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
-                           tg_ort_callbacks *functions, tg_error *err) {
+/* The numbers of the chosen adapters, from the metadata that devices.c gave them. */
+static void read_adapters(creation *c, const tgo_api *api, const tgo_pairs *const *metadata, size_t count) {
+  for (size_t i = 0; i < count && c->adapter_count < MAX_DEVICES; i++) {
+    const char *index = metadata && metadata[i] ? api->get_pair(metadata[i], "adapter_index") : NULL;
+    if (index) c->adapters[c->adapter_count++] = number_of(index);
+  }
+}
+
+/* Call Python's create with those of the session's settings that are for us. */
+static void call_create(creation *c, const tgo_api *api, const tgo_pairs *config) {
   const char *const *keys = NULL, *const *values = NULL;
-  size_t count = 0, used = 0;
+  size_t count = 0;
   api->get_pairs(config, &keys, &values, &count);
   const char **ours = malloc((2 * count + 1) * sizeof *ours);
-  if (!ours) return !tgi_fail(err, "not enough memory for a session.");
+  if (!ours) {
+    tgi_fail(&c->err, "not enough memory for a session.");
+    return;
+  }
   for (size_t i = 0; i < count; i++) {
     const char *key = key_for_us(keys[i]);
     if (!key) continue;
-    ours[used] = key;
-    ours[count + used++] = values[i];
+    ours[c->count] = key;
+    ours[count + c->count++] = values[i];
   }
-  creation c = {.functions = functions, .keys = ours, .values = ours + count, .count = used, .adapters = adapters,
-                .adapter_count = adapter_count, .err = err};
-  tgi_ort_call(functions, create, &c, err);
+  c->keys = ours;
+  c->values = ours + count;
+  tgi_ort_call(&c->functions, create, c, &c->err);
   free(ours);
-  return c.number;
 }
 
 static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardware, const tgo_pairs *const *metadata,
                              size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep) {
   const tgi_factory *factory = (const tgi_factory *)host;
-  tg_error err = {0};
-  uint32_t adapters[MAX_DEVICES];
+  creation c = {0};
   tgo_pairs *config = NULL;
   tgo_status *status = factory->api->get_config(options, &config);
   if (status) return status;
-  size_t found = read_adapters(factory->api, metadata, count, adapters);
-  tg_ort_callbacks functions;
-  int64_t number = call_create(factory->api, config, adapters, found, &functions, &err);
+  read_adapters(&c, factory->api, metadata, count);
+  call_create(&c, factory->api, config);
   factory->api->release_pairs(config);
-  if (number <= 0) return tgi_status(factory->api, err.text[0] ? err.text : "the session could not be made.");
-  *ep = tgi_ep_create(factory, logger, number, &functions);
+  if (c.number <= 0) return tgi_status(factory->api, c.err.text[0] ? c.err.text : "the session could not be made.");
+  *ep = tgi_ep_create(factory, logger, c.number, &c.functions);
   return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
 }
 

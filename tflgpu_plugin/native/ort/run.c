@@ -62,12 +62,6 @@ static int read_input(call *c, size_t i) {
   return 0;
 }
 
-static int read_inputs(call *c) {
-  for (size_t i = 0; i < c->partition->base.arity.inputs; i++)
-    if (read_input(c, i)) return 1;
-  return 0;
-}
-
 /* What is beyond int32 becomes the nearest in it; floats are their bits. */
 static int32_t number_at(const void *data, int kind, size_t k) {
   if (kind == TGO_BOOL) return ((const uint8_t *)data)[k] != 0;
@@ -95,14 +89,8 @@ static int read_value(call *c, size_t i) {
   return fits ? 0 : no_memory(c);
 }
 
-static int read_values(call *c) {
-  for (size_t i = 0; i < c->partition->base.arity.values; i++)
-    if (read_value(c, i)) return 1;
-  return 0;
-}
-
 /* A default that the user has replaced would make what was planned with it wrong. */
-static int check_guard(const call *c, size_t i) {
+static int check_guard(call *c, size_t i) {
   const char *name = c->partition->guards[i];
   const tgo_value *value = NULL;
   size_t bytes = 0;
@@ -113,12 +101,6 @@ static int check_guard(const call *c, size_t i) {
                   "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
                   "Remove the default from the model, or leave the nodes that use it to the CPU with the option exclude.",
                   name);
-}
-
-static int check_guards(const call *c) {
-  for (size_t i = 0; i < c->partition->guard_count; i++)
-    if (check_guard(c, i)) return 1;
-  return 0;
 }
 
 static bool is_counted(const int32_t *shape) {
@@ -211,6 +193,13 @@ static tgi_entry *find_entry(call *c) {
   return entry;
 }
 
+/* 0 when that is what it comes to for each of so many. */
+static int each(call *c, size_t count, int (*one)(call *, size_t)) {
+  int failed = 0;
+  for (size_t i = 0; !failed && i < count; i++) failed = one(c, i);
+  return failed;
+}
+
 static int check_inputs(const call *c, const tgi_entry *entry) {
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
     if (c->inputs[i].bytes != entry->replay->inputs[i].bytes)
@@ -235,7 +224,9 @@ static int run(call *c) {
   for (size_t k = 0; k < arity.counts; k++)
     c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
   if (tg_is_forked(c->err)) return 1;   /* Python's threads are gone there */
-  if (read_inputs(c) || read_values(c) || check_guards(c)) return 1;
+  if (each(c, arity.inputs, read_input) || each(c, arity.values, read_value) ||
+      each(c, c->partition->guard_count, check_guard))
+    return 1;
   tgi_entry *entry = find_entry(c);
   int failed = !entry || run_entry(c, entry);
   tgi_entry_release(entry);

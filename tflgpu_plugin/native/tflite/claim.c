@@ -12,20 +12,12 @@ typedef struct claim {
 
 static claim *claims;              /* under tgi_lock */
 
-static tgl_ints *sorted(const int32_t *values, size_t count) {
-  tgl_ints *list = malloc(sizeof *list + count * sizeof *values);
-  if (!list) return NULL;
-  list->size = (int32_t)count;
-  memcpy(list->data, values, count * sizeof *values);
-  qsort(list->data, count, sizeof *values, tgi_compare);
-  return list;
-}
+static void sort(int32_t *nodes, size_t count) { qsort(nodes, count, sizeof *nodes, tgi_compare); }
 
-static tg_kernel *take_from(const claim *open, const tgl_ints *nodes) {
+static tg_kernel *take_from(const claim *open, const int32_t *nodes, size_t count) {
   for (size_t i = 0; i < open->count; i++) {
     tg_kernel *kernel = open->kernels[i];
-    if (open->taken[i] || kernel->node_count != (size_t)nodes->size) continue;
-    if (memcmp(kernel->nodes, nodes->data, kernel->node_count * sizeof *nodes->data)) continue;
+    if (open->taken[i] || kernel->node_count != count || memcmp(kernel->nodes, nodes, count * sizeof *nodes)) continue;
     open->taken[i] = true;
     tg_kernel_retain(kernel);
     return kernel;
@@ -34,14 +26,17 @@ static tg_kernel *take_from(const claim *open, const tgl_ints *nodes) {
 }
 
 tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *partition) {
-  tgl_ints *nodes = sorted(partition->nodes->data, (size_t)partition->nodes->size);
+  size_t count = (size_t)partition->nodes->size;
+  tgi_memory memory = {0};
+  int32_t *nodes = tgi_copy(&memory, partition->nodes->data, count, sizeof *nodes);
   if (!nodes) return NULL;
+  sort(nodes, count);
   tg_kernel *kernel = NULL;
   tgi_lock();
   for (claim *at = claims; at && !kernel; at = at->next)
-    if (at->context == context) kernel = take_from(at, nodes);
+    if (at->context == context) kernel = take_from(at, nodes, count);
   tgi_unlock();
-  free(nodes);
+  tgi_memory_free(&memory);
   return kernel;
 }
 
@@ -61,14 +56,14 @@ static void close_claim(claim *old) {
 }
 
 static tgl_ints *all_nodes(tg_kernel *const *kernels, size_t kernel_count) {
-  size_t count = 0, used = 0;
+  size_t count = 0;
   for (size_t i = 0; i < kernel_count; i++) count += kernels[i]->node_count;
-  int32_t *nodes = malloc((count + 1) * sizeof *nodes);
-  if (!nodes) return NULL;
-  for (size_t i = 0; i < kernel_count; used += kernels[i++]->node_count)
-    memcpy(nodes + used, kernels[i]->nodes, kernels[i]->node_count * sizeof *nodes);
-  tgl_ints *list = sorted(nodes, count);
-  free(nodes);
+  tgl_ints *list = malloc(sizeof *list + count * sizeof *list->data);
+  if (!list) return NULL;
+  list->size = 0;
+  for (size_t i = 0; i < kernel_count; list->size += (int32_t)kernels[i++]->node_count)
+    memcpy(list->data + list->size, kernels[i]->nodes, kernels[i]->node_count * sizeof *list->data);
+  sort(list->data, count);
   return list;
 }
 

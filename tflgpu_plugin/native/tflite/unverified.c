@@ -2,15 +2,12 @@
  * (no CPU kernel reads one) and parameters of custom operators. */
 #include "tflite/internal.h"
 
-static void copy_name(const tgi_probe *probe, const char *from, char *to, size_t size) {
+/* What is there of so many bytes, a text up to its end; returns how many were copied. */
+static size_t copy(const tgi_probe *probe, const char *from, char *to, size_t size, bool text) {
   size_t used = 0, got = 1;
-  to[0] = 0;
-  while (from && got && used + 1 < size) {
-    got = tgi_probe_copy(probe, from + used, to + used, size - 1 - used);
-    if (memchr(to + used, 0, got)) return;
-    used += got;
-    to[used] = 0;
-  }
+  for (; got && used < size && !(text && memchr(to, 0, used)); used += got)
+    got = tgi_probe_copy(probe, from + used, to + used, size - used);
+  return used;
 }
 
 void tg_tflite_names(void *opaque, char *names, size_t size) {
@@ -18,7 +15,8 @@ void tg_tflite_names(void *opaque, char *names, size_t size) {
   tgi_probe probe;
   memset(names, 0, context->tensor_count * size);
   if (!tgi_probe_open(&probe)) return;
-  for (size_t k = 0; k < context->tensor_count; k++) copy_name(&probe, context->tensors[k].name, names + k * size, size);
+  for (size_t k = 0; k < context->tensor_count; k++)
+    if (context->tensors[k].name) copy(&probe, context->tensors[k].name, names + k * size, size - 1, true);
   tgi_probe_close(&probe);
 }
 
@@ -30,8 +28,7 @@ void tg_tflite_library(void *opaque, char *path, size_t size) {
 size_t tg_tflite_bytes(const void *from, char *to, size_t size) {
   tgi_probe probe;
   if (!tgi_probe_open(&probe)) return 0;
-  size_t used = 0, got = 1;
-  for (; got && used < size; used += got) got = tgi_probe_copy(&probe, (const char *)from + used, to + used, size - used);
+  size_t used = copy(&probe, from, to, size, false);
   tgi_probe_close(&probe);
   return used;
 }
