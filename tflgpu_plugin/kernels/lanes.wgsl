@@ -25,3 +25,22 @@ fn {{ name }}(thread: u32, v: vec4f) -> {{ "vec4f" if apart else "f32" }} {
 {% endif %}
 }
 {% endmacro %}
+{# Each vec4 `q` of a row that a thread has, up to `end`: those that it has `held`, or loaded anew, `ahead` of them at once. #}
+{% macro each(end, held, ahead=1, step=" * p.spatial") %}
+{% for k in range(held) %}
+  { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
+{% else %}
+{% if ahead > 1 %}
+  for (var base = lane; base < {{ end }}; base += {{ ahead }}u * p.lanes) {
+{% for k in range(ahead) %}
+    let x{{ k }} = load_x(first + min(base + {{ k }}u * p.lanes, p.items - 1u){{ step }});
+{% endfor %}
+{% for k in range(ahead) %}
+    { let q = base + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
+{% endfor %}
+  }
+{% else %}
+  for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q%s)" % step) }} }
+{% endif %}
+{% endfor %}
+{% endmacro %}

@@ -10,24 +10,6 @@
 {% set slice = "(first + q) / p.spatial % p.slices" if groups else "q" %}
 {% set within = "vec4<bool>(q < p.items)" if groups else "lanes_below(q, p.channels)" %}
 {% set off = " - mean" if centred else "" %}
-{% macro each(end) %}
-{% for k in range(held) %}
-  { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
-{% else %}
-{% if ahead > 1 %}
-  for (var base = lane; base < {{ end }}; base += {{ ahead }}u * p.lanes) {
-{% for k in range(ahead) %}
-    let x{{ k }} = load_x(first + min(base + {{ k }}u * p.lanes, p.items - 1u){{ step }});
-{% endfor %}
-{% for k in range(ahead) %}
-    { let q = base + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
-{% endfor %}
-  }
-{% else %}
-  for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q%s)" % step) }} }
-{% endif %}
-{% endfor %}
-{% endmacro %}
 {% if parts %}
 {% include "parts.wgsl" %}
 {% endif %}
@@ -45,7 +27,7 @@
 {% endfor %}
 {% if held or centred or parts %}
   var sum = vec4f(0.0);
-{% call(x) each("p.items") %}
+{% call(x) lanes.each("p.items", held, ahead, step) %}
 {% if held or parts %}
     let at = first + {{ place }}{{ step }};
 {% endif %}
@@ -64,7 +46,7 @@
   let mean = quotient({{ "sum_of(thread, sum)" if groups == "lanes" else "vec4f(sum_of(thread, sum))" }}, p.count){{ "" if groups == "lanes" else ".x" }};
 {% endif %}
   var squares = vec4f(0.0);
-{% call(x) each("p.items") %}
+{% call(x) lanes.each("p.items", held, ahead, step) %}
 {% if several or (centred and not groups) %}
     let d = select(vec4f(0.0), {{ x }}{{ off }}, {{ within }});
 {% else %}
@@ -74,7 +56,7 @@
 {% endcall %}
   let spread = sqrt(sum_of(thread, squares) / p.count + p.epsilon);
   let items = select(0u, p.items, row < p.rows);
-{% call(x) each("items") %}
+{% call(x) lanes.each("items", held, ahead, step) %}
     {{ "if (q < items) " if several }}{ store_out(first + q{{ step }}, epilogue_out({{ slice }}), ({{ x }}{{ off }}) / spread); }
 {% endcall %}
 }

@@ -1,12 +1,5 @@
 // Softmax over channels: `p.lanes` threads share a row. Largest value, sum of exp, quotients. `shared`: see lanes.wgsl.
 // `held`: a thread loads so many vec4 at once and keeps them (0: any number, and anew each time).
-{% macro each(end) %}
-{% for k in range(held) %}
-  { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
-{% else %}
-  for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q * p.spatial)") }} }
-{% endfor %}
-{% endmacro %}
 {% import "lanes.wgsl" as lanes %}
 {{ lanes.scratch(shared) }}
 {{ lanes.across("largest", "max(%s, %s)", shared) }}
@@ -19,18 +12,18 @@
 {% for k in range(held) %}
   let x{{ k }} = load_x(first + min(lane + {{ k }}u * p.lanes, p.slices - 1u) * p.spatial);
 {% endfor %}
-{% call(x) each("p.slices") %}
+{% call(x) lanes.each("p.slices", held) %}
     top = max(top, select(lowest, {{ x }}, lanes_below(q, p.channels)));
 {% endcall %}
   let peak = largest(thread, top);
   var sum = vec4f(0.0);
-{% call(x) each("p.slices") %}
+{% call(x) lanes.each("p.slices", held) %}
     let e = exp_near(({{ x }} - peak) * p.beta);
     sum += select(vec4f(0.0), e, lanes_below(q, p.channels));
 {% endcall %}
   let total = sum_of(thread, sum);
   let slices = select(0u, p.slices, row < p.rows);
-{% call(x) each("slices") %}
+{% call(x) lanes.each("slices", held) %}
     {{ "if (q < slices) " if held }}{ store_out(first + q * p.spatial, epilogue_out(q), exp_near(({{ x }} - peak) * p.beta) / total); }
 {% endcall %}
 }
