@@ -30,6 +30,11 @@ void tgi_mutex_destroy(tgi_mutex *mutex);
 uintptr_t tgi_thread(void);        /* of the thread that calls, among those that run */
 void tgi_sleep(uint32_t microseconds);
 void tgi_park(void);               /* this thread stays here for good */
+typedef struct tgi_task {
+  void (*work)(void *);
+  void *given;
+} tgi_task;
+enum { TGI_STACK_BYTES = 16 << 20 };   /* of such threads: some systems give them too little for a compiler of shaders */
 /* Run `work` on a new thread and wait for its end; false when no thread could be made. */
 bool tgi_on_new_thread(void (*work)(void *), void *given);
 /* Run `work`; false where a C++ exception of the host left it, which ends here. Where the system has no such thing, it goes on. */

@@ -26,26 +26,18 @@ void tgi_park(void) {
   for (;;) pause();
 }
 
-typedef struct task {
-  void (*work)(void *);
-  void *given;
-} task;
-
 static void *run_task(void *given) {
-  const task *one = given;
+  const tgi_task *one = given;
   one->work(one->given);
   return NULL;
 }
 
-/* Some systems give new threads too little stack for a compiler of shaders. */
-enum { STACK_BYTES = 16 << 20 };
-
 bool tgi_on_new_thread(void (*work)(void *), void *given) {
-  task one = {work, given};
+  tgi_task one = {work, given};
   pthread_attr_t attributes;
   pthread_t thread;
   if (pthread_attr_init(&attributes)) return false;
-  bool made = !pthread_attr_setstacksize(&attributes, STACK_BYTES) && !pthread_create(&thread, &attributes, run_task, &one);
+  bool made = !pthread_attr_setstacksize(&attributes, TGI_STACK_BYTES) && !pthread_create(&thread, &attributes, run_task, &one);
   pthread_attr_destroy(&attributes);
   if (made) pthread_join(thread, NULL);
   return made;
@@ -67,7 +59,6 @@ enum { CAUGHT = 1, FOUND = 6, CONTINUE = 8 };           /* answers and reasons *
 
 static _Thread_local attempt *innermost;
 
-int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context);
 int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context) {
   if (asked & FORCED) return CONTINUE;                   /* the thread ends */
   if (asked & SEARCH) return FOUND;

@@ -27,22 +27,15 @@ void tgi_park(void) {
   for (;;) Sleep(INFINITE);
 }
 
-typedef struct task {
-  void (*work)(void *);
-  void *given;
-} task;
-
 static DWORD WINAPI run_task(void *given) {
-  const task *one = given;
+  const tgi_task *one = given;
   one->work(one->given);
   return 0;
 }
 
-enum { STACK_BYTES = 16 << 20 };
-
 bool tgi_on_new_thread(void (*work)(void *), void *given) {
-  task one = {work, given};
-  HANDLE thread = CreateThread(NULL, STACK_BYTES, run_task, &one, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
+  tgi_task one = {work, given};
+  HANDLE thread = CreateThread(NULL, TGI_STACK_BYTES, run_task, &one, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
   if (!thread) return false;
   WaitForSingleObject(thread, INFINITE);
   CloseHandle(thread);
