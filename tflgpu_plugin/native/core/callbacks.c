@@ -6,16 +6,12 @@ static bool enter(tgi_python *python, void *functions, tg_error *err) {
   tg_busy(1);
   tgi_lock();
   bool set = python->set;
-  if (set) {
-    if (functions) memcpy(functions, python->functions, python->size);
-    python->in_flight++;
-  }
+  if (set && functions) memcpy(functions, python->functions, python->size);
+  python->in_flight += set;
   tgi_unlock();
-  if (!set) {
-    tg_busy(-1);
-    tgi_fail(err, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
-  }
-  return set;
+  if (set) return true;
+  tg_busy(-1);
+  return !tgi_fail(err, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
 }
 
 static void leave(tgi_python *python) {

@@ -226,10 +226,8 @@ typedef struct tgi_mapped {
   atomic_bool told;
   char text[512];                  /* of the first that failed */
   size_t count;
-  struct {
-    tg_buffer *buffer;
-    atomic_int status;
-  } each[];
+  const tgi_mapping *mappings;     /* of whoever waits */
+  atomic_int status[];
 } tgi_mapped;
 
 static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *place) {
@@ -241,22 +239,23 @@ static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *d
 }
 
 static tgi_mapped *make_mapped(const tgi_mapping *mappings, size_t count) {
-  tgi_mapped *mapped = calloc(1, sizeof *mapped + count * sizeof mapped->each[0]);
+  tgi_mapped *mapped = calloc(1, sizeof *mapped + count * sizeof mapped->status[0]);
   if (!mapped) return NULL;
   mapped->waiting = mapped->count = count;
-  for (size_t i = 0; i < count; i++) mapped->each[i].buffer = mappings[i].buffer;
+  mapped->mappings = mappings;
   return mapped;
 }
 
-static void start_mapping(tgi_mapped *mapped, const tgi_mapping *mappings) {
+static void start_mapping(tgi_mapped *mapped) {
   for (size_t i = 0; i < mapped->count; i++) {
-    atomic_store(&mappings[i].buffer->mapped, true);
+    const tgi_mapping *one = &mapped->mappings[i];
+    atomic_store(&one->buffer->mapped, true);
     W(BufferMapAsync)
-    (mappings[i].buffer->wgpu, mappings[i].mode, 0, tgi_round_up(mappings[i].bytes, 4),
+    (one->buffer->wgpu, one->mode, 0, tgi_round_up(one->bytes, 4),
      (WGPUBufferMapCallbackInfo){.mode = WGPUCallbackMode_AllowSpontaneous,
                                  .callback = on_mapped,
                                  .userdata1 = mapped,
-                                 .userdata2 = &mapped->each[i].status});
+                                 .userdata2 = &mapped->status[i]});
   }
 }
 
@@ -284,7 +283,7 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
                                         : tgi_queue(device, &commands, &ticket->index, err);
   W(CommandBufferRelease)(commands);
   if (failed) free(ticket->mapped);
-  else if (ticket->mapped) start_mapping(ticket->mapped, mappings);
+  else if (ticket->mapped) start_mapping(ticket->mapped);
   return failed;
 }
 
@@ -296,10 +295,10 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
 static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
   bool failed = atomic_load(&mapped->told);
   for (size_t i = 0; i < mapped->count; i++) {
-    if (atomic_load(&mapped->each[i].status) != (int)WGPUMapAsyncStatus_Success)
-      atomic_store(&mapped->each[i].buffer->mapped, false);
+    if (atomic_load(&mapped->status[i]) != (int)WGPUMapAsyncStatus_Success)
+      atomic_store(&mapped->mappings[i].buffer->mapped, false);
     else if (failed)
-      tgi_give_back(mapped->each[i].buffer);
+      tgi_give_back(mapped->mappings[i].buffer);
   }
   return failed ? tgi_fail(err, "The results could not be read back: %s", mapped->text) : 0;
 }

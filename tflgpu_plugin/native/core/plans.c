@@ -3,13 +3,6 @@
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------- */
 
-void tgi_shape_text(const int32_t *shape, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, "[");
-  for (int32_t i = 0; i < shape[0] && used + 16 < size; i++)
-    used += (size_t)snprintf(text + used, size - used, i ? ", %d" : "%d", shape[i + 1]);
-  snprintf(text + used, size - used, "]");
-}
-
 /* The flat list must describe as many tensors as the kernel has, open extents by counts that there are. */
 static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count, size_t counts) {
   size_t at = 0;

@@ -49,6 +49,5 @@ void tgi_partition_freed(tg_partition *partition);
 /* tg_replay_run, and its traffic counted. */
 int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,
                       const tg_port *states, tg_error *err);
-void tgi_shape_text(const int32_t *shape, char *text, size_t size);
 
 #endif

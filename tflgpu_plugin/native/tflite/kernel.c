@@ -97,9 +97,16 @@ static int no_memory(const char *what, const tgl_tensor *tensor, tg_error *err) 
   return tgi_fail(err, "%s tensor \"%s\" has no memory.", what, name_of(tensor));
 }
 
+static void shape_text(const int32_t *shape, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "[");
+  for (int32_t i = 0; i < shape[0] && used + 16 < size; i++)
+    used += (size_t)snprintf(text + used, size - used, i ? ", %d" : "%d", shape[i + 1]);
+  snprintf(text + used, size - used, "]");
+}
+
 static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error *err) {
   char text[128];
-  tgi_shape_text(shape, text, sizeof text);
+  shape_text(shape, text, sizeof text);
   return tgi_fail(err, "Output tensor \"%s\" has another shape in the host than in its plan, %s.", name_of(tensor), text);
 }
 
