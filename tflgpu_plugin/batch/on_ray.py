@@ -12,20 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin.batch import placing
 from tflgpu_plugin.batch.model import Gone
-from tflgpu_plugin.batch.parts import Failure, Folder, Packed
-from tflgpu_plugin.batch.sources import Item
+from tflgpu_plugin.batch.parts import Folder, Packed
 from tflgpu_plugin.batch.spec import Array, Signature, Spec
-from tflgpu_plugin.batch.work import Part, Worker
-from tflgpu_plugin.batch.workers import TRIES, Finished, Stopped
+from tflgpu_plugin.batch.work import Finished, Part, Worker
+from tflgpu_plugin.batch.workers import TRIES, Stopped
+from tflgpu_plugin.harness.inputs import one_line
 
 INSTALL = "Ray is not installed. Run: pip install 'tflgpu-plugin[ray]'"
 BLOCKS = 2000  # that the parts of a run are dealt into: what Ray keeps of each costs memory
-NUMBER, INDICES, PATHS, ROWS = "part", "indices", "paths", "rows"
-PACKED, PROBLEM = "packed", "problem"
+PART, PACKED, PROBLEM = "part", "packed", "problem"  # columns; the first two are pickled
 
 
 class Actor:
@@ -42,14 +39,11 @@ class Actor:
         self.kind = kind
 
     def __call__(self, batch: dict[str, Array]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {NUMBER: [], PACKED: [], PROBLEM: []}
-        columns = (batch[name] for name in (NUMBER, INDICES, PATHS, ROWS))
-        for number, indices, paths, rows in zip(*columns, strict=True):
-            made, problem = self._packed(_part(int(number), indices, paths, rows))
-            found[NUMBER].append(int(number))
-            found[PACKED].append(pickle.dumps(made))
-            found[PROBLEM].append(problem)
-        return found
+        found = [self._packed(pickle.loads(part)) for part in batch[PART]]
+        return {
+            PACKED: [pickle.dumps(made) for made, _ in found],
+            PROBLEM: [problem for _, problem in found],
+        }
 
     def _packed(self, part: Part) -> tuple[Packed | None, str]:
         try:
@@ -57,22 +51,7 @@ class Actor:
         except Gone:
             os._exit(1)  # Ray starts another one, and gives it the part again
         except Exception as error:
-            return None, " ".join(str(error).split()) or type(error).__name__
-
-
-def _part(number: int, indices: Array, paths: Array, rows: Array) -> Part:
-    fields = zip(indices.tolist(), list(paths), rows.tolist(), strict=True)
-    items = [Item(index, str(path), None if row < 0 else row) for index, path, row in fields]
-    return Part(number, items)
-
-
-def _row(part: Part) -> dict[str, Any]:
-    return {
-        NUMBER: part.number,
-        INDICES: np.array([one.index for one in part.items], np.int64),
-        PATHS: [one.path for one in part.items],
-        ROWS: np.array([-1 if one.row is None else one.row for one in part.items], np.int64),
-    }
+            return None, one_line(error)
 
 
 class OnRay:
@@ -133,10 +112,8 @@ class OnRay:
         for queued in (None, 1):
             if waiting:
                 yield from self._some(waiting, queued)
-        text = f"its worker died {TRIES} times with it"
         for part in waiting.values():
-            lost = [Failure(one.index, one.name, text) for one in part.items]
-            yield Finished(part, lost, lost=True)
+            yield part, part.failed(f"its worker died {TRIES} times with it")
 
     def _some(self, waiting: dict[int, Part], queued: int | None) -> Iterator[Finished]:
         """Those that are finished leave `waiting`."""
@@ -150,7 +127,7 @@ class OnRay:
                     told.add(packed.adapter)
                     self.tell(f"a worker runs on {packed.adapter}")
                 self.folder.keep(packed)
-                yield Finished(waiting.pop(packed.part), list(packed.failures))
+                yield waiting.pop(packed.part), packed.failures
         except self.ray.exceptions.RayError as error:
             raise Stopped(f"Ray has given up: {_last(error)}") from error
 
@@ -159,9 +136,8 @@ class OnRay:
         data, resources = self.ray.data, self.ray.cluster_resources()
         gpus = 0.0 if self.adapters else resources.get("GPU", 0.0)
         count = self.workers or max(1, int(gpus), len(self.adapters))
-        items = data.from_items(
-            [_row(part) for part in parts], override_num_blocks=min(len(parts), BLOCKS)
-        )
+        rows = [{PART: pickle.dumps(part)} for part in parts]
+        items = data.from_items(rows, override_num_blocks=min(len(parts), BLOCKS))
         items.context.enable_progress_bars = False
         items.context.max_errored_blocks = -1  # those are found by what is missing at the end
         with warnings.catch_warnings():

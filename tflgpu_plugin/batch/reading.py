@@ -35,8 +35,7 @@ class Reader:
             raise
         except Exception as error:  # of many kinds, in damaged files
             system = error.strerror if isinstance(error, OSError) else None
-            text = system or " ".join(str(error).split()) or type(error).__name__
-            raise BadInput(f"it cannot be read ({text})") from error
+            raise BadInput(f"it cannot be read ({system or inputs.one_line(error)})") from error
 
     def _read(self, item: Item) -> Sample:
         path = Path(item.path)

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tflgpu_plugin.batch import placing, sources
 from tflgpu_plugin.batch.parts import NPZ, Failure, Folder
 from tflgpu_plugin.batch.sources import Listing
 from tflgpu_plugin.batch.spec import BATCH, Signature, Spec, digest
-from tflgpu_plugin.batch.work import Part, Worker, ahead
-from tflgpu_plugin.batch.workers import Finished, Stopped, Workers
+from tflgpu_plugin.batch.work import Finished, Part, Worker, ahead
+from tflgpu_plugin.batch.workers import Stopped, Workers
 from tflgpu_plugin.harness.inputs import BadInput
 
 FORMAT = 1  # of the folder
@@ -88,9 +88,9 @@ def _ran(
     )
     begin = time.perf_counter()
     progress(outcome.before, outcome.inputs)
-    for finished in engine.run(parts):
-        outcome.done += len(finished.part.items)
-        outcome.failures += finished.failures
+    for part, failures in engine.run(parts):
+        outcome.done += len(part.items)
+        outcome.failures += failures
         progress(outcome.before + outcome.done, outcome.inputs)
     outcome.seconds = time.perf_counter() - begin
     outcome.failures.sort(key=lambda failure: failure.index)
@@ -100,8 +100,12 @@ def _ran(
 class Engine(Protocol):
     """Runs parts while it is open."""
 
-    def __enter__(self) -> Engine: ...
-    def __exit__(self, *_: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]: ...
 
 
@@ -121,7 +125,7 @@ def _engine(
     return Workers(request.spec, signature, folder, dealt, tell)
 
 
-class Here:
+class Here(Engine):
     """The one worker of a run in this process."""
 
     def __init__(
@@ -129,12 +133,6 @@ class Here:
     ) -> None:
         self.worker, self.folder = Worker(spec, signature), folder
         tell(self.worker.model.described())
-
-    def __enter__(self) -> Here:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
         """Raises Stopped."""
@@ -144,7 +142,7 @@ class Here:
             except (ValueError, RuntimeError) as error:
                 raise Stopped(str(error)) from error
             self.folder.keep(packed)
-            yield Finished(read.part, list(packed.failures))
+            yield read.part, packed.failures
 
 
 def _apart(request: Request) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,6 +25,14 @@ class Part:
 
     number: int
     items: list[Item]
+
+    def failed(self, reason: str) -> list[Failure]:
+        """All of its inputs, for one reason."""
+        return [Failure(one.index, one.name, reason) for one in self.items]
+
+
+# A part that is complete, or given up, and its inputs without results.
+Finished = tuple[Part, Sequence[Failure]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +64,6 @@ class Worker:
 
     def packed(self, read: Read, kind: str) -> Packed:
         """The results as they are kept. Raises what `Model.results` raises."""
-        return packed(self.results(read), kind)
-
-    def results(self, read: Read) -> Results:
-        """Raises what `Model.results` raises."""
         items, rows, failures = [], [], list(read.failures)
         for item, row in zip(read.items, self.model.results(read.samples), strict=True):
             if isinstance(row, Failed):
@@ -69,7 +73,7 @@ class Worker:
                 rows.append(row)
         failures.sort(key=lambda failure: failure.index)
         names, adapter = self.model.names, self.model.adapter
-        return Results(read.part.number, items, rows, names, adapter, failures)
+        return packed(Results(read.part.number, items, rows, names, adapter, failures), kind)
 
 
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:

@@ -21,10 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tflgpu_plugin.batch.parts import Failure, Folder
+from tflgpu_plugin.batch.parts import Folder
 from tflgpu_plugin.batch.spec import Signature, Spec
-from tflgpu_plugin.batch.work import Part, Worker, ahead
-from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.batch.work import Finished, Part, Worker, ahead
+from tflgpu_plugin.harness.inputs import BadInput, one_line
 
 OUTSTANDING = 2  # parts of a worker: one that runs, and one that is read meanwhile
 TRIES = 3  # of a part whose workers die or fail
@@ -33,15 +33,6 @@ READY, DONE, FAILED, STOP, UNUSABLE = "ready", "done", "failed", "stop", "unusab
 
 class Stopped(RuntimeError):
     """The run cannot go on; the text says why. What is finished is kept."""
-
-
-@dataclass
-class Finished:
-    """A part that is complete, or given up (`lost`)."""
-
-    part: Part
-    failures: list[Failure]
-    lost: bool = False
 
 
 @dataclass
@@ -151,7 +142,7 @@ class Workers:
                 while self.waiting:
                     self._start()
             elif kind == DONE:
-                yield Finished(worker.parts.popleft(), value)
+                yield worker.parts.popleft(), value
             elif kind == FAILED:
                 yield from self._failed(worker, value, died=False)
             elif kind == STOP:
@@ -184,10 +175,7 @@ class Workers:
             elif not died:
                 raise Stopped(reason)
             else:
-                text = f"its worker died {TRIES} times with it: {reason}"
-                yield Finished(
-                    part, [Failure(one.index, one.name, text) for one in part.items], lost=True
-                )
+                yield part, part.failed(f"its worker died {TRIES} times with it: {reason}")
         self.waiting.append((worker.number, worker.adapter))
         self._start()
 
@@ -242,7 +230,7 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
             with _without_collection():
                 worker = Worker(spec, signature)
         except Exception as error:
-            pipe.send((UNUSABLE, _sentence(error)))
+            pipe.send((UNUSABLE, one_line(error)))
             return
         pipe.send((READY, worker.model.described()))
         folder = Folder(place, kind)
@@ -254,9 +242,9 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
                 pipe.send((STOP, str(error)))
                 return
             except Exception as error:
-                pipe.send((FAILED, _sentence(error)))
+                pipe.send((FAILED, one_line(error)))
                 return
-            pipe.send((DONE, list(packed.failures)))
+            pipe.send((DONE, packed.failures))
 
 
 @contextmanager
@@ -276,7 +264,3 @@ def _received(pipe: Connection) -> Iterator[Part]:
             yield pipe.recv()
         except (EOFError, OSError):
             return
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -26,6 +26,11 @@ class BadInput(ValueError):
     """A file or value that cannot be used; the text says what to do."""
 
 
+def one_line(error: Exception) -> str:
+    """The text of an error, or what kind of error it is where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def make(
     details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0
 ) -> list[Array]:
