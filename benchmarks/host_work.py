@@ -114,7 +114,7 @@ def _delegate(network: Network, picture: Any) -> Iterator[Frontend]:
         for result in results:
             interpreter.get_tensor(result)
 
-    yield Frontend(f"{host.name} {host.version}", run, lambda: tflgpu_plugin.report(delegate))
+    yield Frontend(host.title, run, lambda: tflgpu_plugin.report(delegate))
 
 
 def _provider(network: Network, picture: Any) -> Iterator[Frontend]:

@@ -34,7 +34,7 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
 
     (interpreter, values), first = timed(start)
     kernels = f"XNNPACK, {THREADS} threads" if kind == "cpu" else "tflgpu"
-    engine = f"{host.name} {host.version} {kernels}"
+    engine = f"{host.title} {kernels}"
     serve(result, engine, device, first, values, lambda: hosts.invoked(interpreter, [image]))
 
 

@@ -45,7 +45,7 @@ def module(host: str | None = None) -> Any:
 
 
 def version(host: str) -> str:
-    return hosts.host(host).version
+    return hosts.version(hosts.host(host).name)
 
 
 def interpreter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from tests.support import batches, onnx_models, resized_models
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
-from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness import hosts, inputs, onnx, tflite
 
 pytestmark = pytest.mark.adapter
 COMMANDS = (("demo", "--model"), ("bench",), ("profile",))
@@ -92,9 +93,15 @@ def test_a_tflite_model_that_does_not_take_them(
 def test_open_extents_of_either_host() -> None:
     details = [
         {"name": "a", "shape": [1, 3], "open": (None, 3)},
-        {"name": "b", "shape": np.array([1, 3]), "shape_signature": np.array([-1, 3])},
         {"name": "c", "shape": [2], "open": (2,)},
-        {"name": "d", "shape": np.array([2]), "shape_signature": np.array([2])},
-        {"name": "e", "shape": [1]},
     ]
+    told = [
+        {"name": "b", "shape": np.array([1, 3]), "shape_signature": np.array([-1, 3])},
+        {"name": "d", "shape": np.array([2]), "shape_signature": np.array([2])},
+        {"name": "e", "shape": np.array([1]), "shape_signature": np.array([])},
+    ]
+    host: Any = SimpleNamespace(
+        name="", plain=lambda _: SimpleNamespace(get_input_details=lambda: told)
+    )
+    details += tflite.details(host, b"", Path())
     assert inputs.chosen(details) == {"a": [1, 3], "b": [1, 3]}

@@ -92,11 +92,8 @@ class _Onnx:
 
 
 def plain(value: Any) -> Array:
-    """An output as numbers or texts: of maps from classes to scores, the scores in the order of the
-    classes."""
-    if isinstance(value, list):
-        value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
-    array = np.asarray(value)
+    """An output as numbers, or as texts of numpy's own type."""
+    array = onnx.as_array(value)
     if array.dtype.kind not in "OS":
         return array
     texts = [one.decode(errors="replace") if isinstance(one, bytes) else str(one)

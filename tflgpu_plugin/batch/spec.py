@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.cache import folders
-from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.harness import hosts, inputs, onnx, subjects, tflite
 from tflgpu_plugin.harness.inputs import BadInput
 
 Array = npt.NDArray[Any]
@@ -135,17 +135,9 @@ def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
     """Name, dtype and shape of each input, None for open extents; the host with its version."""
     if subjects.is_onnx(path, host):
-        found = onnx.details(onnx.read(path), path)
-        return found, onnx.host()
-    runner, content = hosts.host(host), inputs.model(path)
-    try:
-        details = runner.plain(content).get_input_details()
-    except (ValueError, RuntimeError) as error:
-        raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
-    for one in details:
-        extents = one["shape_signature"] if len(one["shape_signature"]) else one["shape"]
-        one["open"] = tuple(None if n < 0 else int(n) for n in extents)
-    return details, f"{runner.name} {runner.version}"
+        return onnx.details(onnx.read(path), path), onnx.host()
+    runner = hosts.host(host)
+    return tflite.details(runner, inputs.model(path), path), runner.title
 
 
 def digest(path: Path) -> str:

@@ -81,7 +81,7 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
             problem = str(lacking)
         report = tflgpu_plugin.report(delegate)
     del interpreter
-    return Check(path.name, f"{host.name} {host.version}", report, problem)
+    return Check(path.name, host.title, report, problem)
 
 
 def lines(found: Check) -> list[str]:

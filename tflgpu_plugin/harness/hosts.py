@@ -65,8 +65,9 @@ class Host:
     module: Any
 
     @property
-    def version(self) -> str:
-        return version(self.name)
+    def title(self) -> str:
+        """Its name and version."""
+        return f"{self.name} {version(self.name)}"
 
     def plain(self, model: bytes | Path, **more: Any) -> Any:
         """An interpreter as the host makes it by default, which is not allocated."""
@@ -100,7 +101,7 @@ class Host:
             if name is None:
                 raise
             raise Lacking(
-                f"{self.name} {self.version} has no kernel here for the custom operator {name[1]}: "
+                f"{self.title} has no kernel here for the custom operator {name[1]}: "
                 "the model runs only where all of these nodes are on the GPU, or in a host that "
                 "has one, perhaps with --host."
             ) from error

@@ -58,8 +58,7 @@ def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
     """The shapes of the inputs that have open extents in the model, by name."""
     found = {}
     for detail in details:
-        extents = detail.get("open", detail.get("shape_signature", ()))
-        if any(n is None or n < 0 for n in extents):
+        if None in detail["open"]:
             found[str(detail["name"])] = [int(n) for n in detail["shape"]]
     return found
 

@@ -158,14 +158,18 @@ def _of_value(value: Any) -> Any:
     return np.array(memory, np.uint16).reshape(shape)
 
 
+def as_array(value: Any) -> Array:
+    """An output as numbers or texts: of maps from classes to scores, the scores in the order of the
+    classes."""
+    if isinstance(value, list):
+        value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
+    return np.asarray(value)
+
+
 def numbers(outputs: Sequence[Any]) -> list[Array]:
-    """Numbers only: maps from classes to scores become their scores, and of a text its checksum, so
-    that another one is a difference."""
+    """Numbers only: of a text its checksum, so that another one is a difference."""
     found = []
-    for value in outputs:
-        if isinstance(value, list):
-            value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
-        array = np.asarray(value)
+    for array in map(as_array, outputs):
         if array.dtype.kind in "OUS":
             sums = [zlib.crc32(str(text).encode()) % SUMS for text in array.reshape(-1)]
             array = np.array(sums, np.int64).reshape(array.shape)

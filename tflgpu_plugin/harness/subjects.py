@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness import hosts, inputs, onnx, tflite
 from tflgpu_plugin.harness.compare import Subject
 from tflgpu_plugin.harness.inputs import BadInput
-from tflgpu_plugin.harness.tflite import TfliteModel
 
 
 def is_onnx(path: Path, host: str | None) -> bool:
@@ -45,13 +44,9 @@ def opened(
         model = onnx.read(path)
         details = onnx.details(model, path)
         values = inputs.make(details, image, mean, std)
-        names = [detail["name"] for detail in details]
-        feeds = dict(zip(names, values, strict=True))
+        feeds = dict(zip((detail["name"] for detail in details), values, strict=True))
         return onnx.OnnxModel(model, feeds, inputs.chosen(details))
     runner, content = hosts.host(host), inputs.model(path)
-    try:
-        details = runner.plain(content).get_input_details()
-    except (ValueError, RuntimeError) as error:
-        raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
+    details = tflite.details(runner, content, path)
     values = inputs.make(details, image, mean, std)
-    return TfliteModel(runner, content, values, inputs.chosen(details))
+    return tflite.TfliteModel(runner, content, values, inputs.chosen(details))

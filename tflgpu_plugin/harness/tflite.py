@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import tflgpu_plugin
@@ -12,6 +13,19 @@ from tflgpu_plugin.harness import flatbuffer
 from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, Lacking, invoked
 from tflgpu_plugin.harness.inputs import BadInput, refused
+
+
+def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
+    """What the host says of each input, and as `open` its extents, None for open ones. Raises
+    BadInput."""
+    try:
+        found: list[dict[str, Any]] = runner.plain(content).get_input_details()
+    except (ValueError, RuntimeError) as error:
+        raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
+    for one in found:
+        extents = one["shape_signature"] if len(one["shape_signature"]) else one["shape"]
+        one["open"] = tuple(None if n < 0 else int(n) for n in extents)
+    return found
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,7 @@ class TfliteModel:
 
     @property
     def host(self) -> str:
-        return f"{self.runner.name} {self.runner.version}"
+        return self.runner.title
 
     @property
     def judges(self) -> Mapping[str, str]:
