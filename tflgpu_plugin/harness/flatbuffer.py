@@ -10,7 +10,8 @@ unsigned offsets that point forward. Numbers of fields are those of TFLite's pub
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,20 @@ _LISTS_2: dict[int, dict[int, int]] = {
     21: {0: 1, 2: 1},
     23: {0: 4},
 }
+# What a host reads of a table before it runs a model. By field: how many bytes each item of a list
+# has, the fields of a table, or in brackets those of each table of a list.
+_Read = Mapping[int, Any]
+_NAMED: _Read = {0: 1}
+_TENSOR: _Read = {
+    0: 4, 3: 1, 7: 4,
+    4: {0: 4, 1: 4, 2: 4, 3: 8},  # quantization
+    6: {0: 4, 1: 4, 2: [{3: _NAMED, 5: _NAMED}]},  # sparsity, with unions of lists
+}  # fmt: skip
+_GRAPH: _Read = {4: 1, 0: [_TENSOR], 3: [{5: 1, 7: 1}]}
+_MODEL: _Read = {
+    1: [{1: 1}], 4: [_NAMED], 3: 1, 5: 4, 6: [_NAMED], 7: [{2: 1, 0: [_NAMED], 1: [_NAMED]}],
+    2: [_GRAPH],
+}  # fmt: skip
 DAMAGED = "The TFLite model is damaged or cut short; fetch the file again."
 
 
@@ -185,10 +200,8 @@ def require_model(model: bytes) -> None:
     """
     file = _File(model)
     file.outputs_offset()
-    try:
+    with _whole():
         file.visit()
-    except (struct.error, IndexError) as error:
-        raise ValueError(DAMAGED) from error
 
 
 def activations(model: bytes) -> list[int]:
@@ -196,10 +209,17 @@ def activations(model: bytes) -> list[int]:
     alone, in execution order. Raises ValueError for bytes that are not a whole TFLite model."""
     file = _File(model)
     file.outputs_offset()
-    try:
+    with _whole():
         graph = file.tables(file.field(file.follow(0), 2))[0]
         kinds = [file.byte(tensor, 1) for tensor in file.tables(file.field(graph, 0))]
         return [t for t in file.computed(graph) if t >= 0 and kinds[t] == _FLOAT32]
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Raise ValueError with a sentence for what leads outside of a file."""
+    try:
+        yield
     except (struct.error, IndexError) as error:
         raise ValueError(DAMAGED) from error
 
@@ -221,11 +241,9 @@ class _File:
                 "This is not a TFLite model (the file identifier TFL3 is missing). Pass a .tflite "
                 "file; the name of an ONNX model has to end in .onnx."
             )
-        try:
+        with _whole():
             graphs = self.tables(self.field(self.follow(0), 2))
             return self.field(graphs[0], 2)
-        except (struct.error, IndexError) as error:
-            raise ValueError(DAMAGED) from error
 
     def computed(self, graph: int) -> list[int]:
         """The results in a subgraph that depend on its inputs or on state, which operators without
@@ -244,66 +262,32 @@ class _File:
         """Touch all that a host reads of a model before it runs it: tflite-runtime verifies
         nothing, and crashes on what leads outside."""
         root = self.table(self.follow(0))
-        codes = self.tables(self.field(root, 1))
-        for code in codes:
-            self.vector(self.field(code, 1), 1)
-        buffers = self.tables(self.field(root, 4))
-        for buffer in buffers:
-            self.vector(self.field(buffer, 0), 1)
-        self.vector(self.field(root, 3), 1)
-        self.vector(self.field(root, 5), 4)
-        for metadata in self.tables(self.field(root, 6)):
-            self.vector(self.field(metadata, 0), 1)
-        for signature in self.tables(self.field(root, 7)):
-            self.vector(self.field(signature, 2), 1)
-            for slot in (0, 1):
-                for entry in self.tables(self.field(signature, slot)):
-                    self.vector(self.field(entry, 0), 1)
+        self._touch(root, _MODEL)
+        codes, buffers = (len(self.tables(self.field(root, slot))) for slot in (1, 4))
         for graph in self.tables(self.field(root, 2)):
-            self.vector(self.field(graph, 4), 1)
             tensors = self.tables(self.field(graph, 0))
             for tensor in tensors:
-                self._visit_tensor(tensor, len(buffers))
-            self.ids(self.field(graph, 1), len(tensors))
-            self.ids(self.field(graph, 2), len(tensors))
+                self.index(self.number(tensor, 2), buffers)
+            for slot in (1, 2):
+                self.ids(self.field(graph, slot), len(tensors))
             for operator in self.tables(self.field(graph, 3)):
-                self._visit_operator(operator, len(codes), len(tensors))
+                self.index(self.number(operator, 0), codes)
+                for slot in (1, 2, 8):
+                    self.ids(self.field(operator, slot), len(tensors))
+                options, more = self.byte(operator, 3), self.byte(operator, 11)
+                self._touch(operator, {4: _LISTS.get(options, {}), 12: _LISTS_2.get(more, {})})
 
-    def _visit_tensor(self, tensor: int, buffers: int) -> None:
-        """Shape, buffer, name, open shape, quantization and sparsity."""
-        self.vector(self.field(tensor, 0), 4)
-        self.index(self.number(tensor, 2), buffers)
-        self.vector(self.field(tensor, 3), 1)
-        self.vector(self.field(tensor, 7), 4)
-        quantization = self.field(tensor, 4)
-        if quantization:
-            affine = self.table(self.follow(quantization))
-            for slot, size in ((0, 4), (1, 4), (2, 4), (3, 8)):
-                self.vector(self.field(affine, slot), size)
-        sparsity = self.field(tensor, 6)
-        if sparsity:
-            sparse = self.table(self.follow(sparsity))
-            for slot in (0, 1):
-                self.vector(self.field(sparse, slot), 4)
-            for dimension in self.tables(self.field(sparse, 2)):
-                for slot in (3, 5):  # unions of lists
-                    if held := self.field(dimension, slot):
-                        self.vector(self.field(self.table(self.follow(held)), 0), 1)
-
-    def _visit_operator(self, operator: int, codes: int, tensors: int) -> None:
-        """Code, operands, parameters and the lists in these."""
-        self.index(self.number(operator, 0), codes)
-        for slot in (1, 2, 8):
-            self.ids(self.field(operator, slot), tensors)
-        for slot in (5, 7):
-            self.vector(self.field(operator, slot), 1)
-        for kind, slot, lists in ((3, 4, _LISTS), (11, 12, _LISTS_2)):
-            held = self.field(operator, slot)
-            if not held:
-                continue
-            options = self.table(self.follow(held))
-            for number, size in lists.get(self.byte(operator, kind), {}).items():
-                self.vector(self.field(options, number), size)
+    def _touch(self, table: int, fields: _Read) -> None:
+        """Read these fields, and what they lead to."""
+        for slot, inside in fields.items():
+            offset = self.field(table, slot)
+            if isinstance(inside, int):
+                self.vector(offset, inside)
+            elif isinstance(inside, list):
+                for each in self.tables(offset):
+                    self._touch(each, inside[0])
+            elif offset:
+                self._touch(self.table(self.follow(offset)), inside)
 
     def table(self, table: int) -> int:
         """The table, of which all fields begin in the file."""
