@@ -13,6 +13,7 @@ from typing import Any
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.options import shown
+from tflgpu_plugin.registry import Registry, Single
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create, feature_numbers
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
@@ -55,36 +56,11 @@ INSTALL_HINT = (
 )
 
 
-class _Process:
-    """The adapters of this process, and the device that is open on each. Threads that come while
-    one looks for them, or opens a device, wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threads.RLock()
-        self._adapters: tuple[AdapterInfo, ...] | None = None
-        self._devices: dict[AdapterInfo, Device] = {}
-
-    def adapters(self) -> list[AdapterInfo]:
-        with native.busy(), self._lock:
-            if self._adapters is None:
-                self._adapters = tuple(_enumerate())
-            return list(self._adapters)
-
-    def device(self, info: AdapterInfo) -> Device:
-        with native.busy(), self._lock:
-            device = self._devices.get(info)
-            if device is None or native.lib.tg_device_is_lost(device.handle):
-                device = self._devices[info] = _open(info)
-            return device
-
-
-_process = _Process()
-
-
 def adapters() -> list[AdapterInfo]:
     """All usable adapters, best first (discrete, integrated, other, software; Vulkan before other
     backends of the same adapter)."""
-    return _process.adapters()
+    with native.busy():
+        return list(_adapters())
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
@@ -115,7 +91,12 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
 def open_device(info: AdapterInfo) -> Device:
     """The process's device on this adapter, asked whether it still takes work; a new one where it
     does not. Raises NoAdapter when it cannot be opened."""
-    return _process.device(info)
+    with native.busy(), _opening:
+        device = _devices.get(info)
+        if device is None or native.lib.tg_device_is_lost(device.handle):
+            device = _open(info)
+            _devices.put(info, device)
+        return device
 
 
 def _enumerate() -> list[AdapterInfo]:
@@ -125,6 +106,11 @@ def _enumerate() -> list[AdapterInfo]:
         raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
     found = [_describe(listed[k]) for k in range(count)]
     return best_first([info for info in found if info.backend in BACKENDS.values()])
+
+
+_adapters = Single(_enumerate)
+_devices: Registry[AdapterInfo, Device] = Registry()  # the one that is open on each
+_opening = threads.RLock()  # threads that come while one opens a device wait for it
 
 
 def best_first(found: Sequence[AdapterInfo]) -> list[AdapterInfo]:
