@@ -125,34 +125,24 @@ def _halves(device: Any) -> Any:
         Port(1, "narrow", narrow.shape, "f16", 2, narrow.nbytes),
         Port(2, "found", (4, len(wide)), "f16", 3, 8 * len(wide)),
     )
-    roles = ("input", "input", "output")
-    buffers = [Buffer(role, port.bytes) for role, port in zip(roles, ports, strict=True)]
     wgsl = HALF.replace("COUNT", str(len(wide) // 4))
-    plan = Plan(
-        (Pipeline("half", wgsl, "urrw"),),
-        (Buffer("uniforms", 256), *buffers),
-        (),
-        bytes(256),
-        (Dispatch("half", 0, (0, 1, 2, 3), 0, (1, 1, 1), ()),),
-        ports[:2],
-        ports[2:],
-        (),
-    )
-    (found,) = Instance(Program(plan, device)).run([wide, narrow])
-    return found
+    return _run(device, Pipeline("half", wgsl, "urrw"), ports, [wide, narrow])
 
 
 def _measure(device: Any, lanes: int) -> Any:
     port = Port(0, "result", (lanes, 4), "u32", 1, lanes * 16)
-    plan = Plan(
-        (Pipeline("selftest", WGSL.replace("LANES", str(lanes)), "uw"),),
-        (Buffer("uniforms", 256), Buffer("output", lanes * 16)),
-        (),
-        bytes(256),
-        (Dispatch("selftest", 0, (0, 1), 0, (1, 1, 1), ()),),
-        (),
-        (port,),
-        (),
+    return _run(device, Pipeline("selftest", WGSL.replace("LANES", str(lanes)), "uw"), (port,), [])
+
+
+def _run(device: Any, pipeline: Pipeline, ports: tuple[Port, ...], given: list[Any]) -> Any:
+    """What one launch writes to the last port; the others are given."""
+    inputs, result = ports[:-1], ports[-1]
+    buffers = (
+        Buffer("uniforms", 256),
+        *(Buffer("input", port.bytes) for port in inputs),
+        Buffer("output", result.bytes),
     )
-    (result,) = Instance(Program(plan, device)).run([])
-    return result.reshape(lanes, 4)
+    dispatch = Dispatch(pipeline.label, 0, tuple(range(len(buffers))), 0, (1, 1, 1), ())
+    plan = Plan((pipeline,), buffers, (), bytes(256), (dispatch,), inputs, (result,), ())
+    (found,) = Instance(Program(plan, device)).run(given)
+    return found
