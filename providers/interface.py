@@ -6,7 +6,7 @@ native code, callbacks, records and reports. The words of graphs and rows are `t
 
 from __future__ import annotations
 
-from tflgpu_plugin import native, threads
+from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.engine import (
     Claim, Instance, Island, Partition, claimed_again, packed, revived, unpacked,
 )  # fmt: skip
@@ -41,7 +41,7 @@ __all__ = [
     "Partition", "PerCaller", "PlacedPartition", "Quantization",
     "Records", "Refusal", "Report", "Shape", "Subgraph", "Table", "Unsupported", "Value",
     "adapters", "again", "arithmetic", "broadcast", "callbacks", "claimed_again",
-    "judged", "kept", "loop_layer", "messages", "narrowed",
+    "judged", "kept", "log", "loop_layer", "messages", "narrowed",
     "native", "operands", "otherwise", "packed", "parse", "partition", "placeholders", "remember",
     "revived", "same_bits", "select", "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

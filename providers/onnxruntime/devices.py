@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, messages, native
+from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, log, native
 
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
@@ -30,7 +30,7 @@ def tell() -> None:
     except NoAdapter as error:
         infos = []
         if _told.first(str(error)):
-            messages.line(f"WARNING: tflgpu: nothing will run on the GPU. {error}")
+            log.say(f"WARNING: tflgpu: nothing will run on the GPU. {error}")
     ffi = native.ffi
     keep: list[Any] = []
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.providers import CPU, GPU, NoAdapter, Once, Report, messages, native, threads
+from tflgpu_plugin.providers import CPU, GPU, NoAdapter, Once, Report, log, native, threads
 
 from . import devices, ep, records
 from .names import EP_NAME, INSTALL, LIBRARY_NAME
@@ -48,7 +48,7 @@ def register() -> None:
         if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
             _register(onnxruntime)
     if found < BY_NAME and _told.first("by name"):
-        messages.line(
+        log.say(
             f"tflgpu: onnxruntime {onnxruntime.__version__} ignores providers=[{EP_NAME!r}]; use "
             "SessionOptions.add_provider_for_devices, or onnxruntime 1.25 and newer."
         )

@@ -19,6 +19,7 @@ from tflgpu_plugin.providers import (
     Partition,
     Subgraph,
     callbacks,
+    log,
     messages,
     native,
     parse,
@@ -198,7 +199,7 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
     text = refusals.text(nodes)
     if text and text not in delegate.told:
         delegate.told.add(text)
-        messages.line(text)
+        log.say(text)
         messages.notify(nodes)
 
 

@@ -20,11 +20,6 @@ Refused = Callable[[NodeReport], None]
 _told = Once()
 
 
-def line(text: str) -> None:
-    """A warning: a line on stderr, or wherever the program has its log."""
-    log.say(text)
-
-
 def placed(report: Callable[[], Report]) -> None:
     """What became of a model, for those who ask for more than warnings: its sums, then each node
     that stays on the CPU.
@@ -46,7 +41,7 @@ def placed(report: Callable[[], Report]) -> None:
 def software(adapter: AdapterInfo) -> None:
     """Say once per process that the adapter is no GPU."""
     if adapter.software and _told.first("software"):
-        line(
+        log.say(
             f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
             "the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
         )
@@ -66,7 +61,7 @@ def exclusions(
         )
         if name not in known and text not in told:
             told.add(text)
-            line(text)
+            log.say(text)
 
 
 def notify(nodes: Sequence[NodeReport]) -> None:

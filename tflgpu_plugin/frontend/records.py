@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from tflgpu_plugin import native, threads
+from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
-from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
@@ -118,7 +117,7 @@ class PlacedPartition:
         if reason in self.reasons or len(self.reasons) >= REASONS:
             return
         self.reasons.add(reason)
-        messages.line(
+        log.say(
             f"WARNING: tflgpu: a run of {len(self.nodes)} nodes of this model was done by {host}'s "
             f"own CPU kernels instead of the GPU. {reason}"
         )
@@ -183,7 +182,7 @@ class GraphRecord(Generic[Placed]):
         """All nodes stay on the CPU, with a warning."""
         self.placed = []
         self.decide({node.id: sentence for node in self.nodes})
-        messages.line(f"WARNING: tflgpu: nothing of this model runs on the GPU. {sentence}")
+        log.say(f"WARNING: tflgpu: nothing of this model runs on the GPU. {sentence}")
 
 
 Record = TypeVar("Record", bound=GraphRecord[Any])
