@@ -89,9 +89,7 @@ class Assembly:
     views: copies.Views = field(default_factory=copies.Views)
     halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
-    powers: dict[object, int] = field(
-        default_factory=dict
-    )  # of two, that weights are times, by key
+    powers: dict[object, int] = field(default_factory=dict)  # of two, times weights, by key
     lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
 
     def plan(self) -> Plan:
@@ -125,7 +123,7 @@ class Assembly:
                 dispatches.append(self._dispatch(place, launch, uniforms, len(blocks)))
             blocks += self.block
         inputs = [self._port("input", t) for t in self.whole.inputs]
-        outputs = [self._counted(self._port("output", t)) for t in self.whole.outputs]
+        outputs = [self._port("output", t) for t in self.whole.outputs]
         states = [self._port("state", before) for before, _ in self.whole.states]
         return Plan(
             tuple(self.pipelines),
@@ -342,18 +340,11 @@ class Assembly:
         return ALL_LANES
 
     def _port(self, role: str, tensor: int) -> Port:
-        value = paired(self.whole.tensors[tensor])
-        return Port(
-            tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
-        )
-
-    def _counted(self, port: Port) -> Port:
-        told = self.whole.tensors[port.tensor].counted
-        return (
-            port
-            if told is None
-            else replace(port, counted=(told[0], self.whole.outputs.index(told[1])))
-        )
+        value, buffer = paired(self.whole.tensors[tensor]), self.raw[Raw(role, tensor)]
+        port = Port(tensor, value.name, value.shape, value.dtype, buffer, value.bytes)
+        if role != "output" or (told := self.whole.tensors[tensor].counted) is None:
+            return port
+        return replace(port, counted=(told[0], self.whole.outputs.index(told[1])))
 
 
 def _plain(key: tuple[object, ...]) -> tuple[object, ...]:

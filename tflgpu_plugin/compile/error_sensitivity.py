@@ -109,7 +109,8 @@ class Walk:
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
         for each in node.epilogue:
-            affine = _affine(each.op)
+            row = ops.row(each.op)
+            affine = row.affine if row else ""
             if affine == "factor":
                 total *= self._mean_square(each.tensor, each.parameters) or 1.0
             elif affine == "term":
@@ -185,12 +186,6 @@ class Walk:
         data = self.graph.constant(tensor)
         values = np.asarray(numbers if data is None else data, np.float64)
         return float(np.mean(values**2)) if values.size else 0.0
-
-
-def _affine(op: str) -> str:
-    """What the operand of a fused step is of its value; see `Op.affine`."""
-    row = ops.rows().get(op)
-    return row.affine if row else ""
 
 
 def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:

@@ -227,7 +227,8 @@ def _whole() -> Iterator[None]:
 @dataclass
 class _File:
     """A model that is being read. Its lists may overlap, so that a small file could have any number
-    of items: no more are read than there are bytes, four times what lists without overlaps hold.
+    of items: no more are read than there are bytes, twice what two looks at all lists without
+    overlaps come to.
     Methods raise struct.error or IndexError for what lies outside, or is more than that.
     """
 
