@@ -69,16 +69,14 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
     """What reads values of this type: worked out once, as plans hold thousands."""
     if is_dataclass(kind):
         return partial(_record, kind)
-    if kind in (int, float, str):
-        return partial(_scalar, kind)
-    plain = {bool: _bool, bytes: _bytes, object: _anything, NoneType: _nothing, Any: _untyped}
-    if kind in plain:
-        return plain[kind]
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if (origin or kind) in _PLAIN:
+        return partial(_plain, *_PLAIN[origin or kind])
+    others = {bytes: _bytes, object: _anything, Any: _untyped}
+    if kind in others:
+        return others[kind]
     if origin is UnionType:
         return partial(_either, [_decoder(part) for part in parts])
-    if origin is np.ndarray:
-        return _array
     if origin is Mapping:
         return partial(_mapping, partial(_tuple, [_decoder(part) for part in parts]))
     if origin is tuple and len(parts) == 2 and parts[1] is Ellipsis:
@@ -108,16 +106,20 @@ def _record(kind: Any, value: Any) -> Any:
     return kind(**{name: read(item) for (name, read), item in pairs})
 
 
-def _bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Mismatch(f"{value!r:.60} is neither true nor false")
-    return value
+# Types whose values are read as they are: what these may be, and what is said of others.
+_PLAIN: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "neither true nor false"),
+    int: ((int,), "no int"),
+    float: ((int, float), "no float"),
+    str: ((str,), "no str"),
+    NoneType: ((NoneType,), "not nothing"),
+    np.ndarray: ((np.ndarray,), "no array"),
+}
 
 
-def _scalar(kind: Any, value: Any) -> Any:
-    allowed = (int, float) if kind is float else kind
-    if not isinstance(value, allowed) or isinstance(value, bool):
-        raise Mismatch(f"{value!r:.60} is no {kind.__name__}")
+def _plain(kinds: tuple[type, ...], what: str, value: Any) -> Any:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise Mismatch(f"{value!r:.60} is {what}")
     if isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER:
         raise Mismatch(f"{value!r:.60} is too large")
     return value
@@ -145,17 +147,6 @@ def _untyped(value: Any) -> Any:
     if isinstance(value, (int, float, np.ndarray)):
         return value
     return _bytes(value)
-
-
-def _nothing(value: Any) -> None:
-    if value is not None:
-        raise Mismatch(f"{value!r:.60} is not nothing")
-
-
-def _array(value: Any) -> Array:
-    if not isinstance(value, np.ndarray):
-        raise Mismatch(f"{value!r:.60} is no array")
-    return value
 
 
 def _either(readers: Sequence[Callable[[Any], Any]], value: Any) -> Any:

@@ -120,9 +120,7 @@ class Entry:
             if self.path.is_dir():
                 return  # which was told when it was looked for
             reason = error.strerror if isinstance(error, OSError) else error
-            folders.tell(
-                f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same."
-            )
+            _tell_unkept(folder, reason)
 
     def _sweep(self) -> None:
         """Remove what processes that were killed have left half written for this file."""
@@ -167,15 +165,17 @@ def opened(options: Options) -> Cache | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         unsafe = folders.unsafe(os.stat(folder)) or folders.unsafe_above(folder)
     except OSError as error:
-        folders.tell(
-            f"tflgpu: nothing can be kept in {folder} ({error.strerror}); models run all the same."
-        )
+        _tell_unkept(folder, error.strerror)
         return None
     if unsafe:
         raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}.")
     # The folder changes nothing about a plan; token and adapter are in the key themselves.
     rest = replace(options, serialization_dir=None, model_token=None, adapter=None)
     return Cache(folder, options.model_token or "model", repr(rest))
+
+
+def _tell_unkept(folder: Path, reason: object) -> None:
+    folders.tell(f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same.")
 
 
 def _most(graph: Graph) -> int:
