@@ -288,7 +288,7 @@ def test_a_file_that_is_no_onnx_model_gets_a_sentence(tmp_path: Path) -> None:
 
 def test_an_onnx_file_is_read_without_onnx() -> None:
     content = onnx_file.to_onnx(network.build())
-    names = protobuf.node_outputs(content)
+    names = protobuf.computed(content)
     assert len(names) == 58 and names[-2:] == ["logits", "probabilities"]
     public = pytest.importorskip("onnx")
     more = public.load_from_string(protobuf.with_outputs(content, names[:2]))
@@ -296,7 +296,7 @@ def test_an_onnx_file_is_read_without_onnx() -> None:
     assert [node.output[0] for node in more.graph.node] == names
     for broken in (content[:1000], b"\x07"):
         with pytest.raises(ValueError, match="ONNX model"):
-            protobuf.node_outputs(broken)
+            protobuf.computed(broken)
 
 
 def test_a_picture_for_channels_first(tmp_path: Path) -> None:

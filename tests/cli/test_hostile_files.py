@@ -186,7 +186,7 @@ def test_models_are_read_as_before() -> None:
 def test_numbers_without_an_end() -> None:
     for content in (b"\x80" * (1 << 22), b"\x3a" + b"\xff" * (1 << 22)):
         with pytest.raises(ValueError, match="damaged"):
-            protobuf.node_outputs(content)
+            protobuf.computed(content)
 
 
 # ---- folders of other runs -----------------------------------------------------------------------

@@ -64,20 +64,10 @@ class Model:
         )
 
 
-def node_outputs(model: bytes) -> list[str]:
-    """The names of what the nodes of a model's graph make, in order."""
-    return [
-        name
-        for graph in _fields(model, 7)
-        for node in _fields(graph, 1)
-        for name in _texts(node, 2)
-        if name
-    ]
-
-
 def computed(model: bytes) -> list[str]:
-    """Those of `node_outputs` that do not follow from constants alone. What a node with a graph
-    inside reads is not looked up: its results are taken for computed."""
+    """The names of what the nodes of a model's graph make, in order, but for what follows from
+    constants alone. What a node with a graph inside reads is not looked up: its results are taken
+    for computed."""
     found = []
     for graph in _fields(model, 7):
         constants = {name for one in _fields(graph, 5) for name in _texts(one, 8)}
