@@ -5,7 +5,7 @@ the host's CPU kernels and through this plugin, and where the time on the device
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,8 +18,9 @@ from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.harness.compare import difference
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Port
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.runtime import adapter, profile
+from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
 
 Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
@@ -134,10 +135,32 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
 
 def _launches(number: int, partition: Partition, instance: Instance, runs: int) -> list[Launch]:
     names = operators(partition)
-    times = profile.launch_times(instance, runs)
+    times = launch_times(instance, runs)
     return [
         Launch(number, made.label, taken, tuple(names.get(n, str(n)) for n in made.nodes))
         for made, taken in zip(instance.plan.dispatches, times, strict=True)
+    ]
+
+
+def launch_times(instance: Instance, runs: int) -> list[float]:
+    """Milliseconds on the device of each launch of the plan, medians of `runs` runs on seeded
+    values after one that is not counted. Raises native.NativeError with a sentence when the adapter
+    takes no timestamps.
+    """
+    inputs, states = _values(instance.plan.inputs), _values(instance.plan.states)
+    found = []
+    for _ in range(1 + runs):
+        found.append(np.diff(instance.timestamps(inputs, states)) / 1e6)
+    return [float(time) for time in np.median(found[1:], axis=0)]
+
+
+def _values(ports: Sequence[Port]) -> list[Array]:
+    """Floats between 0 and 1; zeros elsewhere, since they may be indices."""
+    random = np.random.default_rng(0)
+    kinds = [(port.shape, np.dtype(NUMPY_DTYPES[port.dtype])) for port in ports]
+    return [
+        random.random(shape).astype(kind) if kind.kind == "f" else np.zeros(shape, kind)
+        for shape, kind in kinds
     ]
 
 
