@@ -188,7 +188,7 @@ def test_whatever_is_raised_is_a_sentence(
 
     homes = {
         "check": "cli.check.check", "bench": "cli.measure.bench", "kernels": "cli.kernels.planned",
-        "profile": "cli.measure.profiled", "demo": "demo.adapter", "run": "batch.run.run",
+        "profile": "cli.measure.profiled", "demo": "runtime.adapter.select", "run": "batch.run.run",
         "info": "cli.doctor.examine",
     }  # fmt: skip
     monkeypatch.setattr(f"tflgpu_plugin.{homes[command]}", fail)

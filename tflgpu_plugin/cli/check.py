@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import click
 
 import tflgpu_plugin
-from tflgpu_plugin.frontend.reports import CPU, GPU, Report
+from tflgpu_plugin.frontend.reports import CPU, GPU, Report, many
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
@@ -92,20 +92,16 @@ def lines(found: Check) -> list[str]:
         text.append(
             f"adapter: {report.adapter.name}, {report.adapter.backend}, {report.adapter.kind}"
         )
-    count, partitions = report.count(GPU), _many(len(report.islands), "partition")
+    count, partitions = report.count(GPU), many(len(report.islands), "partition")
     text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
     for one in report.islands:
         sizes = f"weights {_megabytes(one.weight_bytes)}, tensors {_megabytes(one.pool_bytes)}"
-        text.append(f"  partition {one.number}: {_many(len(one.nodes), 'node')}, {sizes}")
+        text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):
         text.append("The rest stays on the CPU:")
     for operator, _, reason, nodes in found.reasons:
-        text.append(f"  {operator} ({_many(nodes, 'node')}): {reason}")
+        text.append(f"  {operator} ({many(nodes, 'node')}): {reason}")
     return [*text, found.problem] if found.problem else text
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _megabytes(size: int) -> str:

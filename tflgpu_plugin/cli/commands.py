@@ -16,8 +16,8 @@ from tflgpu_plugin.cli.shared import (
     as_json,
     console,
     existing,
+    host_option,
     option_pairs,
-    pairs,
     prepared,
     print_json,
     table,
@@ -122,11 +122,11 @@ def options(markdown: bool, as_json: bool) -> None:
 @click.argument("model", type=existing)
 @prepared
 @as_json
-def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
+def check(model: Path, given: dict[str, str], host: str | None, as_json: bool) -> None:
     """What of MODEL runs on the GPU: nodes, partitions, reasons for the rest, bytes."""
     from tflgpu_plugin.cli import check as checker
 
-    found = checker.check(model, pairs(given), host)
+    found = checker.check(model, given, host)
     if as_json:
         return print_json(found.as_json())
     for line in checker.lines(found):
@@ -143,14 +143,14 @@ def kernels(
     model: Path,
     node: str | None,
     adapter: str | None,
-    given: Sequence[str],
+    given: dict[str, str],
     host: str | None,
     as_json: bool,
 ) -> None:
     """The WGSL and the launches that MODEL becomes, node by node; nothing is run."""
     from tflgpu_plugin.cli import kernels as planner
 
-    options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
+    options = given | ({} if adapter is None else {"adapter": adapter})
     found = planner.planned(model, options, host)
     if node is not None:
         found = found.of_node(node)
@@ -173,11 +173,11 @@ def _show_measured(found: Any) -> None:
 @prepared
 @_runs
 @as_json
-def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+def bench(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
     """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
     from tflgpu_plugin.cli import measure
 
-    found = measure.bench(model, pairs(given), host, runs)
+    found = measure.bench(model, given, host, runs)
     if as_json:
         return print_json(asdict(found))
     _show_measured(found)
@@ -192,11 +192,11 @@ def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_jso
 @prepared
 @_runs
 @as_json
-def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
     """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
     from tflgpu_plugin.cli import measure
 
-    found = measure.profiled(model, pairs(given), host, runs)
+    found = measure.profiled(model, given, host, runs)
     if as_json:
         return print_json(found.as_json())
     _show_measured(found)
@@ -220,9 +220,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
 )
 @click.option("--image", type=existing, help="A picture for the model.")
 @click.option("--labels", type=existing, help="Class names, one per line.")
-@click.option(
-    "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
-)
+@host_option
 @adapter_option
 @click.option(
     "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
@@ -237,12 +235,11 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
 def demo(as_json: bool, **given: Any) -> None:
     """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
     from tflgpu_plugin import demo as demonstration
+    from tflgpu_plugin.runtime import adapter
 
-    adapter = demonstration.adapter(given["adapter"])
-    if adapter.software and not as_json:
-        console.print(
-            f"{adapter.name} is a software adapter: this run proves answers, not speed.\n"
-        )
+    used = adapter.select(given["adapter"])
+    if used.software and not as_json:
+        console.print(f"{used.name} is a software adapter: this run proves answers, not speed.\n")
     result = demonstration.run(demonstration.Request(**given))
     if as_json:
         print_json(result.as_json())
@@ -284,7 +281,9 @@ def show_agreements(agreements: Iterable[Any]) -> None:
 @adapter_option
 @option_pairs
 @as_json
-def execute(words: Sequence[str], adapter: str | None, given: Sequence[str], as_json: bool) -> None:
+def execute(
+    words: Sequence[str], adapter: str | None, given: dict[str, str], as_json: bool
+) -> None:
     """Run PROGRAM with the GPU: its ONNX Runtime sessions and TFLite interpreters that name no
     other provider or delegate get this plugin. One line on stderr at the end says how many nodes
     ran on the GPU. The exit status is the program's.
@@ -293,7 +292,7 @@ def execute(words: Sequence[str], adapter: str | None, given: Sequence[str], as_
     """
     from tflgpu_plugin.cli import launch
 
-    options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
+    options = given | ({} if adapter is None else {"adapter": adapter})
     raise SystemExit(launch.launch(words, options, as_json))
 
 

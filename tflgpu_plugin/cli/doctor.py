@@ -18,7 +18,7 @@ from tflgpu_plugin.cli import enable
 from tflgpu_plugin.harness import hosts
 
 OLDEST_ONNXRUNTIME = "1.24.4"  # that the provider takes
-OTHER_HOSTS = {"tensorflow": "tensorflow", "onnxruntime": "onnxruntime"}
+OTHER_HOSTS = ("tensorflow", "onnxruntime")  # modules, and the packages that bring them
 
 
 @dataclass(frozen=True)
@@ -72,22 +72,16 @@ def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
 
 def _describe(info: Any) -> dict[str, Any]:
     names = ("name", "vendor", "driver", "backend", "kind")
-    return {name: getattr(info, name) for name in names} | {
-        "features": list(info.features),
-        "limits": dict(info.limits),
-    }
+    rest = {"features": list(info.features), "limits": dict(info.limits)}
+    return {name: getattr(info, name) for name in names} | rest
 
 
 def other_hosts() -> dict[str, str]:
     """Hosts that the plugin can serve and that the demo does not use. Importing them is not needed
     to know.
     """
-    found = {}
-    for module, package in OTHER_HOSTS.items():
-        if module not in sys.modules and importlib.util.find_spec(module) is None:
-            continue
-        found[package] = _version(package)
-    return found
+    there = (n for n in OTHER_HOSTS if n in sys.modules or importlib.util.find_spec(n))
+    return {name: _version(name) for name in there}
 
 
 def _missing(found: Mapping[str, str]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from tflgpu_plugin.cli.shared import (
     as_json,
     console,
     existing,
-    pairs,
     prepared,
     print_json,
 )
@@ -76,7 +76,7 @@ from tflgpu_plugin.cli.shared import (
 @prepared
 @as_json
 def run(
-    model: Path, inputs: Sequence[Path], given: Sequence[str], host: str | None,
+    model: Path, inputs: Sequence[Path], given: Mapping[str, str], host: str | None,
     adapters: str | None, as_json: bool, **more: Any,
 ) -> None:  # fmt: skip
     """Run MODEL on all INPUTS: pictures, .npy, .npz and .parquet files, and folders of them.
@@ -89,9 +89,9 @@ def run(
     from tflgpu_plugin.batch.spec import Spec
 
     settings = {name: more.pop(name) for name in ("batch", "mean", "std")}
-    spec = Spec(model, host, pairs(given), **settings)
+    spec = Spec(model, host, given, **settings)
     request = runner.Request(spec, inputs, adapters=placing.named(adapters or ""), **more)
-    with _Bar() as (tell, progress):
+    with _bar() as (tell, progress):
         try:
             outcome = runner.run(request, tell, progress)
         except KeyboardInterrupt:
@@ -106,27 +106,17 @@ def run(
     raise SystemExit(DIFFERS if outcome.failures else FINE)
 
 
-class _Bar:
+@contextmanager
+def _bar() -> Iterator[tuple[Any, Any]]:
     """A line that grows on a terminal, and lines above it, on stderr."""
+    from rich import progress as shown  # for this command alone
 
-    def __init__(self) -> None:
-        from rich import progress as shown  # for this command alone
-
-        self.progress = shown.Progress(
-            shown.BarColumn(), shown.MofNCompleteColumn(), shown.TextColumn("inputs"),
-            shown.TimeRemainingColumn(),
-            console=Console(stderr=True, soft_wrap=True, **LITERAL),
-            disable=not sys.stderr.isatty(), transient=True,
-        )  # fmt: skip
-        self.task = self.progress.add_task("", total=None)
-
-    def __enter__(self) -> tuple[Any, Any]:
-        self.progress.start()
-
-        def moved(done: int, whole: int) -> None:
-            self.progress.update(self.task, completed=done, total=whole)
-
-        return self.progress.console.print, moved
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
+    bar = shown.Progress(
+        shown.BarColumn(), shown.MofNCompleteColumn(), shown.TextColumn("inputs"),
+        shown.TimeRemainingColumn(),
+        console=Console(stderr=True, soft_wrap=True, **LITERAL),
+        disable=not sys.stderr.isatty(), transient=True,
+    )  # fmt: skip
+    task = bar.add_task("", total=None)
+    with bar:
+        yield bar.console.print, lambda done, whole: bar.update(task, completed=done, total=whole)

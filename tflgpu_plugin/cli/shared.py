@@ -24,22 +24,6 @@ LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
 
 
-option_pairs = click.option(
-    "--option",
-    "-o",
-    "given",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option; `tflgpu options` lists them.",
-)
-
-
-def prepared(command: F) -> F:
-    """Options of the commands that make a model ready to run."""
-    host = "tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
-    return option_pairs(click.option("--host", help=host)(command))
-
-
 def pairs(given: Iterable[str]) -> dict[str, str]:
     found = [item.partition("=") for item in given]
     for key, separator, _ in found:
@@ -48,6 +32,25 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
                 f"An option is written KEY=VALUE, not {key!r}; `tflgpu options` lists them."
             )
     return {key: value for key, _, value in found}
+
+
+host_option = click.option(
+    "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
+)
+option_pairs = click.option(
+    "--option",
+    "-o",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=lambda _context, _parameter, given: pairs(given),
+    help="An option; `tflgpu options` lists them.",
+)
+
+
+def prepared(command: F) -> F:
+    """Options of the commands that make a model ready to run."""
+    return option_pairs(host_option(command))
 
 
 def print_json(value: Any) -> None:

@@ -30,20 +30,23 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     """
     rows = []
     for name, row in sorted(HOST_OPS.items()):
-        op = ops.rows()[row.op]
-        rows.append(
-            {
-                "operator": name,
-                "op": op.name,
-                "versions": list(row.versions),
-                "documented": _documented(row),
-                "types": type_names(_types(row)),
-                "needs": _needs(row),
-            }
-        )
+        rows.append(_row(row, name, _types(row)) | {"needs": _needs(row)})
         if target is not None:
-            rows[-1]["quirks"] = quirks(op.name, target)
+            rows[-1]["quirks"] = quirks(row.op, target)
     return rows
+
+
+def _row(row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
+    """What is told of the operators of any host."""
+    return {
+        "operator": name,
+        "op": row.op,
+        "versions": list(row.versions),
+        "documented": {
+            name: list(row.documented[name]) for name in EDITIONS if name in row.documented
+        },
+        "types": type_names(types),
+    }
 
 
 def onnx_rows() -> list[dict[str, Any]]:
@@ -53,16 +56,10 @@ def onnx_rows() -> list[dict[str, Any]]:
     """
     rows = []
     for row in sorted(ONNX_OPS.values(), key=lambda row: row.name):
-        op = ops.rows()[row.op]
-        dtypes = (*onnx_types(row), *(COUNTS if row.indices else ()))
-        types = type_names(dtypes)
+        types = (*onnx_types(row), *(COUNTS if row.indices else ()))
         rows.append(
-            {
-                "operator": row.name,
-                "op": op.name,
-                "versions": list(row.versions),
-                "documented": _documented(row),
-                "types": types,
+            _row(row, row.name, types)
+            | {
                 "constants": list(row.constants.values()),
                 "needs": " ".join(map(_sentence, row.conditions)),
                 "outputs": len(row.outputs) if row.outputs else None,
@@ -83,10 +80,6 @@ def _needs(row: HostOp) -> str:
 
 def _sentence(condition: Any) -> str:
     return " ".join((inspect.getdoc(condition) or "").split())
-
-
-def _documented(row: HostOp) -> dict[str, list[int]]:
-    return {name: list(row.documented[name]) for name in EDITIONS if name in row.documented}
 
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:
@@ -111,16 +104,9 @@ def quirks(op: str, target: Target) -> list[str]:
 
 def option_rows() -> list[dict[str, Any]]:
     """One row per option."""
+    told = ("values", "default", "documented", "effective", "meaning")
     return [
-        {
-            "option": row.name,
-            "values": row.values,
-            "default": row.default,
-            "documented": row.documented,
-            "effective": row.effective,
-            "meaning": row.meaning,
-        }
-        for row in options.TABLE
+        {"option": row.name, **{name: getattr(row, name) for name in told}} for row in options.TABLE
     ]
 
 
@@ -220,13 +206,7 @@ code `{OTHER}`.
 def options_markdown() -> str:
     """The page docs/options.md."""
     cells = [
-        [
-            row["option"],
-            row["values"],
-            _default(row["default"]),
-            _status(row),
-            row["meaning"],
-        ]
+        [row["option"], row["values"], _default(row["default"]), _status(row), row["meaning"]]
         for row in option_rows()
     ]
     variables = [[v.name, v.values, v.reader, v.meaning] for v in VARIABLES]

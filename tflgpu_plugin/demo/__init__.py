@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
@@ -19,10 +19,7 @@ from tflgpu_plugin.harness.hosts import NoHost
 from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.harness.tflite import TfliteModel
 
-if TYPE_CHECKING:
-    from tflgpu_plugin.runtime.device import AdapterInfo
-
-__all__ = ["BadInput", "NoHost", "Request", "Result", "adapter", "run"]
+__all__ = ["BadInput", "NoHost", "Request", "Result", "run"]
 
 TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
 
@@ -107,13 +104,6 @@ class Result:
             "onnxruntime": other,
             "missing": dict(self.missing),
         }
-
-
-def adapter(wanted: str | None = None) -> AdapterInfo:
-    """The adapter that will be used. Raises NoAdapter with a sentence."""
-    from tflgpu_plugin.runtime.adapter import select
-
-    return select(wanted)
 
 
 def run(request: Request) -> Result:

@@ -153,19 +153,19 @@ class Report:
 def _partition_line(one: PartitionReport) -> str:
     state = "" if one.live else ", no longer in use"
     elsewhere = f", {one.host_runs} on the host's kernels" if one.host_runs else ""
-    failures = f", {_many(one.failures, 'failure')}" if one.failures else ""
+    failures = f", {many(one.failures, 'failure')}" if one.failures else ""
     last = f", last {one.milliseconds:.2f} ms" if one.runs else ""
     return (
-        f"  partition {one.number}: {_many(len(one.nodes), 'node')}, "
-        f"{_many(one.dispatches, 'dispatch', 'dispatches')}, "
-        f"{_many(one.runs, 'run')}{elsewhere}{failures}{last}, "
+        f"  partition {one.number}: {many(len(one.nodes), 'node')}, "
+        f"{many(one.dispatches, 'dispatch', 'dispatches')}, "
+        f"{many(one.runs, 'run')}{elsewhere}{failures}{last}, "
         f"{one.weight_bytes:,} bytes of weights, {one.pool_bytes:,} of tensors "
         f"({one.tensor_bytes:,} without sharing, {one.least_bytes:,} at least), "
         f"{one.uploaded_bytes:,} sent, {one.downloaded_bytes:,} fetched{state}"
     )
 
 
-def _many(count: int, one: str, more: str = "") -> str:
+def many(count: int, one: str, more: str = "") -> str:
     return f"{count} {one if count == 1 else more or one + 's'}"
 
 
