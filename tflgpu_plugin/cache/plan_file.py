@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from io import SEEK_END
 from math import prod
 from typing import Any, BinaryIO
 
@@ -29,6 +29,7 @@ PREAMBLE = struct.Struct("<8sIIQQQ")
 CHECKED = 16  # where the bytes that the first checksum covers begin
 ALIGNMENT = 64
 BLOCK = 4096  # bytes that the checksum adds up
+READ_BACK = BLOCK << 8  # bytes that are read at a time after they were written
 UNIFORM_BLOCK = 256
 MOST_DISPATCHES = 1 << 18
 ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
@@ -38,41 +39,22 @@ class Damaged(ValueError):
     """These bytes are no plan that this version can use; the text goes on from "it" or "the"."""
 
 
-class Checksum:
-    """Of a run of bytes that comes in parts: the crc32 of the sums of its blocks (4 KiB as whole
-    numbers of 64 bits, the last filled up with zeros). It sees what befalls files: flipped bits,
-    and blocks that are lost, empty, or in another place; and it is as fast as memory, where a
-    crc32 of all would take longer than all else that a start does with a file.
+def checksum(parts: Iterable[bytes | memoryview]) -> int:
+    """Of a run of bytes in parts, all of them whole blocks but the last: the crc32 of the sums of
+    its blocks (4 KiB as whole numbers of 64 bits, the last filled up with zeros). It sees what
+    befalls files: flipped bits, and blocks that are lost, empty, or in another place; and it is as
+    fast as memory, where a crc32 of all would take longer than all else that a start does with a
+    file.
     """
-
-    def __init__(self) -> None:
-        self._rest, self._crc = b"", 0
-
-    def add(self, part: memoryview) -> None:
-        """Go on with these bytes."""
-        data = np.frombuffer(part, np.uint8)
-        missing = -len(self._rest) % BLOCK
-        if missing > len(data):
-            self._rest += data.tobytes()
-            return
-        self._sum(np.frombuffer(self._rest + data[:missing].tobytes(), np.uint8))
-        end = missing + (len(data) - missing) // BLOCK * BLOCK
-        self._sum(data[missing:end])
-        self._rest = data[end:].tobytes()
-
-    def value(self) -> int:
-        """Of all so far."""
-        whole = self._rest + bytes(-len(self._rest) % BLOCK)
-        return zlib.crc32(_sums(np.frombuffer(whole, np.uint8)), self._crc)
-
-    def _sum(self, blocks: Array) -> None:
-        self._crc = zlib.crc32(_sums(blocks), self._crc)
-
-
-def _sums(blocks: Array) -> bytes:
-    words = blocks.view("<u8").reshape(-1, BLOCK // 8)
-    sums: Array = words.sum(axis=1, dtype=np.uint64)
-    return sums.astype("<u8").tobytes()
+    crc = 0
+    for part in parts:
+        data, whole = memoryview(part), len(part) // BLOCK * BLOCK
+        rest = bytes(data[whole:])
+        for blocks in (data[:whole], rest + bytes(-len(rest) % BLOCK)):
+            words = np.frombuffer(blocks, "<u8").reshape(-1, BLOCK // 8)
+            sums: Array = words.sum(axis=1, dtype=np.uint64)
+            crc = zlib.crc32(sums.astype("<u8").tobytes(), crc)
+    return crc
 
 
 @dataclass(frozen=True)
@@ -93,9 +75,7 @@ class Stored:
 
     def check(self) -> None:
         """Raise Damaged when the weights and arrays are not what was written."""
-        checksum = Checksum()
-        checksum.add(self.body)
-        if checksum.value() != self.checksum:
+        if checksum([self.body]) != self.checksum:
             raise Damaged("its checksum is wrong")
 
     def serves(self, graph: Graph) -> bool:
@@ -122,8 +102,8 @@ def write(
     extra: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write at the start of an empty seekable stream; one weight at a time is packed. `extra` is a
-    map of JSON values."""
+    """Write at the start of an empty stream that can be read and seeks; one weight at a time is
+    packed. `extra` is a map of JSON values."""
     arrays = arrays or {}
     header = {
         "key": dict(key),
@@ -135,15 +115,16 @@ def write(
         "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in arrays.items()},
     }
     text = json.dumps(header, separators=(",", ":")).encode()
-    body = _body_bytes(plan) if weights else 0
-    body += sum(_aligned(array.nbytes) for array in arrays.values())
-    start = -(-(PREAMBLE.size + len(text)) // ALIGNMENT) * ALIGNMENT
+    start = _aligned(PREAMBLE.size + len(text))
+    end = start + (_write_weights(stream, plan, start) if weights else 0)
+    for array in arrays.values():
+        stream.seek(end)
+        stream.write(array.tobytes())
+        end += _aligned(array.nbytes)
+    stream.write(bytes(end - stream.seek(0, SEEK_END)))
     stream.seek(start)
-    checksum = Checksum()
-    for part in chain(_body(plan) if weights else (), _array_bytes(arrays)):
-        stream.write(part)
-        checksum.add(part)
-    checked = struct.pack("<QQQ", len(text), body, checksum.value()) + text
+    body = checksum(iter(partial(stream.read, READ_BACK), b""))
+    checked = struct.pack("<QQQ", len(text), end - start, body) + text
     checked += bytes(start - CHECKED - len(checked))
     stream.seek(0)
     stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
@@ -153,7 +134,7 @@ def read(data: memoryview, whole: bool = True) -> Stored:
     """The plan in these bytes; its weights are views on them. Without `whole`, who uses them calls
     `check` first. Raises Damaged.
     """
-    header, body, checksum = _split(data)
+    header, body, sums = _split(data)
     try:
         plan = codec.decode(Plan, header["plan"])
         _check(plan)
@@ -164,7 +145,7 @@ def read(data: memoryview, whole: bool = True) -> Stored:
         arrays = _arrays(header["arrays"], body[end:])
         plan = replace(plan, weights=_weights(plan, header["digests"], body if weights else None))
         key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
-        found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, checksum)
+        found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, sums)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Damaged(f"its content is not valid ({error})") from error
     if whole:
@@ -178,20 +159,20 @@ def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int
     """
     if len(start) < PREAMBLE.size:
         raise Damaged("it is truncated")
-    magic, version, crc, header_bytes, body_bytes, checksum = PREAMBLE.unpack_from(start)
+    magic, version, crc, header_bytes, body_bytes, sums = PREAMBLE.unpack_from(start)
     if magic != MAGIC:
         raise Damaged("it was not written by this plugin")
     if version != FORMAT:
         raise Damaged("it was written by another version of this plugin")
-    body = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
+    body = _aligned(PREAMBLE.size + header_bytes)
     if body + body_bytes != size:
         raise Damaged("it is truncated" if body + body_bytes > size else "it is too long")
-    return crc, header_bytes, body, body_bytes, checksum
+    return crc, header_bytes, body, body_bytes, sums
 
 
 def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
     """(header, body, checksum of the body), after the header's checksum."""
-    crc, header_bytes, start, _, checksum = begin(data, len(data))
+    crc, header_bytes, start, _, sums = begin(data, len(data))
     if zlib.crc32(data[CHECKED:start]) != crc:
         raise Damaged("its checksum is wrong")
     try:
@@ -200,7 +181,7 @@ def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
         raise Damaged("its header is not valid") from error
     if not isinstance(header, dict):
         raise Damaged("its header is not valid")
-    return header, data[start:], checksum
+    return header, data[start:], sums
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -227,18 +208,15 @@ def _body_bytes(plan: Plan) -> int:
     return sum(_aligned(buffer.bytes) for buffer in plan.buffers if buffer.role == "weights")
 
 
-def _body(plan: Plan) -> Iterator[memoryview]:
-    """The weights in the order in which they lie, with zeros between them."""
-    starts, end = _starts(plan), 0
-    for weight in sorted(plan.weights, key=lambda w: (starts[w.buffer], w.offset)):
-        start = starts[weight.buffer] + weight.offset
-        if start > end:
-            yield memoryview(bytes(start - end))
+def _write_weights(stream: BinaryIO, plan: Plan, start: int) -> int:
+    """Write each at its place in the body, which starts there. Returns how many bytes they take:
+    what nothing is written to holds zeros."""
+    starts = _starts(plan)
+    for weight in plan.weights:
+        stream.seek(start + starts[weight.buffer] + weight.offset)
         for piece in weight.pieces():
-            yield piece.data
-        end = start + weight.bytes
-    if end < (total := _body_bytes(plan)):
-        yield memoryview(bytes(total - end))
+            stream.write(piece.data)
+    return _body_bytes(plan)
 
 
 def _weights(
@@ -257,12 +235,6 @@ def _weights(
 
 def _same(image: Array) -> Array:
     return image
-
-
-def _array_bytes(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
-    for array in arrays.values():
-        yield memoryview(array.tobytes())
-        yield memoryview(bytes(_aligned(array.nbytes) - array.nbytes))
 
 
 def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:

@@ -108,7 +108,7 @@ class Entry:
         folder, part = self.path.parent, ""
         try:
             handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
-            with os.fdopen(handle, "wb") as stream:  # mode 0600
+            with os.fdopen(handle, "w+b") as stream:  # mode 0600
                 key = {**self.key, CONTENT: self.content()}
                 plan_file.write(stream, plan, key, tuning, weights)
             os.replace(part, self.path)
