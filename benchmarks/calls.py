@@ -75,11 +75,11 @@ def _count(layer: str, name: str, runs: int) -> Run:
     instance, given = _instance(name, device)
     outputs, options = instance.new_outputs(), native.ffi.new("tg_run_options *")
     for _ in range(SETTLED):
-        instance.run_with(given, (), options, outputs)
+        instance.run(given, (), options, outputs)
     counts, times = _Counts(layer), []
     before = counts.now()
     for _ in range(runs):
-        instance.run_with(given, (), options, outputs)
+        instance.run(given, (), options, outputs)
         times.append(int(instance.counters().last_nanoseconds) / 1e3)
     calls = {key: (now - before.get(key, 0)) / runs for key, now in counts.now().items()}
     called = {key: calls[key] for key in sorted(calls) if calls[key]}

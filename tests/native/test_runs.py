@@ -73,7 +73,7 @@ def test_every_run_has_its_own_result(instance: Instance) -> None:
 def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
     for seed in range(4):
         check(instance, seed)
-        instance.run([picture(9)], stop_after=1)
+        instance.run([picture(9)], (), native.ffi.new("tg_run_options *", {"stop_after": 1}))
         check(instance, seed)
         outputs = instance.new_outputs()
         wall, device = instance.timed([picture(seed)], outputs=outputs)

@@ -224,16 +224,26 @@ class Instance:
         return _owned(handle, "tg_replay_release")
 
     def run(
-        self, inputs: Sequence[Array], states: Sequence[Array] = (), stop_after: int = 0
+        self,
+        inputs: Sequence[Array],
+        states: Sequence[Array] = (),
+        options: Any = None,
+        given: Sequence[Array] | None = None,
     ) -> list[Array]:
         """One inference from Python: arrays in port order (host layout, exact shapes) in, new
-        arrays out.
+        arrays out, or the `given` outputs if there are some.
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
+        `options` are native ones (tg_run_options *).
         """
-        options = native.ffi.new("tg_run_options *")
-        options.stop_after = stop_after
-        return self.run_with(inputs, states, options)
+        plan, outputs = self.plan, list(given or self.new_outputs())
+        arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
+        native.call(
+            native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
+            self.native_ports(outputs), self.native_ports(list(states)),
+            options or native.ffi.NULL,
+        )  # fmt: skip
+        return outputs
 
     def timed(
         self,
@@ -253,7 +263,7 @@ class Instance:
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
-        self.run_with(inputs, states, options, outputs)
+        self.run(inputs, states, options, outputs)
         timestamps = 2 * (ends[2] - ends[1])
         return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
@@ -264,29 +274,12 @@ class Instance:
         timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")
         options.timestamps = native.ffi.cast("uint64_t *", timestamps.ctypes.data)
-        self.run_with(inputs, states, options)
+        self.run(inputs, states, options)
         return timestamps.astype(np.int64)
 
     def new_outputs(self) -> list[Array]:
         """Arrays for the outputs of a run."""
         return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
-
-    def run_with(
-        self,
-        inputs: Sequence[Array],
-        states: Sequence[Array],
-        options: Any,
-        given: Sequence[Array] | None = None,
-    ) -> list[Array]:
-        """`run` with native options (tg_run_options *), into the `given` outputs if there are
-        some."""
-        plan, outputs = self.plan, list(given or self.new_outputs())
-        arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
-        native.call(
-            native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
-            self.native_ports(outputs), self.native_ports(list(states)), options,
-        )  # fmt: skip
-        return outputs
 
     def native_ports(self, arrays: Sequence[Array]) -> Any:
         """The memory of these arrays as native code takes it (tg_port[])."""
