@@ -204,14 +204,7 @@ def _create(keys: int, values: int, count: int, err: int) -> int:
             return int(_provider("tflite").create(keys, values, count, err))
 
     try:
-        with _threads.working_for(_library.tg_caller_thread()):
-            try:
-                return create()
-            except Exception:
-                raise
-            except BaseException as error:  # the user hears of it when the host returns
-                _threads.surface(error)
-                return create()
+        return _threads.for_call(_library.tg_caller_thread(), create)
     except BaseException as error:  # what leaves this function would be an answer of any value
         text = str(error).encode(errors="replace")[: _ERROR_BYTES - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))

@@ -158,12 +158,19 @@ class _Here(local):
 _here = _Here()
 
 
-@contextmanager
-def working_for(caller: int) -> Iterator[None]:
-    """This thread, and those that it begins, work for a call of the host by that thread."""
+def for_call(caller: int, work: Callable[[], T]) -> T:
+    """What `work` gives, done by this thread, and those that it begins, for a call of the host by
+    that one. Work that is ended from outside (by what is no Exception, such as KeyboardInterrupt or
+    GreenletExit) is done again, and the program gets that exception when the host returns.
+    """
     before, _here.caller = _here.caller, caller
     try:
-        yield
+        return work()
+    except Exception:
+        raise
+    except BaseException as error:
+        surface(error)
+        return work()
     finally:
         _here.caller = before
 

@@ -63,21 +63,11 @@ def callback(kind: Any, function: Callable[..., int]) -> Any:
 
 def guarded(work: Callable[[], int | None], err: Any) -> int:
     """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (tg_error *)
-    otherwise.
-
-    Hosts make errors of their own of the latter. So work that was ended from outside (by what is
-    no Exception, such as KeyboardInterrupt or GreenletExit) is done again, and the program gets
-    that exception when the host returns.
+    otherwise, of which hosts make errors of their own: so work is done again as `threads.for_call`
+    says.
     """
     try:
-        with threads.working_for(native.lib.tg_caller_thread()):
-            try:
-                result = work()
-            except Exception:
-                raise
-            except BaseException as error:
-                threads.surface(error)
-                result = work()
+        result = threads.for_call(native.lib.tg_caller_thread(), work)
         return 1 if result is None else result
     except BaseException as error:
         text = sentence(error).encode(errors="replace")[: len(err.text) - 1]
