@@ -94,7 +94,8 @@ class Assembly:
 
     def plan(self) -> Plan:
         target = self.low.target
-        sizes = _Sizes(self.graph, self.low)
+        sizes = {t: geometry(tensor.shape).vectors for t, tensor in self.graph.tensors.items()}
+        sizes |= self.low.sizes
         homes = self.low.homes
         limit = target.storage_bytes // VECTOR
         launches, root = self.low.launches, self.low.root
@@ -103,7 +104,9 @@ class Assembly:
         if target.half and target.halves != "never":
             self._choose_halves(sizes)
         self.lows = precision.whole(self.low)
-        sizes.narrow(self.halves)
+        for tensor in self.halves:
+            if isinstance(tensor, int):
+                sizes[tensor] = -(-sizes[tensor] // 2)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
@@ -350,23 +353,6 @@ class Assembly:
 def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
     """A key as numbers and texts, which a plan is made of."""
     return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
-
-
-class _Sizes(dict[int, int]):
-    """Sizes of tensors and temporaries in vec4 of float32, by id."""
-
-    def __init__(self, graph: Graph, low: Lowering) -> None:
-        super().__init__(low.sizes)
-        self.graph = graph
-
-    def __missing__(self, tensor: int) -> int:
-        return geometry(self.graph.shape(tensor)).vectors
-
-    def narrow(self, halves: set[object]) -> None:
-        """From now on these take half of it, in whole vec4."""
-        for tensor in halves:
-            if isinstance(tensor, int):
-                self[tensor] = -(-self[tensor] // 2)
 
 
 def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
