@@ -149,13 +149,9 @@ class OnRay:
                 compute=data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=queued),
                 num_cpus=1,
                 num_gpus=min(1.0, gpus / count) if gpus else None,
-                ray_remote_args_fn=_retries,
+                # Of parts whose worker dies; by default Ray would go on for ever.
+                ray_remote_args_fn=lambda: {"max_task_retries": TRIES - 1},
             )
-
-
-def _retries() -> dict[str, Any]:
-    """Of parts whose worker dies; by default Ray would go on for ever."""
-    return {"max_task_retries": TRIES - 1}
 
 
 def _last(error: BaseException) -> str:

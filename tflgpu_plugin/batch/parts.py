@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from tflgpu_plugin.batch import columns
-from tflgpu_plugin.batch.sources import PYARROW, Item
+from tflgpu_plugin.batch import columns, sources
+from tflgpu_plugin.batch.sources import Item
 from tflgpu_plugin.batch.spec import Array
 from tflgpu_plugin.harness import inputs
 from tflgpu_plugin.harness.inputs import BadInput
@@ -81,10 +81,7 @@ class Folder:
 
     def __init__(self, path: Path, kind: str) -> None:
         if kind == PARQUET:
-            try:
-                import pyarrow  # noqa: F401
-            except ImportError as error:
-                raise BadInput(PYARROW) from error
+            sources.parquet()  # which says what to install
         self.path, self.kind = path, kind
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
@@ -200,7 +197,6 @@ def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> Non
 def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
     """Results are lists of numbers, beside each a column with their shapes."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     found: dict[str, Any] = {INDEX: pa.array(made[INDEX])}
     found[INPUT] = pa.array(made[INPUT].tolist(), pa.string())
@@ -212,7 +208,7 @@ def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) ->
             found[name] = pa.LargeListArray.from_arrays(ends, pa.array(values))
             found[f"{name}.shape"] = pa.array([list(np.shape(row)) for row in column])
     whole = pa.table(found).replace_schema_metadata({ADAPTER: adapter})
-    parquet.write_table(whole, stream)
+    sources.parquet().write_table(whole, stream)
 
 
 def _write(path: Path, content: bytes) -> None:

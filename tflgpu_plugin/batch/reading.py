@@ -67,7 +67,7 @@ class Reader:
 
     def _opened(self, path: str, kind: str) -> Any:
         if kind == ".parquet":
-            return sources.table(path)
+            return sources.parquet().ParquetFile(path)
         if kind == ".npy":
             if len(self.inputs) > 1:
                 raise BadInput("the model takes several inputs: use .npz or .parquet files")

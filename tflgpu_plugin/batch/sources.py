@@ -20,7 +20,6 @@ from tflgpu_plugin.harness.inputs import BadInput
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TABLES = (".npy", ".npz", ".parquet")
-PYARROW = "Parquet needs pyarrow. Run: pip install pyarrow"
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def source_of(path: Path, signature: Signature) -> Source:
         elif kind == ".npz":
             rows = _rows_of_npz(path, signature)
         elif kind == ".parquet":
-            rows = table(path).metadata.num_rows
+            rows = parquet().ParquetFile(path).metadata.num_rows
         else:
             rows = None
     except Exception:  # of many kinds, in damaged files
@@ -122,13 +121,13 @@ def source_of(path: Path, signature: Signature) -> Source:
     return Source(str(path), rows, size)
 
 
-def table(path: Path | str) -> Any:
-    """A Parquet file, opened. Raises BadInput without pyarrow."""
+def parquet() -> Any:
+    """The module for Parquet files. Raises BadInput without it."""
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise BadInput(PYARROW) from error
-    return parquet.ParquetFile(path)
+        raise BadInput("Parquet needs pyarrow. Run: pip install pyarrow") from error
+    return parquet
 
 
 def _head(stream: BinaryIO) -> tuple[int, ...]:

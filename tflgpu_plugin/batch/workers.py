@@ -82,10 +82,7 @@ class Workers:
             if worker.parts or not worker.ready:
                 worker.process.terminate()
         for worker in self.running:
-            worker.process.join(timeout=5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            _end(worker.process, 5)
         self.running.clear()
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
@@ -190,10 +187,14 @@ class Workers:
     def _remove(self, worker: _Process) -> None:
         self.running.remove(worker)
         worker.pipe.close()
-        worker.process.join(timeout=1)
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join()
+        _end(worker.process, 1)
+
+
+def _end(process: Any, seconds: float) -> None:
+    process.join(timeout=seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 @contextmanager
