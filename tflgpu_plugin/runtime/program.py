@@ -245,12 +245,7 @@ class Instance:
         )  # fmt: skip
         return outputs
 
-    def timed(
-        self,
-        inputs: Sequence[Array],
-        states: Sequence[Array] = (),
-        outputs: Sequence[Array] | None = None,
-    ) -> tuple[int, int]:
+    def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:
         """Nanoseconds of one run, without the two timestamps at its end: in all, and on the device
         from before the first dispatch to the end of the last. Raises NativeError on an adapter
         without timestamps inside a pass.
@@ -263,7 +258,7 @@ class Instance:
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
-        self.run(inputs, states, options, outputs)
+        self.run(inputs, (), options, outputs)
         timestamps = 2 * (ends[2] - ends[1])
         return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
