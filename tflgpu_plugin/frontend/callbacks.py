@@ -43,7 +43,9 @@ def connect(host: str, functions: Functions) -> None:
         if host not in _tables:
             table = ffi.new(f"{kind} *")
             for name, member in ffi.typeof(kind).fields:
-                setattr(table, name, callback(member.type, answering(functions, name)))
+                made = ffi.callback(member.type, answering(functions, name), error=0)
+                native.keep_for_ever(made)
+                setattr(table, name, made)
             atexit.register(set_callbacks, ffi.NULL)
             _tables[host] = table
         set_callbacks(_tables[host])
@@ -52,13 +54,6 @@ def connect(host: str, functions: Functions) -> None:
 def answering(functions: Functions, name: str) -> Callable[..., int]:
     """A function as native code calls it: with a tg_error * behind its arguments (`guarded`)."""
     return lambda *given: guarded(lambda: functions[name](*given[:-1]), given[-1])
-
-
-def callback(kind: Any, function: Callable[..., int]) -> Any:
-    """A C function pointer (of this cffi type) to a callback that answers with `guarded`."""
-    made = native.ffi.callback(kind, function, error=0)
-    native.keep_for_ever(made)
-    return made
 
 
 def guarded(work: Callable[[], int | None], err: Any) -> int:

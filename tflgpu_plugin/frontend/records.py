@@ -206,8 +206,20 @@ class Client(Generic[Record]):
 
     def report(self) -> Report:
         """As of now."""
-        graphs = reversed(self.graphs) if self.last_is_first else self.graphs
-        return summary(self.adapter, graphs, self.gone)
+        nodes, partitions = list[NodeReport](), list[PartitionReport]()
+        for number, graph in enumerate(self.graphs[:: -1 if self.last_is_first else 1]):
+            freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
+            nodes += [
+                replace(node.placed(REVERTED, self.gone), graph=number)
+                if node.where == GPU and node.id in freed
+                else replace(node, graph=number)
+                for node in graph.nodes
+            ]
+            placed = graph.placed
+            first = len(partitions) + 1
+            partitions += [one.report(number, first + k) for k, one in enumerate(placed)]
+        shown = {f.name: getattr(self.adapter, f.name) for f in fields(AdapterReport)}
+        return Report(AdapterReport(**shown), tuple(nodes), tuple(partitions))
 
 
 Owner = TypeVar("Owner", bound=Client[Any])
@@ -267,20 +279,3 @@ class Records(Generic[Owner, Placed]):
             if now - newest[1] > MAKING_SECONDS:
                 self._newest.drop(thread, newest)
         return found
-
-
-def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: Refusal) -> Report:
-    """As of now; `gone` is the sentence for nodes whose partition the host has freed."""
-    nodes, partitions = list[NodeReport](), list[PartitionReport]()
-    for number, graph in enumerate(graphs):
-        freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
-        nodes += [
-            replace(node.placed(REVERTED, gone), graph=number)
-            if node.where == GPU and node.id in freed
-            else replace(node, graph=number)
-            for node in graph.nodes
-        ]
-        first = len(partitions) + 1
-        partitions += [placed.report(number, first + k) for k, placed in enumerate(graph.placed)]
-    found = AdapterReport(**{f.name: getattr(adapter, f.name) for f in fields(AdapterReport)})
-    return Report(found, tuple(nodes), tuple(partitions))
