@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tflgpu_plugin.ir import wire
 
 _IR_VERSION, _OPSET = 8, 17
-_FLOAT32, _INT64 = 1, 7  # TensorProto.DataType
+_FLOAT32 = 1  # TensorProto.DataType
 MOST_BITS = 64  # of a number
 _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
 
@@ -27,13 +27,9 @@ class Model:
     constants: list[bytes] = field(default_factory=list)
 
     def constant(self, name: str, data: npt.NDArray[Any]) -> str:
-        """Add a constant, float32 or int64; returns its name."""
-        integer = data.dtype.kind == "i"
-        raw = np.ascontiguousarray(data, "<i8" if integer else "<f4").tobytes()
-        kind = wire.integer(2, _INT64 if integer else _FLOAT32)
-        self.constants.append(
-            wire.integers(1, data.shape) + kind + wire.text(8, name) + wire.message(9, raw)
-        )
+        """Add a constant; returns its name."""
+        head = wire.integers(1, data.shape) + wire.integer(2, _FLOAT32) + wire.text(8, name)
+        self.constants.append(head + wire.message(9, np.ascontiguousarray(data, "<f4").tobytes()))
         return name
 
     def node(
