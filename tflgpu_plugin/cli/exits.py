@@ -90,9 +90,8 @@ class Patient(io.RawIOBase):
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:
-        self.raw, self.failure = raw, None
-
-    failure: OSError | None
+        self.raw = raw
+        self.failure: OSError | None = None
 
     def write(self, data: Any) -> int | None:
         if self.failure is None:

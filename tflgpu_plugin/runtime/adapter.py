@@ -154,16 +154,12 @@ def _open(info: AdapterInfo) -> Device:
 
 
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
-    from tflgpu_plugin.runtime.selftest import (
-        least_subgroup,
-        native_half,
-        subgroup_size,
-        unpacks,
-    )
+    from tflgpu_plugin.runtime import selftest
 
     # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for
     # looking at a bad driver).
     use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
+    half = "shader-f16" in features and not info.software
     return Target(
         name=info.name,
         vendor=info.vendor,
@@ -171,11 +167,11 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         backend=info.backend,
         software=info.software,
         features=features,
-        subgroup_size=subgroup_size(handle) if use else 0,
-        least_subgroup=least_subgroup(handle) if use and not info.software else 0,
-        unpacks=unpacks(handle),
+        subgroup_size=selftest.subgroup_size(handle) if use else 0,
+        least_subgroup=selftest.least_subgroup(handle) if use and not info.software else 0,
+        unpacks=selftest.unpacks(handle),
         # Software drivers are slower with it, and are spared a kernel.
-        native_half="shader-f16" in features and not info.software and native_half(handle),
+        native_half=half and selftest.native_half(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),
