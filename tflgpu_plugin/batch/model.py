@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,19 +24,9 @@ Row = list[Array]
 STATE = {"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"}
 
 
-class Running(Protocol):
+class _Tflite:
     """A model that is ready: the names of its outputs, one inference, what became of its nodes."""
 
-    names: list[str]
-
-    def run(self, values: Sequence[Array]) -> list[Array]: ...
-    def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
-        """Of the outputs, with all made ready that a run of such values needs."""
-
-    def report(self) -> Report: ...
-
-
-class _Tflite:
     def __init__(self, spec: Spec) -> None:
         runner = hosts.host(spec.host)
         self.delegate = runner.delegate(spec.options)
@@ -57,6 +47,7 @@ class _Tflite:
         return [plain(value) for value in hosts.invoked(self.interpreter, values)]
 
     def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
+        """Of the outputs, with all made ready that a run of such values needs."""
         self._allocate(values)
         return [tuple(one["shape"]) for one in self.interpreter.get_output_details()]
 
@@ -75,6 +66,8 @@ class _Tflite:
 
 
 class _Onnx:
+    """The same in the other host."""
+
     def __init__(self, spec: Spec) -> None:
         self.session = onnx.session(onnx.read(spec.model), spec.options)
         self.inputs = [value.name for value in self.session.get_inputs()]
@@ -101,7 +94,7 @@ def plain(value: Any) -> Array:
     return np.array(texts, np.str_).reshape(array.shape)
 
 
-def opened(spec: Spec) -> Running:
+def opened(spec: Spec) -> _Onnx | _Tflite:
     """Raises BadInput, NoHost, ValueError or RuntimeError with a sentence."""
     return _Onnx(spec) if subjects.is_onnx(spec.model, spec.host) else _Tflite(spec)
 
