@@ -95,30 +95,27 @@ class Living(Generic[K, V]):
 
     def __init__(self, recent: int = 0) -> None:
         self._lock = threads.RLock()
-        self._refs: dict[K, weakref.ref[V]] = {}
+        self._living: weakref.WeakValueDictionary[K, V] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[K, V] = OrderedDict()
         self._most = recent
 
     def get(self, key: K) -> V | None:
         with self._lock:
-            found = self._refs.get(key)
-            value = found() if found else None
+            value = self._living.get(key)
             dropped = None if value is None else self._use(key, value)
         del dropped  # without the lock, since its end may take long
         return value
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
-            self._refs = {k: ref for k, ref in self._refs.items() if ref() is not None}
-            self._refs[key] = weakref.ref(value)
+            self._living[key] = value
             dropped = self._use(key, value)
         del dropped
 
     def values(self) -> list[V]:
         """Those that live now."""
         with self._lock:
-            found = [ref() for ref in self._refs.values()]
-        return [value for value in found if value is not None]
+            return list(self._living.values())
 
     def _use(self, key: K, value: V) -> V | None:
         """Keep this value; returns the one that is no longer kept. With the lock."""
