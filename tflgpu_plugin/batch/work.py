@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
+from tflgpu_plugin import threads
 from tflgpu_plugin.batch import reading
 from tflgpu_plugin.batch.model import Failed, Model
 from tflgpu_plugin.batch.parts import Failure, Packed, Results, packed
@@ -79,21 +79,8 @@ class Worker:
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:
     """The function of each value, worked out in a thread while the one before it is used. What is
     raised there is raised here, in its turn."""
-    made: queue.Queue[tuple[bool, V | BaseException | None]] = queue.Queue(maxsize=1)
-
-    def work() -> None:
-        try:
-            for value in values:
-                made.put((True, function(value)))
-            made.put((False, None))
-        except BaseException as error:
-            made.put((False, error))
-
-    threading.Thread(target=work, name="tflgpu reader", daemon=True).start()
-    while True:
-        more, value = made.get()
-        if isinstance(value, BaseException):
-            raise value
-        if not more:
-            return
-        yield value  # type: ignore[misc]
+    made = map(function, values)
+    coming = threads.begin(partial(next, made, None), "reader")
+    while (value := coming()) is not None:
+        coming = threads.begin(partial(next, made, None), "reader")
+        yield value
