@@ -101,9 +101,8 @@ class _Work:
         missing: list[Pipeline],
     ) -> None:
         self.device, self.cache, self.warm, self.missing = device, cache, warm, missing
-        self.made, self.prepared = deque[Made](), deque[Made]()
+        self.made, self.prepared = threads.Queue[Made | None](), deque[Made]()  # None: no more
         self.done: dict[Pipeline, Any] = {}
-        self.more, self.all_made = threads.Queue[None](), False  # an item for each, and at last
         self.helper = helper if warm and len(missing) > 1 else None
         self.start = time.monotonic()
         self.begun: float | None = None  # when the driver was given the kernel in hand
@@ -113,12 +112,12 @@ class _Work:
         making = _MAKER.begin(self._make_all)
         helping = threads.begin(self._help, "help") if self.helper else None
         try:
-            self._warm_all()
+            while made := self.made.get():
+                self._warm(*made)
             making()
         finally:
             self.ended.put(None)
             making.wait()
-            self.made.clear()
             if helping:
                 helping.wait()
         while self.prepared:
@@ -128,22 +127,9 @@ class _Work:
     def _make_all(self) -> None:
         try:
             for pipeline in self.missing:
-                self.made.append((pipeline, self.cache.made(pipeline, self.device)))
-                self.more.put(None)
+                self.made.put((pipeline, self.cache.made(pipeline, self.device)))
         finally:
-            self.all_made = True
-            self.more.put(None)
-
-    def _warm_all(self) -> None:
-        while True:
-            self.more.get()
-            try:
-                pipeline, handle = self.made.popleft()
-            except IndexError:  # the helper has taken some
-                if self.all_made:
-                    return
-                continue
-            self._warm(pipeline, handle)
+            self.made.put(None)
 
     def _warm(self, pipeline: Pipeline, handle: Any) -> None:
         if self.warm:
@@ -161,19 +147,19 @@ class _Work:
             with suppress(Empty):
                 return self.ended.get(timeout=GLANCE)
         assert self.helper
-        try:
+        with suppress(Empty, PipelineError, native.NativeError, RuntimeError):
             device = self.helper()
-            while True:
-                made = self.made.popleft()
+            while self.ended.empty():
+                made = self.made.get_nowait()
+                if made is None:
+                    return self.made.put(None)  # `run` waits for it
                 try:
                     _warm_up(made[0], _create(made[0], device))
                 finally:
                     self.prepared.append(made)
-        except (IndexError, PipelineError, native.NativeError, RuntimeError):
-            return
 
     def _tell(self) -> None:
-        if not self.told and (self.made or not self.all_made):
+        if not self.told and len(self.done) + len(self.prepared) < len(self.missing):
             self.told = True
             log.say(
                 f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
