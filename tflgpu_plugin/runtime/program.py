@@ -122,9 +122,7 @@ class Program:
         """The sibling's weight buffers under this plan's numbers; empty when the packing
         differs.
         """
-        if sibling is None or sibling.packings is None:
-            return {}
-        if self.plan.packings() != sibling.packings:
+        if sibling is None or sibling.packings is None or self.plan.packings() != sibling.packings:
             return {}
         mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
         if len(mine) != len(sibling.weights):
@@ -193,24 +191,19 @@ class Instance:
         return tuple(found)
 
     def _create_replay(self) -> Any:
-        plan = self.plan
-        ffi = native.ffi
-        bindings = [self.buffers[b] for dispatch in plan.dispatches for b in dispatch.buffers]
-        dispatches = ffi.new("tg_dispatch_spec[]", len(plan.dispatches))
-        first = 0
-        for spec, dispatch in zip(dispatches, plan.dispatches, strict=True):
-            spec.pipeline = self.program.pipelines[dispatch.pipeline]
-            spec.first_binding, spec.uniform_offset = first, dispatch.uniform_offset
-            spec.x, spec.y, spec.z = dispatch.groups
-            first += len(dispatch.buffers)
-        uniforms = next(i for i, buffer in enumerate(plan.buffers) if buffer.role == "uniforms")
-        spec = ffi.new("tg_replay_spec *")
+        plan, ffi = self.plan, native.ffi
+        bindings, launches = list[Any](), list[tuple[Any, ...]]()
+        for made in plan.dispatches:
+            pipeline = self.program.pipelines[made.pipeline]
+            launches.append((pipeline, len(bindings), made.uniform_offset, *made.groups))
+            bindings += [self.buffers[number] for number in made.buffers]
+        dispatches = ffi.new("tg_dispatch_spec[]", launches)
         keep = [ffi.new("tg_buffer *[]", bindings), dispatches]
+        spec = ffi.new("tg_replay_spec *")
         spec.version = native.lib.tg_abi_version()
-        spec.uniforms = self.buffers[uniforms]
-        for index, buffer in enumerate(plan.buffers):
-            if buffer.role == "check":
-                spec.check = self.buffers[index]
+        for buffer, held in zip(plan.buffers, self.buffers, strict=True):
+            if buffer.role in ("uniforms", "check"):  # one of each at most
+                setattr(spec, buffer.role, held)
         spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
         spec.bindings, spec.binding_count = keep[0], len(bindings)
         for name in ("inputs", "outputs", "states"):
