@@ -26,10 +26,8 @@ BLOCKS = (
     + [(512, 1)] * 5
     + [(1024, 2), (1024, 1)]
 )
-_MEAN, _SPREAD = (
-    0.7,
-    1.7,
-)  # of the values before relu6; its result then has a standard deviation near 1.1
+# Of the values before relu6; its result then has a standard deviation near 1.1.
+_MEAN, _SPREAD = 0.7, 1.7
 _LOGIT_SPREAD = 3.0  # one class stands out, the others stay visible in the softmax
 
 

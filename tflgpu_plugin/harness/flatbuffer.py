@@ -151,9 +151,8 @@ def _append(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
 
 
 def _append_vector(out: bytearray, length: int, data: bytes, alignment: int) -> int:
-    out += bytes(
-        -(len(out) + 4) % alignment
-    )  # the elements are aligned, not the length before them
+    # The elements are aligned, not the length before them.
+    out += bytes(-(len(out) + 4) % alignment)
     start = len(out)
     out += struct.pack("<I", length) + data
     return start
