@@ -11,13 +11,14 @@ import numpy as np
 from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
-from .rearranging import cut
+from .asking import absent, asks, together, unread, unset
+from .rearranging import part, parts
 
 # Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
 MASK, PAST, BIAS = 3, 4, 5
 Q_MASK, Q_PAST = 5, 8
 KEPT = 7  # the mask of an EmbedLayerNormalization
-KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY, PAST_VALUE = 3, 4, 5, 6, 7
+KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # values of the past come next
 ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
 SCORES, MODE = 3, "qk_matmul_output_mode"  # the output, and what of them: after these steps
 CAPPED, MASKED, SHARED = 1, 2, 3
@@ -36,14 +37,14 @@ def attended(
 ) -> list[int | None]:
     """Of queries, keys and values beside each other; `mask` and `past` are positions of inputs."""
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
-    q, k, v = parted(e, made)
+    q, k, v = parts(e, made, widths(e))
     before, present = 0, None
     if e.has(past) or e.wants(1):
         k, v = (heads_first(e, part, heads) for part in (k, v))
         if e.has(past):
-            before = e.shape(e.x(past))[3]
-            pasts = [_nth(e, e.x(past), k) for k in range(2)]
-            k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, (k, v), strict=True))
+            _, *held = e.shape(e.x(past))
+            before = held[2]
+            k, v = _behind(e, [e.reshape(t, held) for t in parts(e, e.x(past), (1, 1), 0)], k, v)
         if e.wants(1):
             present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
     masked = _mask(e, mask, (batch, length, before + length), raises=True)
@@ -54,36 +55,20 @@ def attended(
 
 def multi_head(e: Builder) -> list[int | None]:
     """MultiHeadAttention: of queries, keys and values as they come, each with a bias."""
-    heads, parts = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
-    if e.has(KEY_BIAS):
-        parts = biased(e, parts)
-    q, k, v = parts
-    before, present = 0, [k, v]
-    if e.has(PAST_KEY) or e.wants(1) or e.wants(2):
-        k, v = present = [t if e.rank(t) == 4 else heads_first(e, t, heads) for t in (k, v)]
-    if e.has(PAST_KEY):
-        before = e.shape(e.x(PAST_KEY))[2]
-        pasts = (e.x(PAST_KEY), e.x(PAST_VALUE))
-        k, v = present = [e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True)]
-    batch, length, _ = e.shape(q)
-    keys = e.shape(k)[-2]
-    masked = _mask(e, KEY_MASK, (batch, length, keys))
+    heads, given = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
+    q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
+    k, v, before = _with_past(e, k, v, heads, PAST_KEY)
+    masked = _mask(e, KEY_MASK, (*e.shape(q)[:2], e.shape(k)[-2]))
     y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(SCORE_BIAS)), causal=_causal(e),
                   past=before)  # fmt: skip
-    return [y, *present]
+    return [y, k, v]
 
 
 def scaled_dot_product(e: Builder) -> list[int | None]:
     """Attention of ONNX. What is masked by the lowest number is as much so as by -inf."""
     q, k, v = (e.x(k) for k in range(3))
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
-    before = 0
-    if e.has(ONNX_PAST) or e.wants(1) or e.wants(2):
-        k, v = (t if e.rank(t) == 4 else heads_first(e, t, kv_heads) for t in (k, v))
-    if e.has(ONNX_PAST):
-        before = e.shape(e.x(ONNX_PAST))[2]
-        pasts = (e.x(ONNX_PAST), e.x(ONNX_PAST + 1))
-        k, v = (e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True))
+    k, v, before = _with_past(e, k, v, kv_heads, ONNX_PAST)
     mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
     lengths = None if lengths is None else listed(e, whole(e, lengths), range(e.shape(k)[-2] + 1))
     seen = partial(
@@ -96,6 +81,23 @@ def scaled_dot_product(e: Builder) -> list[int | None]:
         shared = e.integer(MODE) == SHARED
         scores = _shares(e, seen, q, k, heads) if shared else _scores(e, q, k, lengths, before)
     return [seen(e, q, k, v, heads, kv_heads), k, v, scores]
+
+
+def _with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
+    """Keys and values with those of the past at this position and the next one, heads first where
+    there is a past or they are results; and how many keys the past has."""
+    if e.has(position) or e.wants(1) or e.wants(2):
+        k, v = (heads_first(e, t, heads) for t in (k, v))
+    if not e.has(position):
+        return k, v, 0
+    pasts = [e.x(position), e.x(position + 1)]
+    return *_behind(e, pasts, k, v), e.shape(pasts[0])[2]
+
+
+def _behind(e: Builder, pasts: Sequence[Part], *new: Part) -> tuple[Part, Part]:
+    """Keys and values behind those of a past, [batch, heads, keys, depth]."""
+    k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, new, strict=True))
+    return k, v
 
 
 def _added(e: Builder, least: float) -> int | None:
@@ -111,11 +113,8 @@ def _added(e: Builder, least: float) -> int | None:
 def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
     """scale * q k' of each head, [batch, heads, queries, keys]; limited and masked, as the mode
     says. Hosts limit them first, and have the lowest number for what is not seen."""
-    scale, (q, k), mode = (
-        _scale(e, q, e.integer("q_num_heads", 1)),
-        _apart(e, q, k),
-        e.integer(MODE),
-    )
+    scale, mode = _scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
+    q, k = _apart(e, q, k)
     (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
     rows = e.reshape(q, (batch, kv_heads, heads // max(kv_heads, 1) * length, depth))
     made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
@@ -150,11 +149,8 @@ def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) 
 
 def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
     """Queries and keys with their heads first."""
-    heads = (e.integer(name, 1) for name in ("q_num_heads", "kv_num_heads"))
-    q, k = (
-        t if e.rank(t) == 4 else heads_first(e, t, n) for t, n in zip((q, k), heads, strict=True)
-    )
-    return q, k
+    q = heads_first(e, q, e.integer("q_num_heads", 1))
+    return q, heads_first(e, k, e.integer("kv_num_heads", 1))
 
 
 def of_heads(
@@ -172,16 +168,12 @@ def _scale(e: Builder, q: Part, heads: int) -> float:
 
 
 def heads_first(e: Builder, x: int, heads: int) -> int:
-    """[batch, length, heads * depth] as [batch, heads, length, depth]."""
+    """[batch, length, heads * depth] as [batch, heads, length, depth], which may be there."""
+    if e.rank(x) == 4:
+        return x
     batch, length, width = e.shape(x)
     split = e.reshape(x, (batch, length, heads, width // heads))
     return e.transpose(split, (0, 2, 1, 3))
-
-
-def _nth(e: Builder, x: int, k: int) -> int:
-    """x[k]."""
-    shape = e.shape(x)
-    return e.reshape(cut(e, x, [slice(k, k + 1), *map(slice, shape[1:])]), shape[1:])
 
 
 def whole(e: Builder, x: int) -> int:
@@ -205,24 +197,11 @@ def _causal(e: Builder) -> bool:
     return e.integer("unidirectional") == 1
 
 
-def biased(e: Builder, parts: Sequence[Part]) -> list[Part]:
+def biased(e: Builder, given: Sequence[Part]) -> list[Part]:
     """Queries, keys and values with their part of the bias."""
-    made, start, (whole,) = [], 0, e.shape(e.x(KEY_BIAS))
-    for position, part in enumerate(parts):
-        size = e.shape(part)[-1] if position < 2 else whole - start
-        bias = cut(e, e.x(KEY_BIAS), [slice(start, start + size)])
-        made.append(e.add("add", part, bias))
-        start += size
-    return made
-
-
-def parted(e: Builder, made: int) -> list[Part]:
-    """What lies beside each other on the last axis."""
-    others, parts, start = [slice(None)] * (e.rank(made) - 1), [], 0
-    for size in widths(e):
-        parts.append(cut(e, made, [*others, slice(start, start + size)]))
-        start += size
-    return parts
+    sizes = [e.shape(t)[-1] for t in given[:2]]
+    biases = parts(e, e.x(KEY_BIAS), (*sizes, e.shape(e.x(KEY_BIAS))[0] - sum(sizes)))
+    return [e.add("add", *pair) for pair in zip(given, biases, strict=True)]
 
 
 def widths(e: Builder) -> tuple[int, ...]:
@@ -264,7 +243,7 @@ def embedding(e: Builder) -> list[int | None]:
     if e.has(8):
         places = e.add("gather", e.x(3), e.x(8), axis=0, raises=True)
     else:
-        places = cut(e, e.x(3), [slice(e.shape(total)[1]), slice(None)])
+        places = part(e, e.x(3), 0, e.shape(total)[1], axis=0)
     total = e.add("add", total, places)
     if e.has(1):
         total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0, raises=True))
@@ -291,42 +270,43 @@ def _masked(e: Builder, position: int, scores: Shape) -> bool:
     return not e.has(position) or e.shape(e.x(position)) in _masks(scores)
 
 
-def _keys(e: Builder) -> int:
-    """Of a MultiHeadAttention."""
-    past = e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
-    return past + e.shape(e.x(1))[-2]
+def _keys(e: Builder, past: int) -> int:
+    """How many there are with those of a past at this position."""
+    return (e.shape(e.x(past))[2] if e.has(past) else 0) + e.shape(e.x(1))[-2]
 
 
-def _few(e: Builder) -> bool:
-    """Values of the keys' own take no more memory than they may."""
-    past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
-    return e.integer(MODE) != SHARED or past + e.shape(e.x(1))[-2] <= MOST_KEYS
-
-
+BOTH_PASTS = "Both a past of keys and one of values."
 WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 
 
-def _projected(mask: int, past: int) -> tuple[Condition, ...]:
-    """What takes its own product with weights needs, with its mask and past in these places."""
+@asks("shape.mismatch")
+def divided(e: Builder) -> bool:
+    """Queries, keys and values that divide into the heads."""
+    return divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1]
+
+
+def divides(e: Builder, sizes: Sequence[int]) -> bool:
+    """These are three widths of so many heads."""
+    heads = e.integer("num_heads", 1)
+    return heads > 0 and len(sizes) == 3 and all(n > 0 and n % heads == 0 for n in sizes)
+
+
+def _projected(mask: int, past: int, *buffers: int) -> tuple[Condition, ...]:
+    """What takes its own product with weights needs, with its mask and past in these places, and
+    with inputs that only a past in a longer buffer has."""
     return (
         needs(
-            "attribute.unsupported", "No rotary positions.", lambda e: not e.integer("do_rotary")
+            "input.unsupported",
+            "No past in a buffer that is longer.",
+            lambda e: not (e.integer("past_present_share_buffer") or any(map(e.has, buffers))),
         ),
+        unset("No rotary positions.", "do_rotary"),
         needs(
             "rank.unsupported",
             "An input of rank 3 and a matrix of weights.",
             lambda e: e.rank(e.x(0)) == 3 and e.rank(e.x(1)) == 2,
         ),
-        needs(
-            "shape.mismatch",
-            "Queries, keys and values that divide into the heads.",
-            lambda e: (
-                e.integer("num_heads", 1) > 0
-                and len(widths(e)) == 3
-                and sum(widths(e)) == e.shape(e.x(1))[1]
-                and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in widths(e))
-            ),
-        ),
+        divided,
         needs(
             "shape.unsupported",
             "Keys and values of one width where there is a past.",
@@ -340,94 +320,73 @@ def _projected(mask: int, past: int) -> tuple[Condition, ...]:
     )
 
 
-ATTENTION = (
-    needs(
-        "input.unsupported",
-        "No past in a buffer that is longer.",
-        lambda e: not (e.integer("past_present_share_buffer") or e.has(6)),
-    ),
-    *_projected(MASK, PAST),
-)
-QUANTIZED = (
-    needs(
-        "input.unsupported",
-        "No past in a buffer that is longer.",
-        lambda e: not e.integer("past_present_share_buffer"),
-    ),
-    *_projected(Q_MASK, Q_PAST),
-)
+ATTENTION = _projected(MASK, PAST, 6)
+QUANTIZED = _projected(Q_MASK, Q_PAST)
+
+
+@asks("rank.unsupported")
+def _apart_already(e: Builder) -> bool:
+    """Queries of rank 3, keys and values that are not packed."""
+    if e.rank() != 3 or not (e.has(1) and e.has(2)) or e.rank(e.x(1)) != e.rank(e.x(2)):
+        return False
+    return e.rank(e.x(1)) == 3 or (e.rank(e.x(1)) == 4 and not (e.has(KEY_BIAS) or e.has(PAST_KEY)))
+
+
 MULTI_HEAD = (
-    needs("input.unsupported", "No indirection of beams.", lambda e: not (e.has(8) or e.has(9))),
-    needs("output.unsupported", "Scores that nothing reads.", lambda e: not e.wants(3)),
-    needs(
-        "rank.unsupported",
-        "Queries of rank 3, keys and values that are not packed.",
-        lambda e: (
-            e.rank(e.x(0)) == 3
-            and e.has(1)
-            and e.has(2)
-            and e.rank(e.x(1)) == e.rank(e.x(2)) in (3, 4)
-            and (e.rank(e.x(1)) == 3 or not (e.has(KEY_BIAS) or e.has(PAST_KEY)))
-        ),
-    ),
-    needs(
-        "input.missing",
-        "Both a past of keys and one of values.",
-        lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE),
-    ),
+    absent("No indirection of beams.", 8, 9),
+    unread("Scores that nothing reads.", 3),
+    _apart_already,
+    together(BOTH_PASTS, PAST_KEY, PAST_KEY + 1),
     needs(
         "input.unsupported",
         WHOLE_MASK,
-        lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e))),
+        lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e, PAST_KEY))),
     ),
 )
 
 
+@asks("shape.mismatch")
+def _headed(e: Builder) -> bool:
+    """Heads of its queries, keys and values."""
+    ranks = {e.rank(e.x(k)) for k in range(3)}
+    told = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
+    return ranks == {4} or (ranks == {3} and told)
+
+
+@asks("shape.mismatch", kind=Unfit)
 def _masks_scores(e: Builder) -> bool:
-    """Hosts spread a mask over batches and heads, but not over queries and keys."""
-    past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
-    scores = (e.shape(e.x(0))[-2], past + e.shape(e.x(1))[-2])
-    return e.rank(e.x(ONNX_MASK)) in (2, 3, 4) and e.shape(e.x(ONNX_MASK))[-2:] == scores
+    """A mask with a value for each query and key."""
+    if not e.has(ONNX_MASK):
+        return True
+    # Hosts spread a mask over batches and heads, but not over queries and keys.
+    mask, scores = e.shape(e.x(ONNX_MASK)), (e.shape()[-2], _keys(e, ONNX_PAST))
+    return len(mask) in (2, 3, 4) and mask[-2:] == scores
 
 
+@asks("output.unsupported")
+def _few(e: Builder) -> bool:
+    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of up
+    to 512 keys."""
+    # Values of the keys' own take no more memory than they may.
+    few = e.integer(MODE) != SHARED or _keys(e, ONNX_PAST) <= MOST_KEYS
+    return few or not e.wants(SCORES)
+
+
+@asks("shape.empty", kind=Unfit)
 def _elements(e: Builder) -> bool:
-    """Whether query, key and value have elements. onnxruntime reports an error for empty ones, but
-    its kernel ends the process when there are no heads: such a node is accepted."""
+    """Queries, keys and values with elements."""
+    # onnxruntime reports an error for empty ones, but its kernel ends the process when there are no
+    # heads: such a node is accepted.
     shapes = [e.shape(e.x(k)) for k in range(3)]
     return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
 
 
 SCALED_DOT_PRODUCT = (
-    needs(
-        "shape.mismatch",
-        "Heads of its queries, keys and values.",
-        lambda e: (
-            all(e.rank(e.x(k)) == 4 for k in range(3))
-            or (
-                all(e.rank(e.x(k)) == 3 for k in range(3))
-                and e.integer("q_num_heads") > 0
-                and e.integer("kv_num_heads") > 0
-            )
-        ),
-    ),
-    needs(
-        "input.missing",
-        "Both a past of keys and one of values.",
-        lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
-    ),
-    needs(
-        "shape.mismatch",
-        "A mask with a value for each query and key.",
-        lambda e: not e.has(ONNX_MASK) or _masks_scores(e),
-        kind=Unfit,
-    ),
-    needs(
-        "output.unsupported",
-        "Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of "
-        "up to 512 keys.",
-        lambda e: not e.wants(SCORES) or _few(e),
-    ),
-    needs("shape.empty", "Queries, keys and values with elements.", _elements, kind=Unfit),
+    _headed,
+    together(BOTH_PASTS, ONNX_PAST, ONNX_PAST + 1),
+    _masks_scores,
+    _few,
+    _elements,
 )
 EMBEDDING = (
     needs(

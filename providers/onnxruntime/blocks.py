@@ -8,10 +8,11 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, needs
+from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
+from .asking import absent, asks
 from .host import nibbles
 
 
@@ -190,7 +191,9 @@ def along(e: Builder) -> Refusal | None:
     return None
 
 
+@asks("shape.mismatch")
 def _fit(e: Builder) -> bool:
+    """Weights, scales and zero points of shapes that fit."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
     packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
@@ -203,25 +206,26 @@ def _fit(e: Builder) -> bool:
     )
 
 
+@asks("quantization.unsupported")
+def _in_blocks(e: Builder) -> bool:
+    """Weights of 4 or 8 bits as the model has them, in blocks of 16, 32, 64 or more."""
+    bits, block = e.integer("bits", 4), e.integer("block_size")
+    sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
+    return sized and not e.integer("weight_prepacked")
+
+
 N_BITS = (
-    needs(
-        "quantization.unsupported",
-        "Weights of 4 or 8 bits as the model has them, in blocks of 16, 32, 64 or more.",
-        lambda e: (
-            e.integer("bits", 4) in (4, 8)
-            and e.integer("block_size") >= 16
-            and e.integer("block_size") & (e.integer("block_size") - 1) == 0
-            and not e.integer("weight_prepacked")
-        ),
-    ),
-    needs("input.unsupported", "No g_idx (an order of the groups).", lambda e: not e.has(4)),
-    needs("shape.mismatch", "Weights, scales and zero points of shapes that fit.", _fit),
+    _in_blocks,
+    absent("No g_idx (an order of the groups).", 4),
+    _fit,
 )
 
 
-def _table_fits(e: Builder) -> bool:
-    """Whether bytes are one number or two can be told from the scales."""
-    bits, block, held, zeros = e.integer("bits", 4), e.integer("block_size", 128), e.value(0), None
+@asks("shape.mismatch")
+def table(e: Builder) -> bool:
+    """A table in 4 or 8 bits, with scales and zero points of shapes that fit."""
+    # Whether bytes are one number or two can be told from the scales.
+    bits, block, held = e.integer("bits", 4), e.integer("block_size", 128), e.value(0)
     if bits not in (4, 8) or block < 16 or not held.ndim:
         return False
     readings = [held.shape]
@@ -232,12 +236,3 @@ def _table_fits(e: Builder) -> bool:
     if fitting and fitting[0] != held.shape:
         wanted = (*wanted[:-1], -(-wanted[-1] // 2))
     return len(fitting) == 1 and (zeros is None or zeros.shape == wanted)
-
-
-TABLE = (
-    needs(
-        "shape.mismatch",
-        "A table in 4 or 8 bits, with scales and zero points of shapes that fit.",
-        _table_fits,
-    ),
-)

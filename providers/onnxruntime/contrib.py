@@ -50,7 +50,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("BiasAdd", "add", "value bias value", by=diffusion.bias_add),
     _contrib("BiasGelu", "gelu", "value bias", fitting.by_last(1), by=fused.gelu),
     _contrib(
-        "BiasSplitGelu", "gelu", "value bias", diffusion.HALVES, by=diffusion.bias_split_gelu,
+        "BiasSplitGelu", "gelu", "value bias", diffusion.halved, by=diffusion.bias_split_gelu,
     ),
     _contrib(
         "DynamicQuantizeLSTM", "lstm",
@@ -79,11 +79,11 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
     _contrib(
         "GatherBlockQuantized", "gather_blocks", "weights! index scales! zero_points!?",
-        *blocks.TABLE, by=blocks.gather_block_quantized, types="f32 f16 u8 i8",
+        blocks.table, by=blocks.gather_block_quantized, types="f32 f16 u8 i8",
     ),
     _contrib("Gelu", "gelu"),
     _contrib(
-        "GroupNorm", "standardize_groups", "value scale bias", diffusion.GROUPS, diffusion.SILU,
+        "GroupNorm", "standardize_groups", "value scale bias", diffusion.grouped, diffusion.SILU,
         by=diffusion.group_norm,
     ),
     _contrib(
@@ -134,16 +134,16 @@ _ROWS: tuple[HostOp, ...] = (
         "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib
     ),
     _contrib(
-        "SkipGroupNorm", "standardize_groups", "value scale bias value bias?", diffusion.GROUPS,
-        diffusion.SILU, diffusion.SKIPPED, by=diffusion.skip_group_norm,
+        "SkipGroupNorm", "standardize_groups", "value scale bias value bias?", diffusion.grouped,
+        diffusion.SILU, diffusion.skipped, by=diffusion.skip_group_norm,
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
-        fitting.SKIP_SHAPE, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
+        fitting.skip_shape, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
-        fitting.SKIP_SHAPE, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+        fitting.skip_shape, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
         rounds=True,
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),

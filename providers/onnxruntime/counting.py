@@ -12,47 +12,44 @@ from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder
 
 from . import narrow
-from .rearranging import cut
+from .asking import asks
+from .rearranging import joined, part, parts
 
 SMALLEST = 2.0**-126  # an overlap above this is one above 0
 MOST_SORTED = 4096  # one by one: far more would take longer than the host takes
 MOST_COMPARED = 1 << 22  # elements of each pair: 16 MiB
 
 
-def _extent(e: Builder) -> int:
-    """How much a Compress chooses from."""
-    axis = e.host.attributes.get("axis")
-    return prod(e.shape()) if axis is None else e.shape()[e.axis(int(axis), e.rank())]
+def _axis(e: Builder) -> int | None:
+    """The axis that the node names; None where it is about single elements."""
+    given = e.host.attributes.get("axis")
+    return None if given is None else e.axis(int(given), e.rank())
 
 
-def _within(e: Builder) -> bool:
+@asks("constant.invalid")
+def within(e: Builder) -> bool:
+    """A condition that takes something, and nothing beyond the axis."""
     known = e.constant(e.x(1))
     if known is None:
         return e.rank(e.x(1)) == 1
-    chosen = np.flatnonzero(known)
-    return len(chosen) > 0 and int(chosen[-1]) < _extent(e)
+    axis, chosen = _axis(e), np.flatnonzero(known)
+    extent = prod(e.shape()) if axis is None else e.shape()[axis]
+    return len(chosen) > 0 and int(chosen[-1]) < extent
 
 
 RANKED = needs("rank.unsupported", "An axis at least.", lambda e: e.rank() > 0)
-CHOSEN = needs(
-    "constant.invalid", "A condition that takes something, and nothing beyond the axis.", _within
-)
 
 
 def compress(e: Builder) -> int:
     """Elements, or parts along an axis, for which a condition holds."""
-    given = e.host.attributes.get("axis")
-    flat = given is None
-    x = e.reshape(e.x(), (prod(e.shape()),)) if flat else e.x()
-    axis = 0 if given is None else e.axis(int(given), e.rank())
-    known = e.constant(e.x(1))
+    named, condition = _axis(e), e.x(1)
+    x = e.reshape(e.x(), (prod(e.shape()),)) if named is None else e.x()
+    axis, shape, known = named or 0, e.shape(x), e.constant(condition)
     if known is not None:
         return e.add("gather", x, e.index(np.flatnonzero(known)), axis=axis)
-    condition = e.x(1)
-    if e.shape(condition)[0] > _extent(e):
-        condition = cut(e, condition, [slice(0, _extent(e))])
+    if e.shape(condition)[0] > shape[axis]:
+        condition = part(e, condition, 0, shape[axis])
     places, count = places_of(e, condition)
-    shape = e.shape(x)
     if prod(shape):
         return e.counted(e.add("gather", x, places, axis=axis), axis, count)
     bound = min(e.shape(places)[0], shape[axis])
@@ -103,8 +100,7 @@ def _listed(e: Builder) -> bool:
 
 def _parts_axis(e: Builder) -> int | None:
     """The axis whose parts are compared; None where these are single elements."""
-    given = e.host.attributes.get("axis")
-    return None if given is None or e.rank() == 1 else e.axis(int(given), e.rank())
+    return None if e.rank() == 1 else _axis(e)
 
 
 LISTED = needs(
@@ -127,11 +123,11 @@ def unique(e: Builder) -> list[int]:
         return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate([x, *nothing])]
     values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=0,
                                dtype=(e.dtype(), "i32"))  # fmt: skip
-    pair = (cut(e, values, [slice(1, n)]), cut(e, values, [slice(0, n - 1)]))
+    pair = (part(e, values, 1, n), part(e, values, 0, n - 1))
     other, size = e.add("not_equal", *pair, dtype="bool"), e.index([n])
     heads = e.add("concat", e.const([True], np.bool_), other, axis=0)
     starts, count = e.add_many("nonzero", heads, dtype="i32")
-    ends = e.add("concat", cut(e, starts, [slice(1, n)]), size, axis=0)
+    ends = e.add("concat", part(e, starts, 1, n), size, axis=0)
     places = e.add("minimum", starts, e.index([n - 1]))
     groups = e.add("cumsum", e.add("cast", heads, dtype="i32"), e.index([0]))
     kinds = e.add("gather", e.add("sub", groups, e.index([1])), _argsort(e, order), axis=0)
@@ -198,21 +194,15 @@ def _limits(e: Builder) -> tuple[int, float, float]:
     return max(min(wanted, e.shape()[1]), 0), share, float(above)
 
 
-def _boxes(e: Builder) -> bool:
+@asks("constant.required")
+def choice(e: Builder) -> bool:
+    """A count, an overlap between 0 and 1 and a least score that are known before the run, and not
+    too many boxes."""
     boxes, scores = e.shape(), e.shape(e.x(1))
-    ranks = (len(boxes), len(scores))
-    if ranks != (3, 3) or boxes != (scores[0], scores[2], 4):
+    if not e.known(*e.inputs[2:]) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False
     each, overlap, _ = _limits(e)
     return 0 <= overlap <= 1 and detection.visits(boxes[1], each) <= detection.MAX_VISITS
-
-
-CHOICE = needs(
-    "constant.required",
-    "A count, an overlap between 0 and 1 and a least score that are known before the run, and not "
-    "too many boxes.",
-    lambda e: e.known(*e.inputs[2:]) and _boxes(e),
-)
 
 
 def chosen_boxes(e: Builder) -> int:
@@ -221,36 +211,32 @@ def chosen_boxes(e: Builder) -> int:
     each, overlap, least = _limits(e)
     bound = batches * classes * each
     if not bound:
-        none = cut(e, e.x(1), [slice(0, 0), slice(None), slice(None)])
+        none = part(e, e.x(1), 0, 0, axis=0)
         rows = e.reshape(e.add("cast", none, dtype="i32"), (0, 3))
         return e.counted(rows, 0, places_of(e, e.reshape(rows, (0,)))[1])
     boxes = _corners(e) if e.integer("center_point_box") else e.x()
     scores, numbers = e.transpose(e.x(1), (0, 2, 1)), e.const(np.arange(many).reshape(1, many, 1))
     chosen, there = [], []
     for batch in range(batches):
-        here = [slice(batch, batch + 1), slice(None), slice(None)]
+        here = [part(e, t, batch, batch + 1, axis=0) for t in (boxes, scores)]
         _, labels, _, found = e.add_many(
-            "chosen_boxes", cut(e, boxes, here), cut(e, scores, here), numbers, classes=classes,
-            count=each, least=least, overlap=max(overlap, SMALLEST), rest=0.0,
+            "chosen_boxes", *here, numbers, classes=classes, count=each, least=least,
+            overlap=max(overlap, SMALLEST), rest=0.0,
         )  # fmt: skip
         slots = e.const(np.arange(each).reshape(1, each))
         chosen.append(e.reshape(labels, (classes * each,)))
         there.append(e.reshape(e.add("less", slots, found, dtype="bool"), (classes * each,)))
-    places, count = places_of(e, _joined(e, there))
-    box = e.add("cast", e.add("gather", _joined(e, chosen), places, axis=0), dtype="i32")
+    places, count = places_of(e, joined(e, there))
+    box = e.add("cast", e.add("gather", joined(e, chosen), places, axis=0), dtype="i32")
     kind = e.add("floor_mod", e.add("floor_div", places, e.index([each])), e.index([classes]))
     batch = e.add("floor_div", places, e.index([classes * each]))
     columns = [e.reshape(t, (bound, 1)) for t in (batch, kind, box)]
     return e.counted(e.add("concat", *columns, axis=1), 0, count)
 
 
-def _joined(e: Builder, parts: list[int]) -> int:
-    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=0)
-
-
 def _corners(e: Builder) -> int:
     """Boxes (x, y, width, height around a centre) as corners."""
-    centre, size = (cut(e, e.x(), [slice(None), slice(None), slice(k, k + 2)]) for k in (0, 2))
+    centre, size = parts(e, e.x(), (2, 2))
     half = e.exact(e.times(size, 0.5))
     pair = e.exact(e.add("sub", centre, half)), e.exact(e.add("add", centre, half))
     return e.exact(e.add("concat", *pair, axis=2))

@@ -12,38 +12,36 @@ from tflgpu_plugin.ir import Condition, Refusal, needs
 from tflgpu_plugin.providers import Builder
 
 from . import windows
+from .asking import asks
 from .matrices import normalized_groups
-from .rearranging import cut
+from .rearranging import parts
 
 
-def _groups(e: Builder) -> bool:
+@asks("shape.mismatch")
+def grouped(e: Builder) -> bool:
+    """Images whose channels divide into the groups."""
     groups = e.integer("groups")
     channels = 3 if e.integer("channels_last", 1) else 1
     return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
 
 
-GROUPS = needs("shape.mismatch", "Images whose channels divide into the groups.", _groups)
 SILU = needs(
     "activation.unsupported", "No activation but SiLU.", lambda e: e.integer("activation") in (0, 1)
 )
 
 
-def _skipped(e: Builder) -> bool:
-    """A summand of the image's shape, or with a row of channels for each batch."""
+@asks("shape.unsupported")
+def skipped(e: Builder) -> bool:
+    """Channels at the end (channels_last), and a summand for each element or each channel."""
     (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
-    return skip in (e.shape(), (count, 1, 1, channels), (count, channels))
+    shapes = (e.shape(), (count, 1, 1, channels), (count, channels))
+    return bool(e.integer("channels_last", 1)) and skip in shapes
 
 
-SKIPPED = needs(
-    "shape.unsupported",
-    "Channels at the end (channels_last), and a summand for each element or each channel.",
-    lambda e: bool(e.integer("channels_last", 1)) and _skipped(e),
-)
-HALVES = needs(
-    "shape.unsupported",
-    "An even number of channels.",
-    lambda e: e.rank() > 0 and e.shape()[-1] % 2 == 0,
-)
+@asks("shape.unsupported")
+def halved(e: Builder) -> bool:
+    """An even number of channels."""
+    return e.rank() > 0 and e.shape()[-1] % 2 == 0
 
 
 def group_norm(e: Builder) -> int:
@@ -106,7 +104,6 @@ def bias_add(e: Builder) -> int:
 def bias_split_gelu(e: Builder) -> int:
     """BiasSplitGelu: of the sum with a bias the left half times the GELU of the right one."""
     total = e.add("add", e.x(), e.x(1))
-    rank, half = e.rank(total), e.shape(total)[-1] // 2
-    others = [slice(None)] * (rank - 1)
-    left, right = (cut(e, total, [*others, slice(k, k + half)]) for k in (0, half))
+    half = e.shape(total)[-1] // 2
+    left, right = parts(e, total, (half, half))
     return e.add("mul", left, e.add("gelu", right))

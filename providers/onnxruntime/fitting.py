@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, needs
 from tflgpu_plugin.providers import Builder, broadcast
 
-STATES = (5, 6)  # of a recurrent layer
+from .asking import asks
 
 
 def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Condition:
@@ -60,42 +60,24 @@ def product(weights: int = 1, bias: int = 2) -> Condition:
     """Returns a condition on a Gemm: A [M, K] and B [K, N] after transposition, and a bias that
     broadcasts to [M, N]."""
 
+    @asks("shape.mismatch", kind=Impossible)
     def met(e: Builder) -> bool:
+        """Matrices that can be multiplied, and a bias that spreads over their product."""
         rows, inner = _transposed(e.shape(), e.integer("transA"))
         other, columns = _transposed(e.shape(e.x(weights)), e.integer("transB"))
         fits = not e.has(bias) or _broadcasts(e.shape(e.x(bias)), (rows, columns))
         return inner == other and fits
 
-    page = "Matrices that can be multiplied, and a bias that spreads over their product."
-    return needs("shape.mismatch", page, met, kind=Impossible)
+    return met
 
 
 def _transposed(shape: Shape, transpose: int) -> Shape:
     return shape[::-1] if transpose else shape
 
 
-def _skip_fits(e: Builder) -> bool:
-    """Whether the skip input has the input's shape, or broadcasts over its batch axis."""
+@asks("shape.mismatch", kind=Impossible)
+def skip_shape(e: Builder) -> bool:
+    """A second input of the shape of the first, or of one batch."""
     shape = e.shape()
     batches = ((1, *shape[1:]), shape[1:]) if len(shape) == 3 else ()
     return e.shape(e.x(1)) in (shape, *batches)
-
-
-SKIP_SHAPE = needs(
-    "shape.mismatch",
-    "A second input of the shape of the first, or of one batch.",
-    _skip_fits,
-    kind=Impossible,
-)
-
-
-def _state_shape(e: Builder) -> Shape:
-    """Returns [directions, batch, units], or [batch, directions, units] for layout 1."""
-    directions = e.shape(e.x(2))[0]
-    units = e.integer("hidden_size") or e.shape(e.x(2))[-1]
-    layout = bool(e.integer("layout"))
-    batch = e.shape()[0 if layout else 1]
-    return (batch, directions, units) if layout else (directions, batch, units)
-
-
-INITIAL_STATES = exactly("States for each direction, batch and unit.", _state_shape, *STATES)

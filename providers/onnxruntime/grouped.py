@@ -14,8 +14,9 @@ import numpy as np
 from tflgpu_plugin.ir import Refusal, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
-from .attention import heads_first, listed, of_heads, whole
-from .rearranging import cut
+from .asking import absent, asks, together, unread
+from .attention import BOTH_PASTS, heads_first, listed, of_heads, whole
+from .rearranging import cut, parts
 from .rotary import turned
 
 KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
@@ -25,29 +26,23 @@ def grouped_query(e: Builder) -> list[int | None]:
     """GroupQueryAttention, whose queries, keys and values may be one tensor."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     before, (batch, length, _) = _past(e), e.shape(e.x(0))
-    depth, parts, start = _depth(e), [], 0
-    for position, count in enumerate((heads, kv_heads, kv_heads)):
-        end = start + count * depth
-        ranges = [slice(batch), slice(length), slice(start, end)]
-        parts.append(e.x(position) if e.has(KEY) else cut(e, e.x(0), ranges))
-        start = end
-    q, k, v = parts
+    widths = [count * _depth(e) for count in (heads, kv_heads, kv_heads)]
+    q, k, v = map(e.x, (0, KEY, VALUE)) if e.has(KEY) else parts(e, e.x(0), widths)
     most = max(before + length, _buffer(e))
     lengths = listed(e, e.reshape(whole(e, e.x(LAST)), (batch,)), range(1, most + 1))
     first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
         turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]
-        counts = (heads, kv_heads)
         q, k = (turned(e, t, turns, n, "rotary_interleaved", joined=False)
-                for t, n in zip((q, k), counts, strict=True))  # fmt: skip
-    k, v = (t if e.rank(t) == 4 else heads_first(e, t, kv_heads) for t in (k, v))
+                for t, n in ((q, heads), (k, kv_heads)))  # fmt: skip
+    k, v = (heads_first(e, t, kv_heads) for t in (k, v))
     if e.has(PAST_KEY):  # also where nothing is in it: another run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
         k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
     y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True, joined=True,
                  past=None if before else 0, window=max(e.integer("local_window_size", -1), 0),
                  softcap=e.number("softcap", 0.0))  # fmt: skip
-    return [y, *(_filled(e, t) for t in (k, v))]
+    return [y, *(_filled(e, t, _buffer(e)) for t in (k, v))]
 
 
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
@@ -62,18 +57,16 @@ def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
     which those after it are zero."""
     batch, heads, _, depth = e.shape(new)
     held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
-    if total > _buffer(e):
-        rest = np.zeros((batch, heads, total - _buffer(e), depth))
-        held = e.add("concat", held, e.const(rest), axis=2)
+    held = _filled(e, held, total)
     return e.add("update_slice", held, new, first, axis=2, ends=True, raises=True)
 
 
-def _filled(e: Builder, t: int) -> int:
-    """As long as the buffer of the past."""
+def _filled(e: Builder, t: int, total: int) -> int:
+    """With zeros at the end, for so many places."""
     batch, heads, length, depth = e.shape(t)
-    if length >= _buffer(e):
+    if length >= total:
         return t
-    rest = np.zeros((batch, heads, _buffer(e) - length, depth))
+    rest = np.zeros((batch, heads, total - length, depth))
     return e.add("concat", t, e.const(rest), axis=2)
 
 
@@ -96,7 +89,9 @@ def _depth(e: Builder) -> int:
 # ---- what it needs -------------------------------------------------------------------------------
 
 
+@asks("shape.mismatch")
 def _divides(e: Builder) -> bool:
+    """Heads that divide into those of its keys."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.rank(e.x(0)) == 3 and kv_heads > 0 < heads and heads % kv_heads == 0 < _depth(e)
 
@@ -109,20 +104,19 @@ def _whole(e: Builder) -> Refusal | None:
     return Unfit("shape.mismatch", f"{before} keys of before in a past of {room}.")
 
 
+@asks("shape.mismatch")
 def _turns(e: Builder) -> bool:
     """Angles of every place."""
     if not e.integer("do_rotary"):
         return True
-    rows = [e.shape(e.x(k)) for k in (COS, SIN) if e.has(k)]
-    until = _past(e) + e.shape(e.x(0))[1]
-    return (
-        len(rows) == 2 and rows[0] == rows[1] and rows[0][0] >= until
-        and 2 * rows[0][1] <= _depth(e)
-    )  # fmt: skip
+    if not (e.has(COS) and e.has(SIN)) or e.shape(e.x(COS)) != e.shape(e.x(SIN)):
+        return False
+    places, pairs = e.shape(e.x(COS))
+    return places >= _past(e) + e.shape()[1] and 2 * pairs <= _depth(e)
 
 
 GROUPED_QUERY = (
-    needs("shape.mismatch", "Heads that divide into those of its keys.", _divides),
+    _divides,
     needs(
         "shape.unsupported",
         "One place, or no past, where there are several batches.",
@@ -133,19 +127,11 @@ GROUPED_QUERY = (
         "A length of each batch.",
         lambda e: prod(e.shape(e.x(LAST))) == e.shape(e.x(0))[0],
     ),
-    needs("input.missing", "Keys and values, or none.", lambda e: e.has(KEY) == e.has(VALUE)),
-    needs(
-        "input.missing",
-        "Both a past of keys and one of values.",
-        lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE),
-    ),
+    together("Keys and values, or none.", KEY, VALUE),
+    together(BOTH_PASTS, PAST_KEY, PAST_VALUE),
     _whole,
-    needs("shape.mismatch", "Angles of every place.", _turns),
-    needs(
-        "input.unsupported",
-        "Positions that follow each other, no bias and no sink.",
-        lambda e: not any(e.has(k) for k in range(9, len(e.inputs))),
-    ),
+    _turns,
+    absent("Positions that follow each other, no bias and no sink.", 9, 10, 11),
     needs(
         "attribute.unsupported",
         "A softmax as usual, of numbers that are not quantized.",
@@ -154,5 +140,5 @@ GROUPED_QUERY = (
             and e.text("k_quant_type", "NONE") == e.text("v_quant_type", "NONE") == "NONE"
         ),
     ),
-    needs("output.unsupported", "Scores that nothing reads.", lambda e: not e.wants(3)),
+    unread("Scores that nothing reads.", 3),
 )

@@ -114,7 +114,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=patches.col2im, types="f32 f16",
     ),
     row(
-        "Compress", "gather", (9, 28), "value condition", counting.CHOSEN, by=counting.compress,
+        "Compress", "gather", (9, 28), "value condition", counting.within, by=counting.compress,
     ),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
@@ -260,7 +260,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "NonMaxSuppression", "chosen_boxes", (10, 28),
-        "value value count? overlap? least?", counting.CHOICE, by=counting.chosen_boxes,
+        "value value count? overlap? least?", counting.choice, by=counting.chosen_boxes,
     ),
     row("Not", "logical_not", (1, 1)),
     row(
@@ -303,7 +303,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ReduceSumSquare", "reduce_sum_square", (1, 18), AXES, by=ew.reduction),
     row("Relu", "relu", (6, 14), listed=BOTH),
     row(
-        "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, rearranging.OPEN,
+        "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, rearranging.left_open,
         by=rearranging.reshape, listed=BOTH, bfloat16=True,
     ),
     row(
@@ -313,7 +313,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ReverseSequence", "reverse_sequence", (10, 28), "value index", batch_axis=1, time_axis=0,
         raises=True),
     row(
-        "RotaryEmbedding", "rotary", (23, 23), "value value value index?", *rotary.ROTARY,
+        "RotaryEmbedding", "rotary", (23, 23), "value value value index?", rotary.ROTARY,
         by=rotary.rotary,
     ),
     row(
@@ -346,7 +346,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),
     row(
-        "Slice", "strided_slice", (1, 13), EDGES, rearranging.EDGES, by=rearranging.slices,
+        "Slice", "strided_slice", (1, 13), EDGES, rearranging.edged, by=rearranging.slices,
         listed=BOTH,
         bfloat16=True,
     ),
@@ -391,7 +391,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Unique", "nonzero", (11, 28), "value", counting.LISTED, by=counting.unique,
         types="f32 i64", fragile=True),
     row(
-        "Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze,
+        "Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,
         bfloat16=True,
     ),
     row(

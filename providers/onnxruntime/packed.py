@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
+from tflgpu_plugin.ir import Condition, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
-from .attention import KEY_BIAS, Part, biased, of_heads, parted, widths
-from .rearranging import cut
+from .asking import asks
+from .attention import KEY_BIAS, Part, biased, divided, divides, of_heads, widths
+from .rearranging import parts
 
 # Positions of inputs: of PackedMultiHeadAttention, of PackedAttention.
 OFFSETS, SCORE_BIAS = 4, 6
@@ -21,31 +22,28 @@ OWN_OFFSETS, OWN_SCORE_BIAS = 3, 5
 
 def multi_head(e: Builder) -> int:
     """PackedMultiHeadAttention: of queries, keys and values, or of one tensor with all three."""
-    parts = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
-    if e.has(KEY_BIAS):
-        parts = biased(e, parts)
-    return _attended(e, parts, OFFSETS, e.get(SCORE_BIAS))
+    given = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
+    given = biased(e, given) if e.has(KEY_BIAS) else given
+    return _attended(e, given, OFFSETS, e.get(SCORE_BIAS))
 
 
 def attention(e: Builder) -> int:
     """PackedAttention, where queries, keys and values are parts of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.x(2))
-    return _attended(e, parted(e, made), OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
+    return _attended(e, [*parts(e, made, widths(e))], OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
 
 
 def _thirds(e: Builder, x: int) -> list[Part]:
     """The three of [tokens, heads, 3, depth]."""
     tokens, heads, _, depth = e.shape(x)
-    every = slice(None)
-    parts = (cut(e, x, [every, every, slice(k, k + 1), every]) for k in range(3))
-    return [e.reshape(part, (tokens, heads * depth)) for part in parts]
+    return [e.reshape(t, (tokens, heads * depth)) for t in parts(e, x, (1, 1, 1), axis=2)]
 
 
-def _attended(e: Builder, parts: Sequence[Part], offsets: int, bias: int | None) -> int:
-    """Of parts [tokens, width], each sequence by itself."""
+def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None) -> int:
+    """Of tensors [tokens, width], each sequence by itself."""
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
-    q, k, v = (e.reshape(part, (*places, e.shape(part)[1])) for part in parts)
-    return e.reshape(of_heads(e, q, k, v, heads, heads, bias), e.shape(parts[2]))
+    q, k, v = (e.reshape(t, (*places, e.shape(t)[1])) for t in given)
+    return e.reshape(of_heads(e, q, k, v, heads, heads, bias), e.shape(given[2]))
 
 
 # ---- what they need ------------------------------------------------------------------------------
@@ -61,15 +59,6 @@ def _split(e: Builder) -> Sequence[int]:
     return [shape[1] for shape in given] if fits else ()
 
 
-def _divides(e: Builder, parts: Sequence[int]) -> bool:
-    heads = e.integer("num_heads")
-    return heads > 0 and len(parts) == 3 and all(n > 0 and n % heads == 0 for n in parts)
-
-
-def _fits(e: Builder, position: int, shape: Shape) -> bool:
-    return not e.has(position) or e.shape(e.x(position)) == shape
-
-
 def _dense(position: int) -> Condition:
     """Of an operator with these offsets."""
     return needs(
@@ -81,17 +70,19 @@ def _dense(position: int) -> Condition:
     )  # fmt: skip
 
 
+@asks("shape.mismatch")
+def _tokens(e: Builder) -> bool:
+    """Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth],
+    that divide into the heads."""
+    return divides(e, _split(e))
+
+
 MULTI_HEAD = (
-    needs(
-        "shape.mismatch",
-        "Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth], "
-        "that divide into the heads.",
-        lambda e: _divides(e, _split(e)),
-    ),
+    _tokens,
     needs(
         "shape.mismatch",
         "A bias for each of them.",
-        lambda e: _fits(e, KEY_BIAS, (sum(_split(e)),)),
+        lambda e: not e.has(KEY_BIAS) or e.shape(e.x(KEY_BIAS)) == (sum(_split(e)),),
     ),
     _dense(OFFSETS),
 )
@@ -101,10 +92,6 @@ ATTENTION = (
         "Tokens [tokens, width], a matrix of weights and a bias.",
         lambda e: e.rank() == e.rank(e.x(1)) == 2 and e.shape(e.x(2)) == e.shape(e.x(1))[1:],
     ),
-    needs(
-        "shape.mismatch",
-        "Queries, keys and values that divide into the heads.",
-        lambda e: _divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1],
-    ),
+    divided,
     _dense(OWN_OFFSETS),
 )

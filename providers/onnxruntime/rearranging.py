@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, needs
 from tflgpu_plugin.providers import COUNTED, Builder
+
+from .asking import asks
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 
@@ -19,19 +22,20 @@ def same(e: Builder) -> int:
 
 
 def reshape(e: Builder) -> int:
-    """0 keeps an extent unless allowzero is set."""
+    return e.reshape(e.x(), _wanted(e))
+
+
+def _wanted(e: Builder) -> list[int]:
+    """The shape of a Reshape: 0 keeps an extent unless allowzero is set."""
     shape, wanted = e.shape(), [int(n) for n in e.value(1).reshape(-1)]
-    if not e.integer("allowzero"):
-        wanted = [shape[k] if n == 0 else n for k, n in enumerate(wanted)]
-    return e.reshape(e.x(), wanted)
+    if e.integer("allowzero"):
+        return wanted
+    return [shape[k] if n == 0 and k < len(shape) else n for k, n in enumerate(wanted)]
 
 
 def flatten(e: Builder) -> int:
-    shape = e.shape()
-    axis = e.integer("axis", 1)
-    axis += len(shape) if axis < 0 else 0
-    rows = int(np.prod(shape[:axis], dtype=np.int64))
-    return e.reshape(e.x(), (rows, int(np.prod(shape[axis:], dtype=np.int64))))
+    shape, axis = e.shape(), e.integer("axis", 1)
+    return e.reshape(e.x(), (prod(shape[:axis]), prod(shape[axis:])))
 
 
 def _squeezed(e: Builder) -> set[int]:
@@ -79,6 +83,21 @@ def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
+def part(e: Builder, x: int, start: int, stop: int, axis: int = -1) -> int:
+    """A slice of one axis."""
+    ranges = [slice(None)] * e.rank(x)
+    ranges[axis] = slice(start, stop)
+    return cut(e, x, ranges)
+
+
+def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[int]:
+    """What lies beside each other on an axis, each made when it is asked for."""
+    start = 0
+    for size in sizes:
+        yield part(e, x, start, start + size, axis)
+        start += size
+
+
 def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
     """Starts, ends, axes and steps of a Slice."""
     starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
@@ -112,6 +131,11 @@ def slices(e: Builder) -> int:
     return cut(e, x, ranges)
 
 
+def joined(e: Builder, given: Sequence[int], axis: int = 0) -> int:
+    """These one after the other on an axis."""
+    return given[0] if len(given) == 1 else e.add("concat", *given, axis=axis)
+
+
 class Parts(NamedTuple):
     """What Split makes of an axis; `equal` where the node does not give their sizes."""
 
@@ -134,16 +158,8 @@ def _parts(e: Builder) -> Parts:
 
 def split(e: Builder) -> list[int]:
     """Parts of given or of equal extents, each a slice."""
-    x = e.x()
-    shape = e.shape(x)
     axis, sizes, _ = _parts(e)
-    found, start = [], 0
-    for size in sizes:
-        ranges = [slice(None)] * len(shape)
-        ranges[axis] = slice(start, start + size)
-        found.append(cut(e, x, ranges))
-        start += size
-    return found
+    return [*parts(e, e.x(), sizes, axis)]
 
 
 def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
@@ -193,12 +209,13 @@ def _cut(e: Builder) -> list[int]:
     return [int(n + sum(np.minimum(pads, 0))) for n, pads in zip(e.shape(), _table(e), strict=True)]
 
 
-def _named(e: Builder) -> bool:
+@asks("attribute.invalid")
+def named(e: Builder) -> bool:
+    """Axes, each named once."""
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 
 
-NAMED = needs("attribute.invalid", "Axes, each named once.", _named)
 KEPT = needs(
     "shape.mismatch",
     "No 0 in the shape for an axis that the input lacks.",
@@ -207,29 +224,27 @@ KEPT = needs(
 )
 
 
-def _left_open(e: Builder) -> bool:
-    """A -1 beside extents whose product is not 0, or none."""
-    wanted = [int(n) for n in e.value(1).reshape(-1)]
-    if not e.integer("allowzero"):
-        wanted = [e.shape()[k] if n == 0 and k < e.rank() else n for k, n in enumerate(wanted)]
-    return -1 not in wanted or 0 not in wanted
+@asks("shape.mismatch", kind=Impossible)
+def left_open(e: Builder) -> bool:
+    """No -1 beside an extent of 0."""
+    return not {-1, 0} <= {*_wanted(e)}
 
 
-OPEN = needs("shape.mismatch", "No -1 beside an extent of 0.", _left_open, kind=Impossible)
 ORDERED = needs(
     "attribute.invalid",
     "A perm that orders all axes.",
     lambda e: sorted(_order(e)) == [*range(e.rank())],
 )
-EDGES = needs(
-    "attribute.invalid",
-    "Starts, ends, axes and steps of one length, each axis once, and no step of 0.",
-    lambda e: (
-        len({*map(len, _edges(e))}) == 1
-        and 0 not in _edges(e)[3]
-        and len({axis % max(e.rank(), 1) for axis in _edges(e)[2]}) == len(_edges(e)[2])
-    ),
-)
+
+
+@asks("attribute.invalid")
+def edged(e: Builder) -> bool:
+    """Starts, ends, axes and steps of one length, each axis once, and no step of 0."""
+    *_, axes, steps = _edges(e)
+    once = len({axis % max(e.rank(), 1) for axis in axes}) == len(axes)
+    return once and len({*map(len, _edges(e))}) == 1 and 0 not in steps
+
+
 PADS = needs(
     "attribute.invalid",
     "Two pads for each axis that is padded.",

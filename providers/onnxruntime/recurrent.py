@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Condition, Refusal, needs
+from tflgpu_plugin.ir import Array, Condition, Refusal, Shape, needs
 from tflgpu_plugin.providers import Builder
 
-from .fitting import INITIAL_STATES
-from .rearranging import cut
+from .asking import unset
+from .fitting import exactly
+from .rearranging import joined, part
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -96,11 +97,9 @@ def _state(e: Builder, position: int, d: int | None) -> int:
         return e.const(np.zeros(shape, np.float32))
     if d is None:
         return e.reshape(e.x(position), shape)
-    ranges = [slice(None)] * 3
-    ranges[axis] = slice(d, d + 1)
     state = e.x(position)
     if e.shape(state)[axis] > 1:
-        state = cut(e, state, ranges)
+        state = part(e, state, d, d + 1, axis)
     return e.reshape(state, shape)
 
 
@@ -160,25 +159,29 @@ def _layers(e: Builder, more: More) -> list[int]:
 def _no_steps(e: Builder) -> list[int]:
     """Returns the results for a sequence of length 0: an empty Y, and zero states, which is what
     onnxruntime's RNN returns."""
-    late, directions, units = _time_axis(e), e.shape(e.x(R))[0], e.shape(e.x(R))[-1]
-    batch, steps = e.shape()[1 - late], 0
-    y = (batch, steps, directions, units) if late else (steps, directions, batch, units)
-    state = (batch, directions, units) if late else (directions, batch, units)
+    late, state = _time_axis(e), _states(e)
     zeros = e.const(np.zeros(state, np.float32))
-    return [e.reshape(e.x(), y), *[zeros] * (len(e.host.outputs) - 1)]
+    y = e.reshape(e.x(), (*state[:late], 0, *state[late:]))
+    return [y, *[zeros] * (len(e.host.outputs) - 1)]
+
+
+def _states(e: Builder) -> Shape:
+    """Returns [directions, batch, units], or [batch, directions, units] for layout 1."""
+    late, (directions, *_, last) = _time_axis(e), e.shape(e.x(R))
+    batch, units = e.shape()[1 - late], e.integer("hidden_size") or last
+    return (batch, directions, units) if late else (directions, batch, units)
 
 
 def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
     shape = list(e.shape(parts[0]))
-    parts = [e.reshape(part, [*shape[:axis], 1, *shape[axis:]]) for part in parts]
-    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis)
+    return joined(e, [e.reshape(t, [*shape[:axis], 1, *shape[axis:]]) for t in parts], axis)
 
 
 # ---- what they need ------------------------------------------------------------------------------
 
 _CELL = (
     needs("rank.unsupported", "An input of rank 3.", lambda e: e.rank() == 3),
-    INITIAL_STATES,
+    exactly("States for each direction, batch and unit.", _states, HIDDEN, CELL),
     needs(
         "attribute.invalid", "A direction of the standard.", lambda e: _direction(e) in DIRECTIONS
     ),
@@ -202,13 +205,14 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
 
     def fit(e: Builder) -> bool:
         given, steps = (e.shape(e.x(k)) for k in (W, R))
-        if turned and len(given) == len(steps) == 3:
+        if len(given) != 3 or len(steps) != 3:
+            return False
+        if turned:
             given, steps = ((d, last, values) for d, values, last in (given, steps))
-        start = (len(DIRECTIONS[_direction(e)]), gates * steps[-1] if steps else 0)
-        biases = e.shape(e.x(B)) if e.has(B) else (start[0], 2 * start[1])
-        peepholes = e.shape(e.x(PEEPHOLE)) if e.has(PEEPHOLE) else (start[0], 3 * steps[-1])
-        fits = len(given) == len(steps) == 3 and given[:2] == steps[:2] == start
-        return fits and (biases, peepholes) == ((start[0], 2 * start[1]), (start[0], 3 * steps[-1]))
+        many, units = len(DIRECTIONS[_direction(e)]), steps[-1]
+        wanted = {B: (many, 2 * gates * units), PEEPHOLE: (many, 3 * units)}
+        fits = all(e.shape(e.x(k)) == shape for k, shape in wanted.items() if e.has(k))
+        return fits and given[:2] == steps[:2] == (many, gates * units)
 
     return needs("shape.mismatch", "Weights and biases of shapes that fit.", fit)
 
@@ -231,11 +235,7 @@ LSTM = (
     *_CELL,
     _fitting(4),
     _activated("sigmoid", "tanh", "tanh"),
-    needs(
-        "attribute.unsupported",
-        "No coupled gates (input_forget).",
-        lambda e: not e.integer("input_forget"),
-    ),
+    unset("No coupled gates (input_forget).", "input_forget"),
 )
 DYNAMIC_LSTM = (
     *_CELL,

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Shape, needs
+from tflgpu_plugin.ir import Condition, Shape, needs
 from tflgpu_plugin.providers import Builder
 
+from .asking import unset
 from .attention import whole
 
 # Positions of inputs: of com.microsoft, of ONNX.
@@ -64,6 +65,11 @@ def _split(e: Builder, first: int) -> Shape:
 # ---- what they need ------------------------------------------------------------------------------
 
 
+def _angles(first: int, places: int) -> Condition:
+    page = "Angles of every pair and place."
+    return needs("shape.mismatch", page, lambda e: _fits(e, first, places))
+
+
 def _fits(e: Builder, first: int, places: int) -> bool:
     """Angles of every pair that turns, of every place."""
     shape, told = e.shape(e.x(0)), e.has(places)
@@ -78,24 +84,14 @@ def _fits(e: Builder, first: int, places: int) -> bool:
     rows = e.shape(e.x(places)) if told and not follow else cos[:2]
     return (
         2 * cos[-1] == turning <= depth
-        and heads * depth == (shape[2] if len(shape) == 3 else heads * shape[3])
+        and (len(shape) == 4 or heads * depth == shape[2])
         and (follow or tuple(rows) == (batch, length))
     )
 
 
 CONTRIB = (
-    needs(
-        "attribute.unsupported",
-        "Batches that are not packed.",
-        lambda e: not e.integer("is_packed_batching"),
-    ),
+    unset("Batches that are not packed.", "is_packed_batching"),
     needs("attribute.unsupported", "A scale of 1.", lambda e: e.number("scale", 1.0) == 1),
-    needs("shape.mismatch", "Angles of every pair and place.", lambda e: _fits(e, COS, PLACES)),
+    _angles(COS, PLACES),
 )
-ROTARY = (
-    needs(
-        "shape.mismatch",
-        "Angles of every pair and place.",
-        lambda e: _fits(e, ONNX_COS, ONNX_PLACES),
-    ),
-)
+ROTARY = _angles(ONNX_COS, ONNX_PLACES)
