@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.ir import Array, Refusal, Shape, digests
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Refusal, Shape, digests
 from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Partition
 
-from . import run_values
 from .snapshot import Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
@@ -84,8 +85,22 @@ class Interface:
     def key(self) -> tuple[tuple[int, ...], ...]:
         """What the first plan was made for: the shapes of all inputs, then the numbers of those
         whose values matter."""
-        numbers = (run_values.numbers(self.run_values[name]) for name in self.run_values)
-        return (*self.shapes, *numbers)
+        return (*self.shapes, *map(numbers, self.run_values.values()))
+
+
+def numbers(value: Array) -> tuple[int, ...]:
+    """A value that a plan was made for as int32, as native code tells it of a run: what is beyond
+    int32 is the nearest in it, which is as far beyond every tensor; floats are their bits."""
+    if value.dtype == np.float32:
+        value = value.view(np.int32)
+    return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
+
+
+def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
+    """The value of these `numbers`."""
+    held = np.array(given, np.int32)
+    whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
+    return whole.reshape(shape)
 
 
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:

@@ -15,23 +15,7 @@ import numpy as np
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import (
-    CPU,
-    GPU,
-    INCOMPLETE,
-    BuildError,
-    HostNode,
-    Imported,
-    NodeReport,
-    Partition,
-    callbacks,
-    judged,
-    messages,
-    native,
-    parse,
-    remember,
-    symbols,
-)
+from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, messages, native
 
 from . import context, ops, records, snapshot
 from .grouping import Grouping
@@ -75,11 +59,12 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
     given = callbacks.pairs(keys, values, count)
     records.failed("")
     try:
-        options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
+        own = {k: v for k, v in given.items() if not k.startswith(context.PREFIX)}
+        options = providers.parse(own)
         if options.adapter is None and adapter_count:
             options = replace(options, adapter=str(adapters[0]))
         made = records.Session(options, callbacks.opened(options), context.Export.of(given))
-        remember(made.report)
+        providers.remember(made.report)
         return records.kept.register(made).number
     except Exception as error:
         records.failed(callbacks.sentence(error))
@@ -126,10 +111,10 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
-    reading, dynamic = symbols.opened(taken, TABLE)
+    reading, dynamic = providers.symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, dynamic)
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
-    reading = judged(reading, providers.judge(session.options))
+    reading = providers.judged(reading, providers.judge(session.options))
     claim = providers.claim(reading, grouping.group, grouping.extract, taken.repeated)
     for partition in claim.islands:
         level.placed.append(_placed(partition, taken, reading, grouping, dynamic, session.export))
@@ -139,7 +124,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
             if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":
-                reasons[node.id] = INCOMPLETE
+                reasons[node.id] = providers.INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
 
@@ -172,9 +157,9 @@ def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Re
     return found
 
 
-def _unclaimed(node: HostNode) -> NodeReport:
+def _unclaimed(node: providers.HostNode) -> providers.NodeReport:
     name = node.name or next(iter(node.writes), "")
-    return NodeReport(node.id, node.title, name, CPU)
+    return providers.NodeReport(node.id, node.title, name, providers.CPU)
 
 
 def _placed(
@@ -269,10 +254,10 @@ def _create(
 def _log(ep: Any, level: records.Level) -> None:
     """A line per refused node for the verbose log, and a summary."""
     for node in level.nodes:
-        if node.where == CPU:
+        if node.where == providers.CPU:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
             native.lib.tg_ort_log(ep, VERBOSE, text.encode())
-    taken = sum(node.where == GPU for node in level.nodes)
+    taken = sum(node.where == providers.GPU for node in level.nodes)
     count = len(level.placed)
     partitions = "1 partition" if count == 1 else f"{count} partitions"
     text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {partitions}."
@@ -295,26 +280,17 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
 def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
     """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
     with a sentence."""
+    text, pairs = native.ffi.string, ((inputs, count), (outputs, made))
     try:
-        hand_over_to_host(number, compute, inputs, count, outputs, made)
+        placed = records.kept.partitions.get(number)
+        part = None if placed is None else placed.interface.part
+        if part is None:
+            raise BuildError((), UNKEPT)
+        part.check_files()
+        hand_over(compute, part, *([text(some[k]).decode() for k in range(n)] for some, n in pairs))
     except Exception as error:
         records.ended(number, callbacks.sentence(error))
         raise
-
-
-def hand_over_to_host(
-    number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int
-) -> None:
-    placed = records.kept.partitions.get(number)
-    part = None if placed is None else placed.interface.part
-    if part is None:
-        raise BuildError((), UNKEPT)
-    records.check_files(part)
-    text = native.ffi.string
-    names = (
-        [text(some[k]).decode() for k in range(n)] for some, n in ((inputs, count), (outputs, made))
-    )
-    hand_over(compute, part, *names)
 
 
 def fell_back(number: int, reason: Any) -> None:

@@ -14,13 +14,10 @@ import numpy as np
 
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir import Array
+from tflgpu_plugin.providers import BuildError
 
 LEAST = 1 << 16  # bytes; what is smaller is copied
 COMPARED = 1 << 20  # bytes at once
-
-
-class Changed(Exception):
-    """A file is not what it was when it was mapped; the text is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,14 @@ class Files:
         return found.reshape(data.shape) if _same(found, data.reshape(-1)) else None
 
     def check(self) -> None:
-        """Raises Changed when a file was written to since it was mapped."""
+        """Raises BuildError when a file was written to since it was mapped."""
         for name, before in self._states.items():
             if _state(self._open[name]) != before:
-                raise Changed(
+                said = (
                     f"The file {name!r} of this model's weights has changed since the session was "
                     "made; make a new session."
                 )
+                raise BuildError.of((), "model.damaged", said)
 
     def mapped_file(self, name: str) -> mmap.mmap:
         if name not in self._maps:

@@ -4,6 +4,7 @@ those that need it, and each partition as a graph of its own.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -21,10 +22,10 @@ class Grouping:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
         self.members: dict[frozenset[int], frozenset[int]] = {}
         self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}
-        self._readers: dict[str, set[int]] = {}
+        self._readers: dict[str, set[int]] = defaultdict(set)
         for node in snapshot.nodes:
             for name in node.reads:
-                self._readers.setdefault(name, set()).add(node.id)
+                self._readers[name].add(node.id)
         self._hosts = self._host_graph()
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
@@ -55,8 +56,12 @@ class Grouping:
             for node in self.snapshot.nodes
             if node.id in hosts
             for name in node.writes
-            if name in self.snapshot.outputs or not self._readers.get(name, set()) <= set(hosts)
+            if not self._stays(name, hosts)
         )
+
+    def _stays(self, name: str, hosts: Collection[int]) -> bool:
+        """Only these nodes read the value."""
+        return name not in self.snapshot.outputs and self._readers[name] <= set(hosts)
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Partitions of the host's nodes, made again until shape arithmetic is where it can be."""
@@ -77,7 +82,7 @@ class Grouping:
             if here is None or row is None or row.bounds != "opens":
                 continue
             name = node.writes[0]
-            wanted = {group_of.get(reader) for reader in self._readers.get(name, ())}
+            wanted = {group_of.get(reader) for reader in self._readers[name]}
             if name in self.snapshot.outputs or len(wanted) != 1:
                 continue
             (there,) = wanted
@@ -97,10 +102,8 @@ class Grouping:
             if node.id not in group:
                 continue
             sources = {self._writer.get(name) for name in node.reads} & arithmetic
-            shared = node.id in arithmetic and not all(
-                name not in self.snapshot.outputs and self._readers.get(name, set()) <= group
-                for name in node.writes
-            )
+            inner = all(self._stays(name, group) for name in node.writes)
+            shared = node.id in arithmetic and not inner
             if shared or (self.dynamic and not sources <= group):
                 found.add(node.id)
         return found

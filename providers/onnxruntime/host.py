@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,12 @@ class Host:
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """The handles that a pair of functions gives; NULL ones are kept."""
+        return self._array(count, function, subject, f"const {kind} *")
+
+    def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
+        """What `function(subject, out, length)` writes."""
         length = self.get(count, subject, "size_t")
-        out = self.ffi.new(f"const {kind} *[]", max(1, length))
+        out = self.ffi.new(f"{kind}[]", max(1, length))
         self.check(function(subject, out, length))
         return list(out)[:length]
 
@@ -152,19 +155,14 @@ class Host:
         view.flags.writeable = False
         return view.reshape(shape)
 
-    def dims(self, info: Any) -> Iterator[int]:
+    def dims(self, info: Any) -> list[int]:
         """The extents of a tensor; -1 for one that has a name or is not known."""
-        rank = self.get(self.api.get_rank, info, "size_t")
-        out = self.ffi.new("int64_t[]", max(1, rank))
-        self.check(self.api.get_dims(info, out, rank))
-        return (int(out[k]) for k in range(rank))
+        return self._array(self.api.get_rank, self.api.get_dims, info, "int64_t")
 
     def symbols(self, info: Any) -> list[str]:
         """The names of the extents, "" where one has a value or no name."""
-        rank = self.get(self.api.get_rank, info, "size_t")
-        out = self.ffi.new("const char *[]", max(1, rank))
-        self.check(self.api.get_symbols(info, out, rank))
-        return [self.ffi.string(out[k]).decode() if out[k] else "" for k in range(rank)]
+        found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *")
+        return [self.ffi.string(one).decode() if one else "" for one in found]
 
 
 def nibbles(packed: Array, signed: bool = False) -> Array:

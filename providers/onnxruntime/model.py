@@ -18,10 +18,12 @@ from .snapshot import Snapshot
 IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
 INLINE = 1 << 10  # bytes; larger constants are not copied into the model
 EXTERNAL = 1  # TensorProto.DataLocation
-# Of AttributeProto: types, and the fields that hold their values.
-FLOAT, INT, TEXT, TENSOR, FLOATS, INTS, TEXTS = 1, 2, 3, 4, 6, 7, 8
-FIELDS = {FLOAT: 2, INT: 3, TEXT: 4, TENSOR: 5, FLOATS: 7, INTS: 8, TEXTS: 9}
-SEVERAL = {float: FLOATS, int: INTS, bytes: TEXTS}
+# Of AttributeProto: its type and the field that holds its value, by what that is here. Both are
+# larger for lists.
+ATTRIBUTES: dict[type, tuple[int, int]] = {
+    float: (1, 2), int: (2, 3), bytes: (3, 4), np.ndarray: (4, 5),
+}  # fmt: skip
+OF_LISTS = 5
 # Types of elements by what numpy has for them; uint16, not bfloat16, which it lacks.
 KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPES.items())}
 
@@ -99,31 +101,19 @@ def _node(node: HostNode) -> bytes:
 
 
 def _attribute(name: str, value: Any) -> bytes:
-    kind = _kind(value)
-    if kind in (FLOATS, INTS, TEXTS):
-        content = b"".join(_item(kind, item) for item in value)
-    else:
-        content = _item(kind, value)
-    return wire.text(1, name) + content + wire.integer(20, kind)
+    """An empty list is taken for one of integers, as most are."""
+    items, more = (value, OF_LISTS) if isinstance(value, tuple) else ((value,), 0)
+    kind, field = ATTRIBUTES[type(items[0]) if items else int]
+    content = b"".join(_item(field + more, item) for item in items)
+    return wire.text(1, name) + content + wire.integer(20, kind + more)
 
 
-def _kind(value: Any) -> int:
-    """The type of an attribute by its value; that of an empty list is not seen, and mostly of
-    integers."""
-    if isinstance(value, tuple):
-        return SEVERAL[type(value[0])] if value else INTS
-    if isinstance(value, np.ndarray):
-        return TENSOR
-    return {float: FLOAT, int: INT, bytes: TEXT}[type(value)]
-
-
-def _item(kind: int, value: Any) -> bytes:
-    number = FIELDS[kind]
-    if kind in (FLOAT, FLOATS):
-        return wire.real(number, value)
-    if kind in (INT, INTS):
-        return wire.integer(number, value)
-    return wire.message(number, value if kind != TENSOR else _tensor(value))
+def _item(field: int, value: Any) -> bytes:
+    if isinstance(value, float):
+        return wire.real(field, value)
+    if isinstance(value, int):
+        return wire.integer(field, value)
+    return wire.message(field, _tensor(value) if isinstance(value, np.ndarray) else value)
 
 
 def _tensor(data: Array) -> bytes:

@@ -26,32 +26,13 @@ from . import (
     recurrent,
     resizing,
     rotary,
+    rows,
     spectral,
     windows,
 )
 from . import elementwise as ew
 from .contrib import contributed
-from .rows import (
-    AXES,
-    BOTH,
-    CELL,
-    COUNTS,
-    CURRENT,
-    EDGES,
-    LAYER,
-    MANY,
-    NORMED,
-    PLACED,
-    QUANTIZED,
-    RESULT,
-    SCALED,
-    SPLIT,
-    SUMS,
-    TWO,
-    WHOLE,
-    WIDE,
-    row,
-)
+from .rows import AXES, BOTH, CELL, COUNTS, CURRENT, LAYER, MANY, NORMED, PLACED, TWO, row
 
 SCALE_AND_BIAS = fitting.broadcasting("A scale and bias that spread over the input.", 1, 2)
 
@@ -124,7 +105,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "ConvInteger", "conv_2d", (10, 10), "value weights zero_point? zero_point?", *windows.CONV,
-        quantized.single(), by=quantized.conv_integer, types=f"{WHOLE} i32",
+        quantized.single(), by=quantized.conv_integer, types=f"{rows.WHOLE} i32",
     ),
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22)),
@@ -141,8 +122,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("DepthToSpace", "depth_to_space", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
     row("Det", "reduce_sum", (11, 22), "value", matrices.SQUARE, by=matrices.det, types="f32 f16"),
     row(
-        "DequantizeLinear", "dequantize", (10, 28), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
-        by=quantize.dequantize_linear, types=WIDE, listed=BOTH, bounds="opens",
+        "DequantizeLinear", "dequantize", (10, 28), rows.QUANTIZED, conditions.DEQUANTIZED,
+        blocks.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH, bounds="opens",
     ),
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True),
     row(
@@ -233,7 +214,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("MatMul", "matmul", (1, 13), TWO, by=matrices.matmul),
     row(
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
-        by=quantized.matmul_integer, types=f"{WHOLE} i32",
+        by=quantized.matmul_integer, types=f"{rows.WHOLE} i32",
     ),
     row("Max", "maximum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
     row(
@@ -275,17 +256,18 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
     row(
-        "QLinearConv", "conv_2d", (10, 10), f"{QUANTIZED} weights {RESULT} {RESULT} bias?",
-        *windows.CONV, quantized.single(4, 5), by=quantized.over("Conv"), types=SUMS,
+        "QLinearConv", "conv_2d", (10, 10),
+        f"{rows.QUANTIZED} weights {rows.RESULT} {rows.RESULT} bias?", *windows.CONV,
+        quantized.single(4, 5), by=quantized.over("Conv"), types=rows.SUMS,
     ),
     row(
-        "QLinearMatMul", "matmul", (10, 21), f"{QUANTIZED} {QUANTIZED} {RESULT}",
+        "QLinearMatMul", "matmul", (10, 21), f"{rows.QUANTIZED} {rows.QUANTIZED} {rows.RESULT}",
         quantized.single(4, 5), quantized.BY_COLUMN, by=quantized.over("MatMul", -2, -1),
-        types=SCALED,
+        types=rows.SCALED,
     ),
     row(
-        "QuantizeLinear", "quantize", (10, 28), QUANTIZED, conditions.QUANTIZED, blocks.along,
-        by=quantize.quantize_linear, types=WIDE, listed=BOTH, bounds="closes",
+        "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED, blocks.along,
+        by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes",
     ),
     row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", SCALE_AND_BIAS,
         by=matrices.rms_norm),
@@ -346,16 +328,15 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),
     row(
-        "Slice", "strided_slice", (1, 13), EDGES, rearranging.edged, by=rearranging.slices,
-        listed=BOTH,
-        bfloat16=True,
+        "Slice", "strided_slice", (1, 13), "value starts? ends? axes? steps?", rearranging.edged,
+        by=rearranging.slices, listed=BOTH, bfloat16=True,
     ),
     row("Softmax", "softmax", (1, 13), by=ew.over_axis(beta=1.0), listed=BOTH),
     row("Softplus", "softplus", (1, 22)),
     row("Softsign", "softsign", (1, 22)),
     row("SpaceToDepth", "space_to_depth", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
     row(
-        "Split", "strided_slice", (2, 18), SPLIT, rearranging.AXIS, rearranging.divided,
+        "Split", "strided_slice", (2, 18), "value split?", rearranging.AXIS, rearranging.divided,
         by=rearranging.split,
         bfloat16=True,
     ),

@@ -70,9 +70,12 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
     """The arguments with our provider first; None where the session is to be left alone."""
     given = arguments.arguments
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
-    if _has_ours(listed):
+    names = _names(listed)
+    if EP_NAME in names:
         return arguments
-    if not _plain(listed, given.get("sess_options")):
+    # What every installation has, and session options that name no devices or policy either.
+    chosen = getattr(given.get("sess_options"), "has_providers", None)
+    if CPU_NAME not in names or not names <= AVAILABLE or (chosen is not None and chosen()):
         preference.not_ours()
         return None
     try:
@@ -89,22 +92,10 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
     return attempt
 
 
-def _has_ours(listed: Any) -> bool:
-    """Whether the program names this provider itself."""
-    names = listed if isinstance(listed, Sequence) else ()
-    return EP_NAME in {one[0] if isinstance(one, tuple) else one for one in names}
-
-
-def _plain(listed: Sequence[Any], settings: Any) -> bool:
-    """Whether these are what every installation has, the CPU's among them, and the session options
-    name no devices or policy either."""
-    if not isinstance(listed, Sequence):  # which the host refuses
-        return False
-    chosen = getattr(settings, "has_providers", None)
-    if chosen is not None and chosen():
-        return False
-    names = {one[0] if isinstance(one, tuple) else one for one in listed}
-    return CPU_NAME in names and names <= AVAILABLE
+def _names(listed: Any) -> set[Any]:
+    """Those of the providers that a program lists; none of what the host refuses."""
+    given = listed if isinstance(listed, Sequence) else ()
+    return {one[0] if isinstance(one, tuple) else one for one in given}
 
 
 def _register() -> None:

@@ -18,14 +18,7 @@ from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow
 from .host import DTYPES
-from .quantize import (
-    dequantized,
-    dynamic_quantize,
-    real,
-    real_constant,
-    spread_over,
-    stored,
-)
+from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
 
 Row = Callable[[Builder], int]
 STEPS = 255  # between two numbers of 8 bits

@@ -7,34 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import (
-    GPU,
-    REVERTED,
-    Again,
-    BuildError,
-    Client,
-    Facts,
-    GraphRecord,
-    Partition,
-    PerCaller,
-    PlacedPartition,
-    Records,
-    Report,
-    again,
-    native,
-)
+from tflgpu_plugin.providers import GraphRecord, PerCaller, Report, native
 
-from . import run_values
-from .context import Export, Interface
-from .external import Changed
+from .context import Export, Interface, restored
 from .names import EP_NAME
 from .reader import TABLE
-from .snapshot import Snapshot
 
 
 @dataclass(repr=False)
-class Placed(PlacedPartition):
+class Placed(providers.PlacedPartition):
     """Where no other shapes may come `interface` has no part, and there is no `partition`."""
 
     nodes: tuple[int, ...]
@@ -60,7 +43,7 @@ class Placed(PlacedPartition):
             at += 1 + flat[at]
         return tuple(found)
 
-    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
+    def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
         """Its ports in the order of the first. Raises ImpossibleShapes where no host takes the
         shapes."""
         interface, part = self.interface, self.interface.part
@@ -68,28 +51,18 @@ class Placed(PlacedPartition):
         shapes = dict(zip(interface.inputs, given, strict=False))
         numbers = zip(interface.run_values, given[len(interface.inputs) :], strict=True)
         values = {
-            name: run_values.restored(held, shapes[name], part.values[name].dtype)
-            for name, held in numbers
+            name: restored(held, shapes[name], part.values[name].dtype) for name, held in numbers
         }
-        check_files(part)
-        facts = Facts(shapes, None, interface.arithmetic, values, partition.judge)
-        return again(part, TABLE, facts, interface.ports, interface.outputs)
-
-
-def check_files(part: Snapshot) -> None:
-    """Raises BuildError where a file of its constants has changed."""
-    try:
-        if part.files:
-            part.files.check()
-    except Changed as changed:
-        raise BuildError.of((), "model.damaged", str(changed)) from changed
+        part.check_files()
+        facts = providers.Facts(shapes, None, interface.arithmetic, values, partition.judge)
+        return providers.again(part, TABLE, facts, interface.ports, interface.outputs)
 
 
 Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
 
 
 @dataclass
-class Session(Client[Level]):
+class Session(providers.Client[Level]):
     """One InferenceSession that names this provider; with `export` a compiled model is to be
     written. onnxruntime hands over bodies before the graph around them, so the last level is the
     model itself: it is graph 0 of reports."""
@@ -104,7 +77,7 @@ class Session(Client[Level]):
         return any(one.number == partition for level in self.graphs for one in level.placed)
 
 
-kept: Records[Session, Placed] = Records()
+kept: providers.Records[Session, Placed] = providers.Records()
 _failure: PerCaller[str] = PerCaller()  # why the last session was given no provider
 FAILURE = "_tflgpu_failure"  # an attribute of the session that was asked for
 
@@ -136,23 +109,20 @@ def ended(number: int, text: str) -> None:
 def replace_nodes(report: Report, reason: str) -> Report:
     """The report of a session that its host has made anew without this provider."""
     nodes = (
-        replace(node, where=REVERTED, reason=reason) if node.where == GPU else node
+        replace(node, where=providers.REVERTED, reason=reason)
+        if node.where == providers.GPU
+        else node
         for node in report.nodes
     )
     return replace(report, nodes=tuple(nodes))
 
 
-def is_given_up(target: Any) -> bool:
-    """onnxruntime has made the session anew on the CPU, which it does once, after a run that has
-    failed."""
+def given_up(target: Any) -> tuple[str, Report | None]:
+    """Why onnxruntime has moved a session to the CPU, and the report of that session; "" and None
+    where it has not. It does so once, after a run that has failed."""
     fallen = getattr(target, "_enable_fallback", None) is False
-    return fallen and EP_NAME not in target.get_providers() and _ended.get() is not None
-
-
-def given_up(target: Any) -> str:
-    """Why onnxruntime has moved a session to the CPU, "" where it has not."""
-    found = _ended.get() if is_given_up(target) else None
-    return found[0] if found else ""
+    moved = fallen and EP_NAME not in target.get_providers()
+    return (moved and _ended.get()) or ("", None)
 
 
 def identify(target: Any) -> Session | None:
@@ -170,7 +140,5 @@ def report(target: Any) -> Report | None:
     """The report of an InferenceSession; None when it is not one of ours."""
     if not hasattr(target, "set_ep_dynamic_options"):
         return None
-    if found := identify(target):
-        return found.report()
-    last = _ended.get() if is_given_up(target) else None
-    return last[1] if last else None
+    found = identify(target)
+    return found.report() if found else given_up(target)[1]

@@ -4,27 +4,62 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from typing import Any
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.providers import CPU, GPU, NoAdapter, Once, Report, log, native, threads
+from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
 
-from . import devices, ep, records
+from . import ep, records
 from .names import EP_NAME, INSTALL, LIBRARY_NAME
 
 OLDEST = (1, 24, 4)
 BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
 REASONS = 8
+ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
 _lock = threads.Lock()
-_told = Once()
+_told = Once()  # lines already printed, and what is done once
 
 
 def connect() -> None:
     """Register this frontend's callbacks with the shared library, and tell it the adapters."""
     ep.connect()
-    devices.tell()
+    tell_adapters()
+
+
+def is_offered(info: AdapterInfo) -> bool:
+    """Automatic policies may choose this adapter: software ones only when the user allows it."""
+    return not info.software or os.environ.get(ALLOW_SOFTWARE, "") not in ("", "0")
+
+
+def tell_adapters() -> None:
+    """Hand the adapters to native code, which may not ask Python while onnxruntime registers the
+    library; none, with a line that says why, when no driver works: onnxruntime itself only knows
+    that there is no such provider.
+    """
+    try:
+        providers.select()
+        infos = providers.adapters()
+    except NoAdapter as error:
+        infos = []
+        if _told.first(str(error)):
+            log.say(f"WARNING: tflgpu: nothing will run on the GPU. {error}")
+    ffi = native.ffi
+    keep: list[Any] = []
+
+    def text(value: str) -> Any:
+        keep.append(ffi.new("char[]", value.encode()))
+        return keep[-1]
+
+    table = ffi.new("tg_ort_adapter[]", max(1, len(infos)))
+    for row, info in zip(table, infos, strict=False):
+        row.name, row.vendor, row.driver = text(info.name), text(info.vendor), text(info.driver)
+        row.backend, row.type = text(info.backend), text(info.kind)
+        row.vendor_id, row.device_id = info.vendor_id, info.device_id
+        row.software, row.offered = info.software, is_offered(info)
+    native.call(native.lib.tg_ort_set_adapters, table, len(infos))
 
 
 def register() -> None:
@@ -89,12 +124,12 @@ def assert_used(session: Any) -> None:
     if not hasattr(session, "get_providers"):
         raise TypeError(f"assert_used() takes an onnxruntime.InferenceSession, not {session!r}.")
     found = records.report(session)
-    if found is not None and found.count(GPU):
+    if found is not None and found.count(providers.GPU):
         return
-    if given_up := records.given_up(session):
+    if reason := records.given_up(session)[0]:
         listed = ", ".join(session.get_providers())
         raise AssertionError(
-            f"onnxruntime has moved this session to {listed} after a run failed: {given_up}"
+            f"onnxruntime has moved this session to {listed} after a run failed: {reason}"
         )
     raise AssertionError(_unregistered(session) if found is None else _unused(found))
 
@@ -121,7 +156,7 @@ def _unregistered(session: Any) -> str:
 
 
 def _unused(found: Report) -> str:
-    reasons = dict.fromkeys(f"{n.op}: {n.reason}" for n in found.nodes if n.where == CPU)
+    reasons = dict.fromkeys(f"{n.op}: {n.reason}" for n in found.nodes if n.where == providers.CPU)
     lines = list(reasons)[:REASONS]
     if len(reasons) > REASONS:
         lines.append(f"... and {len(reasons) - REASONS} more reasons in tflgpu_plugin.report().")

@@ -70,6 +70,11 @@ class Snapshot(HostModel):
         }
         return Snapshot(nodes, values, outputs, self.opsets, files=files)
 
+    def check_files(self) -> None:
+        """Raises BuildError where a file of its constants has changed."""
+        if self.files:
+            self.files.check()
+
     def kept_on_file(self, value: Value, files: Files) -> Value:
         if value.data is None:
             return value
@@ -85,17 +90,13 @@ def take(host: Host, graph: Any) -> Snapshot:
     nodes = [
         reader.node(h) for h in host.handles(api.get_node_count, api.get_nodes, graph, "tgo_node")
     ]
-    outputs = host.handles(
-        api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info"
-    )
-    names = tuple(reader.value(handle) for handle in outputs)
-    outside = tuple(name for name in names if name is not None)
+    outputs = filter(None, reader.names(api.get_graph_output_count, api.get_graph_outputs, graph))
     path = host.path(host.get(api.get_model_path, graph, "const void *"))
     node = host.get(api.get_parent_node, graph, "const tgo_node *")
     parent = host.text(api.get_op_type, node) if node else ""
     inlined = bool(node) and _is_function(host.text(api.get_domain, node), parent)
     return Snapshot(
-        tuple(nodes), reader.values, outside, host.opsets(graph), path, parent, inlined,
+        tuple(nodes), reader.values, tuple(outputs), host.opsets(graph), path, parent, inlined,
         reader.origins,
     )  # fmt: skip
 
@@ -115,37 +116,31 @@ class _Reader:
 
     def node(self, handle: Any) -> HostNode:
         host, api = self.host, self.host.api
-        implicit = host.handles(
-            api.get_implicit_input_count, api.get_implicit_inputs, handle, "tgo_value_info"
-        )
+        implicit = self.names(api.get_implicit_input_count, api.get_implicit_inputs, handle)
         return HostNode(
             id=int(host.get(api.get_node_id, handle, "size_t")),
             op=host.text(api.get_op_type, handle),
             domain=host.text(api.get_domain, handle),
             version=int(host.get(api.get_since_version, handle, "int")),
             name=host.text(api.get_node_name, handle),
-            inputs=self._names(api.get_node_input_count, api.get_node_inputs, handle),
-            outputs=self._names(api.get_node_output_count, api.get_node_outputs, handle),
-            implicit=tuple(name for name in map(self.value, implicit) if name is not None),
+            inputs=self.names(api.get_node_input_count, api.get_node_inputs, handle),
+            outputs=self.names(api.get_node_output_count, api.get_node_outputs, handle),
+            implicit=tuple(filter(None, implicit)),
             attributes=host.attributes(handle),
             provider=host.text(api.get_node_provider, handle).replace(EP_NAME, ""),
         )
 
-    def _names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
+    def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
+        """Those of the values that a pair of functions gives, None for absent ones."""
         handles = self.host.handles(count, function, handle, "tgo_value_info")
         return tuple(self.value(value) for value in handles)
 
     def value(self, handle: Any) -> str | None:
         """The name of a value, which is read when it is met for the first time."""
-        host = self.host
-        if not handle:
-            return None
-        name = host.text(host.api.get_name, handle)
-        if not name:
-            return None
-        if name not in self.values:
+        name = self.host.text(self.host.api.get_name, handle) if handle else ""
+        if name and name not in self.values:
             self.values[name] = self._read(name, handle)
-        return name
+        return name or None
 
     def _read(self, name: str, handle: Any) -> Value:
         host, api = self.host, self.host.api
@@ -180,7 +175,7 @@ class _Reader:
         self.origins[name] = Origin(file, *bounds)
 
     def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
-        dims = list(self.host.dims(info))
+        dims = self.host.dims(info)
         if all(extent >= 0 for extent in dims):
             return tuple(dims)
         symbols: list[str] = self.host.symbols(info)

@@ -273,7 +273,6 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "recurrent": ("test_ort_recurrent",),
     "loops": ("test_recurrent_loops",),
     "records": ("test_recurrent_loops",),
-    "run_values": ("test_ort_run_values",),
     "narrow": ("test_ort_narrow",),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral",),
@@ -293,7 +292,7 @@ ALONE: dict[str, Sequence[str]] = {
     "quantize": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "blocks": ("test_ort_blocks", *_STORED),
-    "context": ("test_onnxruntime", "test_compiled_models"),
+    "context": ("test_onnxruntime", "test_compiled_models", "test_ort_run_values"),
 }
 ROOMS = {
     "passes": _PASSES,

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.support.large_models import make
+from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.harness import onnx as runner
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers.onnxruntime import external, snapshot
-from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
+from tflgpu_plugin.providers.onnxruntime.external import Files, Origin
 
 SIDE = 160  # a matrix is just worth mapping
 
@@ -94,7 +95,7 @@ def test_only_what_is_there_is_mapped(tmp_path: Path) -> None:
     assert files.view(Origin("weights", 8, 400), data[:1]) is None
     files.check()
     os.truncate(tmp_path / "weights", 100)
-    with pytest.raises(Changed, match="'weights' of this model's weights"):
+    with pytest.raises(BuildError, match="'weights' of this model's weights"):
         files.check()
 
 

@@ -323,7 +323,7 @@ def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     ours = onnxruntime.InferenceSession(data, quiet(), providers=[EP, "CPUExecutionProvider"])
     ours.run(None, {"x": floats(5)})
     tflgpu_plugin.assert_used(ours)
-    monkeypatch.setattr(ep, "hand_over_to_host", refuse)
+    monkeypatch.setattr(ep, "hand_over", refuse)
     ours.run(None, {"x": floats(2000)})
     assert ours.get_providers() == ["CPUExecutionProvider"]
     with pytest.raises(AssertionError, match=r"has moved this session .* This is refused\."):
