@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
-from tflgpu_plugin.ir import needs
 from tflgpu_plugin.providers import Builder
+
+from .asking import asks
 
 TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 
@@ -66,7 +67,9 @@ def _product(
     return e.reshape(y, tuple(extents[letter] for letter in letters)), letters
 
 
-def _readable(e: Builder) -> bool:
+@asks("attribute.unsupported")
+def readable(e: Builder) -> bool:
+    """An equation of one or two operands, without an ellipsis or a letter twice in one of them."""
     terms, wanted = _equation(e)
     if not TERMS.fullmatch(e.text("equation", "").replace(" ", "")) or len(terms) != len(e.inputs):
         return False
@@ -76,10 +79,3 @@ def _readable(e: Builder) -> bool:
         pair for k, term in enumerate(terms) for pair in zip(term, e.shape(e.x(k)), strict=False)
     }
     return once and known and len({letter for letter, _ in pairs}) == len(pairs)
-
-
-EQUATION = needs(
-    "attribute.unsupported",
-    "An equation of one or two operands, without an ellipsis or a letter twice in one of them.",
-    _readable,
-)

@@ -9,9 +9,11 @@ import numpy as np
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
 from tflgpu_plugin.providers import Builder
 
+from .asking import absent
 from .conditions import REAL
 from .host import DTYPES
-from .rearranging import cut
+from .rearranging import parts
+from .windows import transposed
 
 LIKENESS = needs(
     "dtype.unsupported",
@@ -48,7 +50,7 @@ UNPOOLED = needs(
     ),
 )
 # Indices are then those of another shape in ONNX, of this one in onnxruntime.
-SHAPED_BY_WINDOW = needs("input.unsupported", "No shape of the result.", lambda e: not e.has(2))
+SHAPED_BY_WINDOW = absent("No shape of the result.", 2)
 
 
 def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -85,7 +87,7 @@ def one_hot(e: Builder) -> int:
     """OneHot, whose two values are one input."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
-    off, on = (cut(e, e.x(2), [slice(k, k + 1)]) for k in (0, 1))
+    off, on = parts(e, e.x(2), (1, 1))
     depth = e.index(e.value(1).reshape(-1))
     return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
 
@@ -120,14 +122,8 @@ def tensor_scatter(e: Builder) -> int:
 
 def max_unpool(e: Builder) -> int:
     """Values back where they came from, by their numbers among all elements of the result."""
-    shape, window = e.shape(), e.integers("kernel_shape") or ()
-    rank = len(window)
-    steps, pads = e.integers("strides") or (1,) * rank, e.integers("pads") or (0,) * (2 * rank)
-    made = [
-        (n - 1) * step + size - pads[k] - pads[k + rank]
-        for k, (n, step, size) in enumerate(zip(shape[2:], steps, window, strict=True))
-    ]
-    result = (*shape[:2], *made)
+    shape = e.shape()
+    result = (*shape[:2], *transposed(e)[0])
     indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
     flat = e.index([prod(result)])
     y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none", raises=True)

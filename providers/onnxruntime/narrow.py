@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, needs
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES
 from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
+from .asking import asks
 from .host import DTYPES
 
 TYPES = COUNTED
@@ -74,14 +75,9 @@ def _bits_as(e: Builder, tensor: int, dtype: str) -> int:
     return e.add("reshape", tensor, dtype=dtype, shape=e.shape(tensor))
 
 
-def _as_wide(e: Builder) -> bool:
+@asks("dtype.unsupported")
+def as_wide(e: Builder) -> bool:
+    """Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits."""
     dtypes = (e.dtype(), DTYPES.get(e.integer("to"), ""))
     held, wanted = ("u16" if dtype == BFLOAT16 else dtype for dtype in dtypes)
     return wanted in TYPES and same_bits(held, wanted)
-
-
-AS_WIDE = needs(
-    "dtype.unsupported",
-    "Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits.",
-    _as_wide,
-)

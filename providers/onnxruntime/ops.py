@@ -67,7 +67,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
     row(
-        "BitCast", "cast", (26, 26), "value", narrow.AS_WIDE, by=narrow.bit_cast,
+        "BitCast", "cast", (26, 26), "value", narrow.as_wide, by=narrow.bit_cast,
         types=f"bool {' '.join(narrow.TYPES)}", bfloat16=True,
     ),
     row(
@@ -134,7 +134,7 @@ _ROWS: tuple[HostOp, ...] = (
         "DynamicQuantizeLinear", "quantize", (11, 11), by=quantize.dynamic_quantize, types="f32 u8",
     ),
     row(
-        "Einsum", "matmul", (12, 28), MANY, einsum.EQUATION, by=einsum.einsum, types="f32 f16",
+        "Einsum", "matmul", (12, 28), MANY, einsum.readable, by=einsum.einsum, types="f32 f16",
         fragile=True,
     ),
     row("Elu", "elu", (6, 22)),
@@ -262,7 +262,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "QLinearMatMul", "matmul", (10, 21), f"{rows.QUANTIZED} {rows.QUANTIZED} {rows.RESULT}",
-        quantized.single(4, 5), quantized.BY_COLUMN, by=quantized.over("MatMul", -2, -1),
+        quantized.single(4, 5), quantized.by_column, by=quantized.over("MatMul", -2, -1),
         types=rows.SCALED,
     ),
     row(
@@ -345,7 +345,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
         bfloat16=True,
     ),
-    row("STFT", "matmul", (17, 17), "value count value? count?", spectral.FRAMED,
+    row("STFT", "matmul", (17, 17), "value count value? count?", spectral.framed,
         by=spectral.stft, fragile=True),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
     row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),

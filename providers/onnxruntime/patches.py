@@ -7,10 +7,11 @@ from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Shape, needs
+from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.providers import Builder
 
-from .windows import Window
+from .asking import asks
+from .windows import Window, window_over
 
 LARGEST = 1 << 22  # elements of a table of indices
 
@@ -21,15 +22,7 @@ LARGEST = 1 << 22  # elements of a table of indices
 def _columns(e: Builder) -> Window:
     """The window that cut out the columns."""
     image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
-    ones, count = (1,) * len(image), len(image)
-    strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
-    pads = e.integers("pads") or (0,) * (2 * count)
-    return Window(image, block, strides, dilations, tuple(zip(pads, pads[count:], strict=False)))
-
-
-def _places(columns: Window) -> Shape:
-    """How many of each axis the window stood at."""
-    return tuple(left // step + 1 for left, step in columns.slack)
+    return window_over(e, image, block)
 
 
 def col2im(e: Builder) -> int:
@@ -50,7 +43,7 @@ def _sources(columns: Window) -> Array:
     """[most, pixels]: numbers of the elements, of [tap, place], that fall on each pixel; beyond the
     last one for none."""
     pixel, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-    axes = zip(*columns, _places(columns), strict=True)
+    axes = zip(*columns, columns.places, strict=True)
     for extent, taps, step, apart, (before, _), places in axes:
         at = np.arange(taps)[:, None] * apart + np.arange(places) * step - before
         shape = len(pixel) * taps, pixel.shape[1] * places
@@ -67,7 +60,10 @@ def _sources(columns: Window) -> Array:
     return table
 
 
+@asks("shape.unsupported")
 def _put_together(e: Builder) -> bool:
+    """Columns [batch, channels and block, places] of blocks that fit into the padded image, in all
+    4,194,304 elements of a channel at most."""
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
     pads = e.integers("pads")
@@ -80,19 +76,14 @@ def _put_together(e: Builder) -> bool:
     columns = _columns(e)
     steps = zip(columns.kernel, columns.strides, columns.dilations, strict=True)
     most = prod(-(-taps * gcd(step, apart) // step) for taps, step, apart in steps)
-    fits = min(left for left, _ in columns.slack) >= 0 and prod(_places(columns)) == e.shape()[2]
+    fits = min(left for left, _ in columns.slack) >= 0 and prod(columns.places) == e.shape()[2]
     sizes = prod(columns.spatial) * most, prod(columns.kernel) * e.shape()[2]
     whole = fits and e.shape()[1] > 0 == e.shape()[1] % prod(columns.kernel)
     return whole and e.shape()[0] > 0 and max(sizes) <= LARGEST
 
 
 COLUMNS = (
-    needs(
-        "shape.unsupported",
-        "Columns [batch, channels and block, places] of blocks that fit into the padded image, in "
-        "all 4,194,304 elements of a channel at most.",
-        _put_together,
-    ),
+    _put_together,
     needs(
         "host.ambiguous",
         "No dilations of an image that has not two axes.",

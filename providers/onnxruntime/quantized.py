@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, needs
+from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit
 from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow
+from .asking import asks
 from .host import DTYPES
 from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
 
@@ -62,30 +63,22 @@ def over(name: str, *axes: int) -> Row:
 def single(*several: int) -> Condition:
     """One scale and zero point for each tensor, but for these inputs."""
 
+    @asks("quantization.unsupported", kind=Unfit)
     def holds(e: Builder) -> bool:
+        """One scale and one zero point for each tensor but weights."""
         roles = enumerate(operand.role for operand in e.row.operands)
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
 
-    return needs(
-        "quantization.unsupported",
-        "One scale and one zero point for each tensor but weights.",
-        holds,
-        kind=Unfit,
-    )
+    return holds
 
 
-def _by_column(e: Builder, position: int) -> bool:
-    shape, held = e.shape(e.x(position)), e.shape(e.x(3))
-    return shape in ((), (1,), (*held[:-2], 1, *held[-1:])) or (shape == held[1:] != ())
-
-
-BY_COLUMN = needs(
-    "quantization.unsupported",
-    "One scale and one zero point for the second matrix, or for each of its columns.",
-    lambda e: all(_by_column(e, k) for k in (4, 5) if e.has(k)),
-    kind=Unfit,
-)
+@asks("quantization.unsupported", kind=Unfit)
+def by_column(e: Builder) -> bool:
+    """One scale and one zero point for the second matrix, or for each of its columns."""
+    held = e.shape(e.x(3))
+    fitting = {(), (1,), (*held[:-2], 1, *held[-1:]), held[1:]}
+    return all(e.shape(e.x(k)) in fitting for k in (4, 5) if e.has(k))
 
 
 def _product_bias(e: Builder, position: int, *scales: int) -> int:

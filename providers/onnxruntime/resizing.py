@@ -12,6 +12,8 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Impossible, needs
 from tflgpu_plugin.providers import COUNTED, Builder
 
+from .asking import asks
+
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
 MOST_PLACES = 1 << 20  # of a grid that is made beforehand
@@ -27,17 +29,39 @@ def resize(e: Builder) -> int:
     one. Before that, and Upsample: scales alone; the nearest place is that below, and above where
     the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
     e.scaled = not _sizes(e)
-    mode, nearest = e.text("mode", "nearest"), e.text("nearest_mode", "round_prefer_floor")
+    x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
+    if not changed:
+        return e.reshape(x, made.sizes)
+    last = rank > 2 and min(changed) > 1  # of [batch, channels, spatial...]
+    if rank == 2:
+        x, spatial = e.reshape(x, (1, *e.shape(), 1)), [0, 1]
+    else:  # the axes of the op are [batch, spatial..., channels]
+        x, spatial = (e.channels_last(x) if last else x), [k + last for k in range(1, rank - 1)]
+    attributes = {**_how(e), "scales": tuple(made.scales[axis] for axis in spatial)}
+    if _region(e) is not None:
+        attributes["roi"] = tuple(bound for axis in spatial for bound in made.regions[axis])
+    y = e.add("resize", x, e.index([made.sizes[axis] for axis in spatial]), **attributes)
+    if rank == 2:
+        return e.reshape(y, made.sizes)
+    return e.channels_first(y) if last else y
+
+
+def _how(e: Builder) -> dict[str, Any]:
+    mode, nearest = _mode(e), e.text("nearest_mode", "round_prefer_floor")
     if e.version < 11:
         mode = mode if mode in ("cubic", "nearest") else "linear"
         nearest = "ceil" if min(_scales(e)) < 1 else "floor"
-    return _resize(
-        e, mode=mode, coordinates=_coordinates(e), nearest=nearest,
+    return dict(
+        mode=mode, coordinates=_coordinates(e), nearest=nearest,
         cubic_a=e.number("cubic_coeff_a", -0.75),
         exclude_outside=e.attribute("exclude_outside", False),
         antialias=e.attribute("antialias", False),
         extrapolation=e.number("extrapolation_value", 0.0),
     )  # fmt: skip
+
+
+def _mode(e: Builder) -> str:
+    return e.text("mode", "nearest")
 
 
 def grid_sample(e: Builder) -> int:
@@ -61,19 +85,17 @@ def affine_grid(e: Builder) -> int:
     return e.reshape(made, (batch, *extents, len(extents)))
 
 
+@asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
+    """A size of 4 or 5 extents, of 1,048,576 places at most, and a matrix that fits for each
+    image."""
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
 
 
 TURNED = (
-    needs(
-        "shape.unsupported",
-        "A size of 4 or 5 extents, of 1,048,576 places at most, and a matrix that fits for each "
-        "image.",
-        _turned,
-    ),
+    _turned,
     needs(
         "host.ambiguous",
         "No align_corners of an extent of 1.",
@@ -147,43 +169,31 @@ def _changed(e: Builder) -> set[int]:
     return set() if stays else {k for k, (n, *told) in axes if told != [1, n, WHOLE]}
 
 
-def _resize(e: Builder, **how: Any) -> int:
-    """Through the op, whose axes are [batch, spatial..., channels]."""
-    x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
-    if not changed:
-        return e.reshape(x, made.sizes)
-    last = rank > 2 and min(changed) > 1  # of [batch, channels, spatial...]
-    if rank == 2:
-        x, spatial = e.reshape(x, (1, *e.shape(), 1)), [0, 1]
-    else:
-        x, spatial = (e.channels_last(x) if last else x), [k + last for k in range(1, rank - 1)]
-    attributes: dict[str, Any] = dict(how, scales=tuple(made.scales[axis] for axis in spatial))
-    if _region(e) is not None:
-        attributes["roi"] = tuple(bound for axis in spatial for bound in made.regions[axis])
-    y = e.add("resize", x, e.index([made.sizes[axis] for axis in spatial]), **attributes)
-    if rank == 2:
-        return e.reshape(y, made.sizes)
-    return e.channels_first(y) if last else y
-
-
 # ---- what they need ------------------------------------------------------------------------------
 
 
+@asks("attribute.invalid")
 def _cropped(e: Builder) -> bool:
+    """A region of each axis where the mode reads one."""
     given = _region(e)
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 
 
+@asks("host.ambiguous", "A region of an axis that is not resized is read in several ways.")
 def _seen_whole(e: Builder) -> bool:
-    """onnxruntime takes an axis that keeps its extent whole in some of its kernels, and the
-    standard cuts it."""
+    """No region of an axis that is not resized."""
+    # onnxruntime takes an axis that keeps its extent whole in some of its kernels, and the standard
+    # cuts it.
     made, same = _change(e), not _changed(e)
     pairs = zip(made.scales, made.regions, strict=True)
     return not any((same or scale == 1) and seen != WHOLE for scale, seen in pairs)
 
 
-def _nearest(e: Builder) -> bool:
-    return e.text("mode", "nearest") == "nearest"
+@asks("attribute.unsupported")
+def _between(e: Builder) -> bool:
+    """A batch and channels (first or last) that stay."""
+    rank, changed = e.rank(), _changed(e)
+    return rank == 2 or changed <= {*range(1, rank - 1)} or changed <= {*range(2, rank)}
 
 
 UPSAMPLE = (
@@ -195,9 +205,11 @@ UPSAMPLE = (
     needs(
         "attribute.unsupported",
         "Axes that all grow or all shrink, before opset 11 with the mode nearest.",
-        lambda e: e.version >= 11 or not _nearest(e) or not min(_scales(e)) < 1 < max(_scales(e)),
+        lambda e: (
+            e.version >= 11 or _mode(e) != "nearest" or not min(_scales(e)) < 1 < max(_scales(e))
+        ),
     ),
-    needs("attribute.invalid", "A region of each axis where the mode reads one.", _cropped),
+    _cropped,
     needs(
         "shape.empty",
         "No sizes of an empty input.",
@@ -209,44 +221,32 @@ UPSAMPLE = (
         lambda e: min(_sizes(e) or (1,)) > 0,
         kind=Impossible,
     ),
-    needs(
-        "host.ambiguous",
-        "No region of an axis that is not resized.",
-        _seen_whole,
-        "A region of an axis that is not resized is read in several ways.",
-    ),
+    _seen_whole,
     needs(
         "attribute.unsupported",
         "Height and width alone with the mode cubic.",
-        lambda e: e.text("mode", "nearest") != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
+        lambda e: _mode(e) != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
     ),
-    needs(
-        "attribute.unsupported",
-        "A batch and channels (first or last) that stay.",
-        lambda e: (
-            e.rank() == 2
-            or any(_changed(e) <= {*range(first, e.rank() + first - 2)} for first in (1, 2))
-        ),
-    ),
+    _between,
 )
 
 
+@asks("attribute.unsupported")
 def _smooth(e: Builder) -> bool:
-    """Where an axis grows it has other rules at its edges."""
+    """No antialiasing but of height and width that shrink, linear or cubic, without a region."""
+    if not e.integer("antialias"):
+        return True
+    # Where an axis grows it has other rules at its edges.
     shrinks = e.rank() == 4 and _changed(e) <= {2, 3} and max(_change(e).scales) <= 1
-    return shrinks and not _nearest(e) and _coordinates(e) != CROPPED
+    return shrinks and _mode(e) != "nearest" and _coordinates(e) != CROPPED
 
 
 RESIZE = (
-    needs(
-        "attribute.unsupported",
-        "No antialiasing but of height and width that shrink, linear or cubic, without a region.",
-        lambda e: not e.integer("antialias") or _smooth(e),
-    ),
+    _smooth,
     needs(
         "attribute.unsupported",
         "The mode nearest for the coordinates tf_half_pixel_for_nn.",
-        lambda e: _coordinates(e) != "tf_half_pixel_for_nn" or _nearest(e),
+        lambda e: _coordinates(e) != "tf_half_pixel_for_nn" or _mode(e) == "nearest",
     ),
     needs(
         "host.ambiguous",
@@ -261,7 +261,7 @@ RESIZE = (
     needs(
         "attribute.unsupported",
         "The mode nearest for stored numbers.",
-        lambda e: e.dtype() not in COUNTED or _nearest(e),
+        lambda e: e.dtype() not in COUNTED or _mode(e) == "nearest",
     ),
     *UPSAMPLE,
 )

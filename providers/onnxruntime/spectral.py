@@ -10,9 +10,11 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, needs
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
+
+from .asking import asks
 
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
 
@@ -79,7 +81,10 @@ def _frames(e: Builder) -> tuple[int, int, int, int]:
 # ---- what they need ------------------------------------------------------------------------------
 
 
+@asks("shape.unsupported")
 def _pairs(e: Builder) -> bool:
+    """Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs at
+    most; half of it only of numbers, and back of pairs."""
     shape = e.shape()
     one_side = bool(e.integer("onesided"))
     if len(shape) < 2 or shape[-1] not in (1, 2) or _axis(e) == len(shape) - 1:
@@ -89,7 +94,10 @@ def _pairs(e: Builder) -> bool:
     return half and _length(e) > 0 and 0 < size <= LARGEST and prod(shape) > 0
 
 
-def _framed(e: Builder) -> bool:
+@asks("shape.unsupported")
+def framed(e: Builder) -> bool:
+    """Signals of numbers or pairs, a window of a frame's length, and frames of 1,024 pairs at most
+    that fit into them; half of a transform only of numbers."""
     shape = e.shape()
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
         return False
@@ -101,29 +109,15 @@ def _framed(e: Builder) -> bool:
     return fits and half and length > 0 and frames > 0 and 2 * parts * length**2 <= LARGEST
 
 
+@asks(
+    "host.ambiguous",
+    "Another number of pairs than half of the result's is read in several ways.",
+)
 def _whole_half(e: Builder) -> bool:
-    """numpy fills up with zeros, onnxruntime with what mirrors the half."""
+    """A whole half of a transform to invert."""
+    # numpy fills up with zeros, onnxruntime with what mirrors the half.
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1
 
 
-TRANSFORMED = (
-    needs(
-        "shape.unsupported",
-        "Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs "
-        "at most; half of it only of numbers, and back of pairs.",
-        _pairs,
-    ),
-    needs(
-        "host.ambiguous",
-        "A whole half of a transform to invert.",
-        _whole_half,
-        "Another number of pairs than half of the result's is read in several ways.",
-    ),
-)
-FRAMED = needs(
-    "shape.unsupported",
-    "Signals of numbers or pairs, a window of a frame's length, and frames of 1,024 pairs at most "
-    "that fit into them; half of a transform only of numbers.",
-    _framed,
-)
+TRANSFORMED = (_pairs, _whole_half)

@@ -16,6 +16,12 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
+from .asking import asks
+
+# Attributes that are lists: numbers for each spatial axis, and what these are at least.
+LISTS = (("kernel_shape", 1, 1), ("strides", 1, 1), ("dilations", 1, 1), ("output_padding", 1, 0),
+         ("output_shape", 1, 0), ("pads", 2, 0))  # fmt: skip
+
 
 class Window(NamedTuple):
     """A window over the spatial axes: their extents, its own, strides, dilations, and (before,
@@ -40,6 +46,11 @@ class Window(NamedTuple):
         return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
     @property
+    def places(self) -> Shape:
+        """How many of each axis the window stands at."""
+        return tuple(left // stride + 1 for left, stride in self.slack)
+
+    @property
     def attributes(self) -> dict[str, Any]:
         """Those of an op; `padding` is (before, after) of each axis, one after another."""
         padding = tuple(amount for pair in self.pads for amount in pair)
@@ -60,10 +71,14 @@ def _kernel(e: Builder) -> tuple[int, ...]:
 
 def _window(e: Builder) -> Window:
     """The node's window over its input."""
-    spatial = e.of("value")[2:]
+    return window_over(e, e.of("value")[2:], _kernel(e))
+
+
+def window_over(e: Builder, spatial: Shape, kernel: tuple[int, ...]) -> Window:
+    """A window with the node's strides, dilations and pads."""
     ones = (1,) * len(spatial)
     strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
-    bare = Window(spatial, _kernel(e), strides, dilations)
+    bare = Window(spatial, kernel, strides, dilations)
     return bare._replace(pads=_pads(e, bare))
 
 
@@ -121,7 +136,7 @@ def conv(e: Builder) -> int:
 def conv_transpose(e: Builder) -> int:
     """Transposed convolution: the full result, cut by the padding."""
     window, groups = _window(e), e.integer("group", 1)
-    extents, pads = _cut(e, window)
+    extents, pads = transposed(e)
     height = (1,) if len(extents) == 1 else ()
     size = e.index([e.shape()[0], *height, *extents, e.of("weights")[1] * groups])
     op = "transpose_conv_3d" if e.rank() == 5 else "transpose_conv"
@@ -152,10 +167,10 @@ def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result:
     return e.derived(x, parts, order, make=regroup)
 
 
-def _cut(e: Builder, window: Window) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
+def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """The extents of a transposed convolution's result, and what is cut from the full one, with
     output_padding, at the (start, end) of each axis."""
-    spatial = window.spatial
+    window, spatial = _window(e), e.of("value")[2:]
     added = e.integers("output_padding") or (0,) * len(spatial)
     sizes = zip(spatial, window.strides, window.reach, added, strict=True)
     full = [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
@@ -220,18 +235,15 @@ def _same(e: Builder) -> bool:
 def _sized(e: Builder) -> Refusal | None:
     """Strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
     count = len(e.of("value")) - 2
-    lists = {name: (count, 1) for name in ("kernel_shape", "strides", "dilations")}
-    lists |= {"output_padding": (count, 0), "output_shape": (count, 0)}
-    for name, (wanted, least) in (lists | {"pads": (2 * count, 0)}).items():
-        given = _kernel(e) if name == "kernel_shape" else e.integers(name)
+    for name, each, least in LISTS:
+        given, wanted = _kernel(e) if name == "kernel_shape" else e.integers(name), each * count
         if given and name == "output_shape":  # with batch and channels or without
             given = given[-wanted:]
         ignored = name == "pads" and e.text("auto_pad", "NOTSET") != "NOTSET"
         fits = len(given or ()) == wanted and min(given or (0,)) >= least
         if not fits and not ignored and (given or name == "kernel_shape"):
-            return Refusal(
-                "attribute.invalid", f"{name} must be {wanted} numbers of at least {least}."
-            )
+            said = f"{name} must be {wanted} numbers of at least {least}."
+            return Refusal("attribute.invalid", said)
     return None
 
 
@@ -273,18 +285,22 @@ def _grouped(e: Builder) -> Refusal | None:
     return Refusal("shape.mismatch", said)
 
 
+@asks(
+    "host.ambiguous",
+    "A window of {0} that is larger than its padded input is read in several ways.",
+    Unfit,
+)
 def _certain(e: Builder) -> bool:
-    """The host rounds towards zero, and takes the part of a window that is there."""
+    """No part of a window that is larger than the padded input."""
+    # The host rounds towards zero, and takes the part of a window that is there.
     slack = _window(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
 
 
-def _weighted(most: int) -> Condition:
-    return needs(
-        "rank.unsupported",
-        f"An input of rank 3 to {most}, and weights of that rank.",
-        lambda e: 3 <= len(e.of("value")) == len(e.of("weights")) <= most,
-    )
+@asks("rank.unsupported")
+def _weighted(e: Builder) -> bool:
+    """An input of rank 3 to 5, and weights of that rank."""
+    return 3 <= len(e.of("value")) == len(e.of("weights")) <= 5
 
 
 def _gapless(most: int) -> Condition:
@@ -298,34 +314,33 @@ def _gapless(most: int) -> Condition:
     )
 
 
+@asks("shape.mismatch")
 def _places(e: Builder) -> bool:
-    """Offsets and a mask for all places."""
+    """Offsets of each tap, and a mask, for all places and groups of channels."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
-    extents = tuple(left // step + 1 for left, step in _window(e).slack)
+    extents = _window(e).places
     whole = shifted > 0 and channels % shifted == 0 and filters % groups == 0
     masks = not e.has(4) or e.shape(e.x(4)) == (batch, shifted * taps, *extents)
     return whole and masks and e.shape(e.x(2)) == (batch, 2 * shifted * taps, *extents)
 
 
 SPATIAL = needs("rank.unsupported", "An input of rank 3 at least.", lambda e: e.rank() >= 3)
-CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one element is none
+CONV = (_weighted, _sized, _within, _gapless(1), _grouped)  # half of one element is none
 CONV_TRANSPOSE = (
-    _weighted(5),
+    _weighted,
     _grouped,
     _sized,
     needs(
         "shape.window_too_large",
         "Padding that leaves something of the result.",
-        lambda e: min(_cut(e, _window(e))[0]) > 0,
+        lambda e: min(transposed(e)[0]) > 0,
     ),
 )
 DEFORM_CONV = (
     needs("rank.unsupported", "An image of rank 4, and weights of that rank.",
           lambda e: len(e.of("value")) == len(e.of("weights")) == 4),
-    _sized, _within, _grouped,
-    needs("shape.mismatch",
-          "Offsets of each tap, and a mask, for all places and groups of channels.", _places),
+    _sized, _within, _grouped, _places,
 )  # fmt: skip
 POOL = (
     SPATIAL,
@@ -342,12 +357,6 @@ POOL = (
         lambda e: 0 not in e.shape()[1:],
     ),
     _met,
-    needs(
-        "host.ambiguous",
-        "No part of a window that is larger than the padded input.",
-        _certain,
-        "A window of {0} that is larger than its padded input is read in several ways.",
-        Unfit,
-    ),
+    _certain,
     _gapless(0),
 )
