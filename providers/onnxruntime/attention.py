@@ -249,13 +249,11 @@ def embedding(e: Builder) -> list[int | None]:
         total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0, raises=True))
     epsilon = e.number("epsilon", 1e-12)
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
-    return [y, _lengths(e) if e.wants(1) else None, total]
-
-
-def _lengths(e: Builder) -> int:
-    """How many ones each row of the mask has."""
+    if not e.wants(1):
+        return [y, None, total]
+    # How many ones each row of the mask has.
     ones = e.add("cast", e.add("equal", e.x(KEPT), e.index([1]), dtype="bool"), dtype="i32")
-    return e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32")
+    return [y, e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32"), total]
 
 
 # ---- what they need ------------------------------------------------------------------------------

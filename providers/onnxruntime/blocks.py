@@ -13,7 +13,7 @@ from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
 from .asking import absent, asks
-from .host import nibbles
+from .host import nibbles, paired
 
 
 def counts(axis: int, block: int, shape: Shape) -> Shape:
@@ -100,10 +100,7 @@ def _words(held: Array, bits: int, block: int, shape: Shape) -> Array:
 def _bytes(numbers: Array, bits: int, least: int) -> Array:
     """Numbers counted from the least one, of 4 bits two in a byte."""
     counted = np.asarray(numbers - numbers.dtype.type(least), np.uint8)
-    if bits == 8:
-        return counted
-    even = np.pad(counted, ((0, 0), (0, counted.shape[1] % 2)))
-    return np.asarray(even[:, ::2] | even[:, 1::2] << 4)
+    return counted if bits == 8 else paired(counted)
 
 
 def _middle(e: Builder) -> int:

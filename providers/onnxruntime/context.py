@@ -194,12 +194,11 @@ def check_node(
     if set(interface.outputs) != set(node.writes):
         raise ValueError("its outputs are not those it was made with")
     planned = tuple(port.shape for port in plan.inputs)
-    if inputs[: len(planned)] != interface.ports or interface.shapes[: len(planned)] != planned:
+    first = inputs[: len(planned)], interface.shapes[: len(planned)]
+    known = interface.part.values if interface.part else {}
+    missing = interface.part and {*inputs} - {*known}
+    if first != (interface.ports, planned) or len(interface.shapes) != len(inputs) or missing:
         raise ValueError("its inputs are not those it was made with")
-    part = interface.part
-    if len(interface.shapes) != len(inputs) or (part and {*inputs} - {*part.values}):
-        raise ValueError("its inputs are not those it was made with")
-    known = part.values if part else {}
     for name in (*inputs, *interface.outputs) if known else ():
         if taken.values[name].dtype != known[name].dtype:
             raise ValueError(f"its value {name!r} is of another type than it was made for")

@@ -73,8 +73,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, fitting.product(),
-        conditions.activation,
-        by=fused.gemm,
+        conditions.activation, by=fused.gemm,
     ),
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
     _contrib(

@@ -17,7 +17,8 @@ TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 def einsum(e: Builder) -> int:
     """Letters of one operand alone that the result lacks are summed at first."""
     terms, wanted = _equation(e)
-    extents = _extents(e)
+    extents = {letter: n for k, term in enumerate(terms)
+               for letter, n in zip(term, e.shape(e.x(k)), strict=True)}  # fmt: skip
     given = [_summed(e, e.x(k), term, {*"".join(terms[:k] + terms[k + 1 :]), *wanted})
              for k, term in enumerate(terms)]  # fmt: skip
     y, letters = given[0] if len(given) == 1 else _product(e, given, wanted, extents)
@@ -31,12 +32,6 @@ def _equation(e: Builder) -> tuple[list[str], str]:
     counts = Counter(left.replace(",", ""))
     implied = "".join(sorted(letter for letter, count in counts.items() if count == 1))
     return left.split(","), right if arrow else implied
-
-
-def _extents(e: Builder) -> Mapping[str, int]:
-    pairs = ((letter, n) for k, term in enumerate(_equation(e)[0])
-             for letter, n in zip(term, e.shape(e.x(k)), strict=True))  # fmt: skip
-    return dict(pairs)
 
 
 def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]:

@@ -165,6 +165,13 @@ class Host:
         return [self.ffi.string(one).decode() if one else "" for one in found]
 
 
+def paired(numbers: Array) -> Array:
+    """Numbers of 4 bits, two to a byte along the last axis, the first in its low half."""
+    odd = [(0, 0)] * (numbers.ndim - 1) + [(0, numbers.shape[-1] % 2)]
+    halves = np.pad(numbers, odd).view(np.uint8) & 15
+    return np.asarray(halves[..., ::2] | halves[..., 1::2] << 4, np.uint8)
+
+
 def nibbles(packed: Array, signed: bool = False) -> Array:
     """Both halves of each byte as numbers of their own along the last axis, the low half first."""
     halves = np.stack([packed & 15, packed >> 4], axis=-1)

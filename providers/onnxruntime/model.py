@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, wire
 from tflgpu_plugin.providers import DEFAULT_DOMAINS, BuildError, HostNode, Value, native
 
-from .host import DTYPES, NIBBLES
+from .host import DTYPES, NIBBLES, paired
 from .snapshot import Snapshot
 
 IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
@@ -57,7 +57,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
 def _bytes(value: Value) -> Array:
     """A constant as onnxruntime stores it."""
     data = np.ascontiguousarray(value.data)
-    return packed(data) if value.element in NIBBLES else data
+    return paired(data.reshape(-1)) if value.element in NIBBLES else data
 
 
 def stays_outside(value: Value, data: Array) -> bool:
@@ -65,13 +65,6 @@ def stays_outside(value: Value, data: Array) -> bool:
     value itself, which lives as long as the partition. A packed copy does not."""
     assert value.data is not None
     return data.nbytes > INLINE and np.may_share_memory(data, value.data)
-
-
-def packed(numbers: Array) -> Array:
-    """Numbers of 4 bits, two to a byte, the first in its low half."""
-    flat = np.append(numbers.reshape(-1), np.zeros(numbers.size % 2, numbers.dtype))
-    halves = flat.view(np.uint8) & 15
-    return np.asarray(halves[::2] | halves[1::2] << 4, np.uint8)
 
 
 def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:

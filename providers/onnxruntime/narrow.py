@@ -26,14 +26,11 @@ def also(row: Row) -> Row:
         held = {e.dtype(t) for t in e.inputs if t is not None} & {*COUNTED}
         if not held:
             return row(e)
-        y = row(replace(e, inputs=[_wide(e, t) for t in e.inputs]))
+        wide = [int32(e, t) if t is not None and e.dtype(t) in COUNTED else t for t in e.inputs]
+        y = row(replace(e, inputs=wide))
         return stored(e, y, held.pop()) if e.dtype(y) == "i32" else y
 
     return either
-
-
-def _wide(e: Builder, tensor: int | None) -> int | None:
-    return tensor if tensor is None or e.dtype(tensor) not in COUNTED else int32(e, tensor)
 
 
 def int32(e: Builder, tensor: int) -> int:

@@ -63,8 +63,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
-        fitting.by_channel(1, 2, 3, 4),
-        by=matrices.batch_norm, gives="value", listed=BOTH,
+        fitting.by_channel(1, 2, 3, 4), by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
     row(
         "BitCast", "cast", (26, 26), "value", narrow.as_wide, by=narrow.bit_cast,
@@ -80,8 +79,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True),
     row(
         "Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
-        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}",
-        bfloat16=True,
+        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}", bfloat16=True,
     ),
     row(
         "CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
@@ -160,8 +158,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(
         "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, fitting.product(),
-        by=matrices.gemm,
-        listed=BOTH,
+        by=matrices.gemm, listed=BOTH,
     ),
     row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
     row(
@@ -183,8 +180,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
         "InstanceNormalization", "instance_normalization", (6, 22), NORMED,
-        fitting.by_channel(1, 2), image=True,
-        fragile=True, epsilon=1e-5,
+        fitting.by_channel(1, 2), image=True, fragile=True, epsilon=1e-5,
     ),
     row(
         "IsInf", "is_infinite", (10, 20), makes=("bool",), negative=("detect_negative", 1.0),
@@ -198,8 +194,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", SCALE_AND_BIAS,
-        by=matrices.layer_norm,
-        rounds=True,
+        by=matrices.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
@@ -252,7 +247,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
     row(
         "Pad", "pad", (2, 25), "value pads? padding_value!? axes?", rearranging.PADS,
-        rearranging.CUT, rearranging.STORED, by=quantized.numbers_too(rearranging.pad), listed=BOTH,
+        rearranging.cropped, rearranging.STORED, by=quantized.numbers_too(rearranging.pad),
+        listed=BOTH,
     ),
     row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
     row(
@@ -305,13 +301,11 @@ _ROWS: tuple[HostOp, ...] = (
     row("Round", "round", (11, 22)),
     row(
         "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
-        wraps=True, raises=True,
-        bfloat16=True,
+        wraps=True, raises=True, bfloat16=True,
     ),
     row(
         "ScatterElements", "scatter_elements", (11, 18), f"value {PLACED}", axis=0,
-        reduction="none", wraps=True, raises=True,
-        bfloat16=True,
+        reduction="none", wraps=True, raises=True, bfloat16=True,
     ),
     row(
         "ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none",
@@ -337,8 +331,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("SpaceToDepth", "space_to_depth", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
     row(
         "Split", "strided_slice", (2, 18), "value split?", rearranging.AXIS, rearranging.divided,
-        by=rearranging.split,
-        bfloat16=True,
+        by=rearranging.split, bfloat16=True,
     ),
     row("Sqrt", "sqrt", (6, 13)),
     row(
@@ -354,8 +347,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Tanh", "tanh", (6, 13)),
     row(
         "TensorScatter", "update_slice", (24, 24), "value value index?", indexing.WRITTEN,
-        by=indexing.tensor_scatter, types=f"f32 f16 bool {COUNTS}",
-        bfloat16=True,
+        by=indexing.tensor_scatter, types=f"f32 f16 bool {COUNTS}", bfloat16=True,
     ),
     row("ThresholdedRelu", "thresholded_relu", (10, 22)),
     row("Tile", "tile", (6, 13), "value repeats"),

@@ -22,21 +22,15 @@ from .host import DTYPES
 U8 = 2  # among DTYPES
 
 
-def parameters(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization | None:
-    """The quantization by constant parameters; None when one of them is not known."""
-    if scale is None or zero is None:
-        return None
-    scales = tuple(float(s) for s in scale.reshape(-1))
-    zeros = tuple(int(z) for z in zero.reshape(-1))
-    return Quantization(scales, zeros * (len(scales) // len(zeros)), axis, EVEN)
-
-
 def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
-    """The same of tensors; no zero point is one of 0. One value per element is none."""
-    if e.rank(scale) > 1:
+    """The quantization by constant parameters, None when one of them is not known; no zero point is
+    one of 0. One value per element is none."""
+    factors, shifts = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)
+    if e.rank(scale) > 1 or factors is None or shifts is None:
         return None
-    zeros = np.zeros(1, np.int32) if zero is None else e.constant(zero)
-    return parameters(e.constant(scale), zeros, axis)
+    scales = tuple(float(s) for s in factors.reshape(-1))
+    zeros = tuple(int(z) for z in shifts.reshape(-1))
+    return Quantization(scales, zeros * (len(scales) // len(zeros)), axis, EVEN)
 
 
 def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:

@@ -42,7 +42,7 @@ def over(name: str, *axes: int) -> Row:
         result = len(roles)
         for k, role in enumerate(roles):
             if role == "bias" and e.has(k):
-                bias = _product_bias(e, k, *(e.x(position + 1) for position in scaled))
+                bias = _product_bias(e, k, *(position + 1 for position in scaled))
                 values.append(e.times(bias, e.number("alpha", 1.0)))
             elif role in OPERANDS and roles[k + 1] == "scale":
                 axis = axes[len(scaled)] if axes and not e.integer("transB") else 0
@@ -82,17 +82,14 @@ def by_column(e: Builder) -> bool:
 
 
 def _product_bias(e: Builder, position: int, *scales: int) -> int:
-    """An int32 input times the product of these scales (one, or one per element)."""
-    bias, known = e.x(position), [e.constant(scale) for scale in scales]
-    found = [scale for scale in known if scale is not None]
-    if e.constant(bias) is not None and len(found) == len(known):
-        factor = np.ones((), np.float64)
-        for one in found:
-            factor = np.asarray(factor * (one.reshape(-1) if one.size > 1 else one.reshape(())))
-        return e.derived(
-            bias, "bias", *scales, make=lambda data: (data * factor).astype(np.float32)
-        )
-    return _scaled(e, e.numbers(bias), scales)
+    """An int32 input times the product of these others (one number, or one per element)."""
+    bias, factors = e.x(position), [e.x(k) for k in scales]
+    if not e.known(bias, *factors):
+        return _scaled(e, e.numbers(bias), factors)
+    factor = np.ones((), np.float64)
+    for one in map(e.value, scales):
+        factor = np.asarray(factor * (one.reshape(-1) if one.size > 1 else one.reshape(())))
+    return e.derived(bias, "bias", *factors, make=lambda data: (data * factor).astype(np.float32))
 
 
 def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
@@ -191,16 +188,18 @@ def cast(e: Builder) -> int:
 
 
 def matmul_to_float(e: Builder) -> int:
-    """A product of stored numbers times both scales, and a bias."""
-    y = e.run("MatMul", *_integer_factors(e, 4))
-    return e.plus(_scaled(e, y, (e.x(2), e.x(3))), e.get(6))
+    return _real_product(e, scales=2, zeros=4, bias=6)
+
+
+def _real_product(e: Builder, scales: int, zeros: int, bias: int) -> int:
+    """A product of stored numbers times both scales, and a bias, from these inputs on."""
+    y = e.run("MatMul", *_integer_factors(e, zeros))
+    return e.plus(_scaled(e, y, (e.x(scales), e.x(scales + 1))), e.get(bias))
 
 
 def q_attention(e: Builder) -> list[int | None]:
     """QAttention: Attention of a product of stored numbers."""
-    a = _differences(e, 0, 6, 1)
-    y = e.run("MatMul", a, _differences(e, 1, 7, 1))
-    made = e.plus(_scaled(e, y, (e.x(3), e.x(4))), e.get(2))
+    made = _real_product(e, scales=3, zeros=6, bias=2)
     return attention.attended(e, made, attention.Q_MASK, attention.Q_PAST)
 
 

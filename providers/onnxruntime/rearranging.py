@@ -204,11 +204,6 @@ def crop(e: Builder) -> int:
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _cut(e: Builder) -> list[int]:
-    """The input cropped by the negative pads of each axis."""
-    return [int(n + sum(np.minimum(pads, 0))) for n, pads in zip(e.shape(), _table(e), strict=True)]
-
-
 @asks("attribute.invalid")
 def named(e: Builder) -> bool:
     """Axes, each named once."""
@@ -250,12 +245,15 @@ PADS = needs(
     "Two pads for each axis that is padded.",
     lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
 )
-CUT = needs(
-    "shape.too_large",
-    "No more cut from an axis than it has, and with another mode than constant less.",
-    lambda e: min(_cut(e), default=1) >= (e.text("mode", "constant") != "constant"),
-    kind=Unfit,
-)
+
+
+@asks("shape.too_large", kind=Unfit)
+def cropped(e: Builder) -> bool:
+    """No more cut from an axis than it has, and with another mode than constant less."""
+    left = e.shape() + np.minimum(_table(e), 0).sum(1)
+    return bool(left.min(initial=1) >= (e.text("mode", "constant") != "constant"))
+
+
 STORED = needs(
     "constant.required",
     "A constant padding value for stored numbers.",

@@ -152,8 +152,8 @@ def _layers(e: Builder, more: More) -> list[int]:
             time_axis=late, reverse=reverse, gate_clip=e.number("clip", 0.0),
         )  # fmt: skip
         found.append(made)
-    places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
-    return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
+    y, *states = ([*each] for each in zip(*found, strict=True))
+    return [_side_by_side(e, y, late + 1), *(_side_by_side(e, each, late) for each in states)]
 
 
 def _no_steps(e: Builder) -> list[int]:

@@ -10,7 +10,6 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
 
@@ -59,13 +58,9 @@ def stft(e: Builder) -> int:
     cut = e.reshape(cut, (batch * frames, length, parts))
     if e.has(2):
         cut = e.add("mul", cut, e.reshape(e.x(2), (1, length, 1)))
-    weights = _stft_matrix(e, length, parts)
+    weights = matrix(length, parts, length, bool(e.integer("onesided", 1)))
     made = e.add("matmul", e.reshape(cut, (batch * frames, length * parts)), e.const(weights))
     return e.reshape(made, (batch, frames, weights.shape[1] // 2, 2))
-
-
-def _stft_matrix(e: Builder, length: int, parts: int) -> Array:
-    return matrix(length, parts, length, bool(e.integer("onesided", 1)))
 
 
 def _frames(e: Builder) -> tuple[int, int, int, int]:
