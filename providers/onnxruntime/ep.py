@@ -112,12 +112,12 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
     reading, dynamic = providers.symbols.opened(taken, TABLE)
-    grouping = Grouping(taken, reading, dynamic)
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
     reading = providers.judged(reading, providers.judge(session.options))
+    grouping = Grouping(taken, reading, dynamic)
     claim = providers.claim(reading, grouping.group, grouping.extract, taken.repeated)
     for partition in claim.islands:
-        level.placed.append(_placed(partition, taken, reading, grouping, dynamic, session.export))
+        level.placed.append(_placed(partition, grouping, session.export))
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
@@ -163,14 +163,10 @@ def _unclaimed(node: providers.HostNode) -> providers.NodeReport:
 
 
 def _placed(
-    partition: Partition,
-    taken: Snapshot,
-    reading: Imported,
-    grouping: Grouping,
-    dynamic: bool,
-    export: context.Export | None,
+    partition: Partition, grouping: Grouping, export: context.Export | None
 ) -> records.Placed:
     """The native object of a partition, with its first plan."""
+    taken, reading, dynamic = grouping.snapshot, grouping.reading, grouping.dynamic
     hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
     ports = tuple(names[t] for t in partition.graph.inputs)

@@ -8,6 +8,7 @@ ends with the newest definition known (opset 26). Later definitions add element 
 from __future__ import annotations
 
 from tflgpu_plugin.ir import HostOp, table
+from tflgpu_plugin.providers import arithmetic
 
 from . import (
     attention,
@@ -380,3 +381,13 @@ _ROWS: tuple[HostOp, ...] = (
 )  # fmt: skip
 
 HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)))
+
+# Operators without a kernel here, whose results are computed before a run.
+CPU_OPS: dict[str, HostOp] = table(
+    (
+        row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),
+        row("Range", "", (11, 28), "starts! ends! steps!", by=arithmetic.steps),
+        row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
+        row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True),
+    )
+)

@@ -10,7 +10,6 @@ from tflgpu_plugin.ir import Array, Refusal, Shape
 from tflgpu_plugin.providers import Facts, Imported, Table
 
 from . import conditions, ops
-from .arithmetic import CPU_OPS
 from .names import EP_NAME
 from .snapshot import Snapshot
 
@@ -37,7 +36,7 @@ LEFT = {
 
 
 TABLE = Table(
-    ops.HOST_OPS, CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, "opset",
+    ops.HOST_OPS, ops.CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, "opset",
     asks_runs=True,
 )  # fmt: skip
 

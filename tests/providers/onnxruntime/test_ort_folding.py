@@ -13,8 +13,7 @@ onnx = pytest.importorskip("onnx")
 from conformance import onnx_node_tests  # noqa: E402
 from tests.support.onnx_arithmetic import dtype, worked_out  # noqa: E402
 from tflgpu_plugin.importer.model import HostNode  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.arithmetic import CPU_OPS  # noqa: E402
-from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.ops import CPU_OPS, HOST_OPS  # noqa: E402
 
 OPS = {*HOST_OPS, *CPU_OPS}
 # Operators of shape arithmetic, as exporters write it: each must be worked out somewhere.
