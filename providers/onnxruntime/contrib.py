@@ -59,7 +59,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
-        fitting.by_column(1, 4), by=quantized.dynamic_matmul, types=SCALED,
+        fitting.by_column(4), by=quantized.dynamic_matmul, types=SCALED,
     ),
     _contrib(
         "EmbedLayerNormalization", "layer_normalization",
@@ -92,7 +92,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
-        fitting.by_column(1, 6), by=quantized.matmul_to_float, types=SCALED,
+        fitting.by_column(6), by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",

@@ -28,13 +28,10 @@ def _broadcasts(given: Shape, whole: Shape) -> bool:
         return False
 
 
-def broadcasting(page: str, *positions: int) -> Condition:
-    """Returns a condition: each of these operands, if present, broadcasts to the first input."""
-
-    def met(e: Builder) -> bool:
-        return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in positions if e.has(k))
-
-    return needs("shape.mismatch", page, met, kind=Impossible)
+@asks("shape.mismatch", kind=Impossible)
+def scale_and_bias(e: Builder) -> bool:
+    """A scale and bias that spread over the input."""
+    return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in (1, 2) if e.has(k))
 
 
 def by_channel(*positions: int) -> Condition:
@@ -50,10 +47,10 @@ def by_last(*positions: int) -> Condition:
     )
 
 
-def by_column(weights: int, bias: int) -> Condition:
+def by_column(bias: int) -> Condition:
     """Returns a condition: the bias has shape [N], of weights [..., N]."""
     page = "A bias of one value for each column of the weights."
-    return exactly(page, lambda e: e.shape(e.x(weights))[-1:], bias)
+    return exactly(page, lambda e: e.shape(e.x(1))[-1:], bias)
 
 
 def product(weights: int = 1, bias: int = 2) -> Condition:

@@ -35,8 +35,6 @@ from . import elementwise as ew
 from .contrib import contributed
 from .rows import AXES, BOTH, CELL, COUNTS, CURRENT, LAYER, MANY, NORMED, PLACED, TWO, row
 
-SCALE_AND_BIAS = fitting.broadcasting("A scale and bias that spread over the input.", 1, 2)
-
 _ROWS: tuple[HostOp, ...] = (
     row("Abs", "abs", (6, 13), small=True),
     row("Acos", "acos", (7, 22)),
@@ -194,7 +192,7 @@ _ROWS: tuple[HostOp, ...] = (
         listed=CURRENT, fragile=True,
     ),
     row(
-        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", SCALE_AND_BIAS,
+        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", fitting.scale_and_bias,
         by=matrices.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
@@ -266,7 +264,7 @@ _ROWS: tuple[HostOp, ...] = (
         "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED, blocks.along,
         by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes",
     ),
-    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", SCALE_AND_BIAS,
+    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", fitting.scale_and_bias,
         by=matrices.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
     row("Reciprocal", "reciprocal", (6, 13)),
@@ -318,7 +316,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
-        SCALE_AND_BIAS, by=matrices.rms_norm, rounds=True,
+        fitting.scale_and_bias, by=matrices.rms_norm, rounds=True,
     ),
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),

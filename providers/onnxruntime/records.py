@@ -72,10 +72,6 @@ class Session(providers.Client[Level]):
 
     export: Export | None = None
 
-    def has(self, partition: int) -> bool:
-        """The partition of this number is in one of its graphs."""
-        return any(one.number == partition for level in self.graphs for one in level.placed)
-
 
 kept: providers.Records[Session, Placed] = providers.Records()
 _failure: PerCaller[str] = PerCaller()  # why the last session was given no provider
@@ -101,7 +97,8 @@ _ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run witho
 
 def ended(number: int, text: str) -> None:
     """Remember why a run of this partition, on the caller's thread, has no answer."""
-    owners = (one for one in kept.clients.values() if one.has(number))
+    owners = (session for session in kept.clients.values() for level in session.graphs
+              if any(one.number == number for one in level.placed))  # fmt: skip
     found = next(owners, None)
     _ended.set((text, replace_nodes(found.report(), text) if found else None))
 
