@@ -13,10 +13,10 @@ from conformance.cases import Case, all_cases
 from conformance.direct import graph
 from conformance.node_cases import NodeCase
 from conformance.variants import half as half_cases
+from tests.support.shader_lint import MAX_SITES, lint
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Pipeline, Target
-from tflgpu_plugin.kernels.lint import MAX_SITES, lint
 from tflgpu_plugin.ops import FAMILIES
 
 TARGETS = (
