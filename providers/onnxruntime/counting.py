@@ -92,8 +92,10 @@ def nonzero(e: Builder) -> int:
     return e.counted(made, 1, count)
 
 
-def _listed(e: Builder) -> bool:
-    """Single elements, or parts along an axis of which all pairs are compared."""
+@asks("shape.too_large")
+def listed(e: Builder) -> bool:
+    """At most 4,096 single elements (no axis, or an input of rank 1), or parts along an axis that
+    have 1 to 4,194,304 pairs of elements."""
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
@@ -101,14 +103,6 @@ def _listed(e: Builder) -> bool:
 def _parts_axis(e: Builder) -> int | None:
     """The axis whose parts are compared; None where these are single elements."""
     return None if e.rank() == 1 else _axis(e)
-
-
-LISTED = needs(
-    "shape.too_large",
-    f"At most {MOST_SORTED:,} single elements (no axis, or an input of rank 1), or parts along an "
-    f"axis that have 1 to {MOST_COMPARED:,} pairs of elements.",
-    _listed,
-)
 
 
 def unique(e: Builder) -> list[int]:

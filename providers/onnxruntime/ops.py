@@ -360,7 +360,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu,
         fragile=True),
-    row("Unique", "nonzero", (11, 28), "value", counting.LISTED, by=counting.unique,
+    row("Unique", "nonzero", (11, 28), "value", counting.listed, by=counting.unique,
         types="f32 i64", fragile=True),
     row(
         "Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -71,15 +70,10 @@ def _order(e: Builder) -> tuple[int, ...]:
 
 def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
     """A slice of every axis, with the meaning of Python's slices."""
-    shape = e.shape(x)
-    begin, end, step, mask = [], [], [], 0
-    for axis, (wanted, extent) in enumerate(zip(ranges, shape, strict=True)):
-        start, stop, stride = wanted.indices(extent)
-        if stop < 0:  # before the first element: counted from the end it would mean another
-            mask |= 1 << axis
-        begin.append(start)
-        end.append(stop)
-        step.append(stride)
+    bounds = [wanted.indices(n) for wanted, n in zip(ranges, e.shape(x), strict=True)]
+    begin, end, step = np.reshape(bounds, (-1, 3)).T
+    # An end before the first element would, counted from the end, mean another.
+    mask = sum(1 << axis for axis in np.flatnonzero(end < 0).tolist())
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
@@ -136,29 +130,23 @@ def joined(e: Builder, given: Sequence[int], axis: int = 0) -> int:
     return given[0] if len(given) == 1 else e.add("concat", *given, axis=axis)
 
 
-class Parts(NamedTuple):
-    """What Split makes of an axis; `equal` where the node does not give their sizes."""
-
-    axis: int
-    sizes: tuple[int, ...]
-    equal: bool
-
-
-def _parts(e: Builder) -> Parts:
-    """From opset 18 on the last of equal parts may be smaller."""
-    shape, count = e.shape(), len(e.host.outputs)
-    axis = e.axis(e.integer("axis"), len(shape))
-    sizes = e.listed("split", 1)
+def _split(e: Builder) -> tuple[int, Sequence[int]]:
+    """The axis, and the extents of its parts, which are equal where the node does not give them;
+    from opset 18 on the last of equal parts may be smaller."""
+    axis, sizes = e.axis(e.integer("axis"), e.rank()), e.listed("split", 1)
+    count = len(e.host.outputs)
     if sizes is not None:
-        return Parts(axis, sizes, False)
-    part = -(-shape[axis] // count) if e.version >= 18 else shape[axis] // count
-    last = shape[axis] - (count - 1) * part if e.version >= 18 else part
-    return Parts(axis, (*(part,) * (count - 1), last), True)
+        return axis, sizes
+    extent = e.shape()[axis]
+    if e.version < 18:
+        return axis, [extent // count] * count
+    each = -(-extent // count)
+    return axis, [*[each] * (count - 1), extent - (count - 1) * each]
 
 
 def split(e: Builder) -> list[int]:
     """Parts of given or of equal extents, each a slice."""
-    axis, sizes, _ = _parts(e)
+    axis, sizes = _split(e)
     return [*parts(e, e.x(), sizes, axis)]
 
 
@@ -278,7 +266,8 @@ def single(e: Builder) -> Refusal | None:
 def divided(e: Builder) -> Refusal | None:
     """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
     these may be smaller, but not empty."""
-    axis, sizes, equal = _parts(e)
+    axis, sizes = _split(e)
+    equal = e.listed("split", 1) is None
     extent, count = e.shape()[axis], len(e.host.outputs)
     least = 1 if equal and e.version >= 18 else 0
     if len(sizes) == count and sum(sizes) == extent and min(sizes) >= least:

@@ -157,10 +157,9 @@ class _Reader:
         dtype = DTYPES.get(element) or UNREAD.get(element, f"type {element}")
         if data is not None and not default:
             dtype = NIBBLES.get(element, dtype)
-        if not api.has_shape(info):
-            shape = None if data is None else data.shape
-            return Value(name, dtype, shape, data, default, element)
-        return Value(name, dtype, self._shape(name, info), data, default, element)
+        told = self._shape(name, info) if api.has_shape(info) else None
+        shape = data.shape if told is None and data is not None else told
+        return Value(name, dtype, shape, data, default, element)
 
     def _note_origin(self, name: str, handle: Any) -> None:
         api = self.host.api
