@@ -25,7 +25,7 @@ def random_shape(rng: Rng) -> Shape:
 
 
 def transposed(rng: Rng, x: Array) -> tuple[View, Array]:
-    perm = [int(axis) for axis in rng.permutation(x.ndim)]
+    perm = tuple(int(axis) for axis in rng.permutation(x.ndim))
     return views.transposed(x.shape, perm), x.transpose(perm)
 
 
