@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tflgpu_plugin import providers
+from tests.support.subprocesses import ROOT
+from tflgpu_plugin import ops, providers
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir import Graph, Node, Tensor, operands
@@ -26,6 +30,7 @@ def model(*nodes: HostNode, **values: Value) -> HostModel:
     return HostModel(nodes, {n: Value(n, "f32", (2,)) for n in names} | values, ("c",))
 
 
+RULES = Path(partition.__file__).with_name("rules.py")
 LIST: Any = [1.0, 2.0]
 VALUE: Any = Value("a", "f32", (2,))
 
@@ -140,3 +145,42 @@ def test_a_graph_without_a_judge_is_not_claimed() -> None:
     found = providers.import_(model(node(0, ("a", "a"), "c")), TABLE)
     with pytest.raises(ValueError, match="was not judged"):
         providers.claim(found)
+
+
+def test_an_attribute_that_the_op_does_not_have_is_refused() -> None:
+    """Ignored, it would be another answer: `transposeB` leaves the product as it is."""
+    row = providers.HostOp("twice", "matmul", (1, 1), operands=operands("value value"))
+    table = providers.Table({"twice": row})
+    values = {name: Value(name, "f32", (2, 2)) for name in "abc"}
+
+    def given(**attributes: Any) -> Any:
+        one = replace(node(0, ("a", "b"), "c"), attributes=attributes)
+        return providers.import_(model(one, **values), table).refusals.get(0, "")
+
+    assert given(transpose_b=True) == ""
+    said = given(transposeB=True)
+    assert said.code == "attribute.unsupported" and "no attribute 'transposeB'" in said
+    said = plus(lambda b: b.add("add", b.x(), b.x(), activations="relu"))
+    assert "add has no attribute 'activations'" in said
+
+
+def test_attributes_of_families_are_read_somewhere() -> None:
+    folder = Path(ops.__file__).parent
+    rooms = (*folder.glob("*.py"), *folder.parent.glob("passes/**/*.py"), RULES)
+    whole = "\n".join(path.read_text() for path in rooms)
+    whole = re.sub(r"^ATTRIBUTES = (?:\([^)]*\)|.*)$", "", whole, flags=re.M)
+    for name in {name for op in ops.rows().values() for name in op.attributes}:
+        assert re.search(rf"\W{name}\W", whole), name
+
+
+def test_builders_give_attributes_that_ops_have() -> None:
+    """Also on paths that no model of the tests takes."""
+    for path in (*(ROOT / "providers").rglob("*.py"), *RULES.parent.glob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            first = call.args[0] if call.args else None
+            op = ops.row(first.value) if isinstance(first, ast.Constant) else None
+            if op is not None and call.func.attr in ("add", "add_many", "image"):
+                given = {word.arg for word in call.keywords} - {None, "dtype", "quantization"}
+                assert given <= op.attributes, f"{path.name}:{call.lineno}"

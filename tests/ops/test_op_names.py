@@ -31,7 +31,7 @@ HOSTS_TABLES = {
     "tflgpu_plugin.providers.tflite.ops",
 }
 # What builders add nodes by.
-ADDED_BY = {"tflgpu_plugin.importer.builder", "tflgpu_plugin.importer.rounding"}
+ADDED_BY = {"tflgpu_plugin.importer.builder", "tflgpu_plugin.importer.building"}
 # Words of other things than ops.
 WORDS = {
     "tflgpu_plugin.cli.run": {"mean"},  # an option
@@ -46,6 +46,7 @@ WORDS = {
     "tflgpu_plugin.ir.host_op": {"mean", "split"},  # roles of operands
     "tflgpu_plugin.importer.likely": {"split"},
     "tflgpu_plugin.importer.plain": {"expand"},  # an attribute
+    "tflgpu_plugin.providers.interface": {"log"},  # a module
     "tflgpu_plugin.providers.tflite.loops": {"WHILE"},  # whose bodies are graphs of their own
 }
 

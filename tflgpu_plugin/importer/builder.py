@@ -273,6 +273,8 @@ class Builder:
         row = ops.row(op)
         if row is None:
             raise ValueError(f"There is no op {op!r}.")
+        if unknown := attributes.keys() - row.attributes:
+            raise ValueError(f"{op} has no attribute {min(unknown)!r}.")
         inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)

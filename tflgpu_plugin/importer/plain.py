@@ -93,7 +93,8 @@ class Plain:
         node = Node(host.id, row.op, given, outputs, host.attributes, row=row, **common)
         # Of a node that was claimed for other shapes, types and constants are not asked again.
         roles = row_conditions.BY_ROLES if state.planned is None else (row_conditions.extents,)
-        refusal = row_conditions.unmet((*roles, *row.conditions), self._seen(host, row))
+        asked = (*roles, *row.conditions, *row_conditions.LAST)
+        refusal = row_conditions.unmet(asked, self._seen(host, row))
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)

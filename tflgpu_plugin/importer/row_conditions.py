@@ -116,6 +116,16 @@ def extents(e: Builder) -> Refusal | None:
     return None
 
 
+def known_attributes(e: Builder) -> Refusal | None:
+    """No attributes but those of its op."""
+    unknown = e.host.attributes.keys() - e.op.attributes
+    if not unknown:
+        return None
+    known = ", ".join(sorted(e.op.attributes)) or "none"
+    said = f"{e.row.op} has no attribute {min(unknown)!r} (it has {known})."
+    return Refusal("attribute.unsupported", said)
+
+
 def variables(e: Builder) -> Refusal | None:
     """State that is a variable of the model."""
     for before, _ in e.op.states:
@@ -130,3 +140,4 @@ def variables(e: Builder) -> Refusal | None:
 
 
 BY_ROLES: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
+LAST: tuple[Condition, ...] = (known_attributes,)  # after those of the row

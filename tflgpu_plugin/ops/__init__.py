@@ -104,13 +104,16 @@ def arranges(node: Node) -> str:
 
 @cache
 def rows() -> Mapping[str, Op]:
-    """All ops by name; each family module has a tuple `OPS`."""
+    """All ops by name; each family module has a tuple `OPS`, and names their `ATTRIBUTES`, if they
+    have any."""
     found: dict[str, Op] = {}
     for family in FAMILIES:
-        for op in import_module(f"tflgpu_plugin.ops.{family}").OPS:
+        module = import_module(f"tflgpu_plugin.ops.{family}")
+        attributes = frozenset(getattr(module, "ATTRIBUTES", "").split())
+        for op in module.OPS:
             if op.name in found:
                 raise ValueError(
                     f"op {op.name} is in two families, {found[op.name].family} and {family}"
                 )
-            found[op.name] = replace(op, family=family)
+            found[op.name] = replace(op, family=family, attributes=attributes)
     return found

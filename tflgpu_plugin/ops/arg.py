@@ -67,6 +67,7 @@ def _along(shape: Shape, axis: int, out: Geometry) -> str:
     return "planes" if out.channels == shape[-1] or shape[-1] % 4 == 0 else "elements"
 
 
+ATTRIBUTES = "keep_dims last"
 OPS = tuple(
     Op(name, refuse, reduced, lower, "exact", ("f32", "i32"), elements(), kind="choice")
     for name in ("arg_max", "arg_min")

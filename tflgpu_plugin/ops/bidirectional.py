@@ -86,6 +86,7 @@ def _work(graph: Graph, node: Node) -> int:
     return sum(each(graph, one) for one in _directions(node))
 
 
+ATTRIBUTES = "activation cell_clip merged proj_clip time_axis"
 OPS = tuple(
     Op(name, refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
        decompose=decompose, accumulates=False,

@@ -177,6 +177,7 @@ def power(a: Array, b: Array) -> Array:
 
 ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
+ATTRIBUTES = "activation nan raises"
 OPS = (
     *(
         row(

@@ -251,6 +251,7 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "axis activation rescales"
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED, follows="axis", joins=True,

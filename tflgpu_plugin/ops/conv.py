@@ -154,6 +154,7 @@ def _few_channels(
     return None
 
 
+ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
     Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER, gated=_gated),

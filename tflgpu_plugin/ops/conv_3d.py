@@ -136,6 +136,7 @@ def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
     return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
 
 
+ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
     Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
        decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER),

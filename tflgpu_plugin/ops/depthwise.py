@@ -133,6 +133,7 @@ def _groups(along: Span, size: int) -> int:
     return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
 
 
+ATTRIBUTES = "strides padding dilations activation multiplier"
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, _lower, "accumulate", work=work, kind="product",
        fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,

@@ -184,6 +184,7 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
+ATTRIBUTES = "best classes count each least overlap rest scales"
 OPS = (
     Op("detections", refuse, shapes, lower_decomposed, "transcendental", work=_work,
        kind="composite", decompose=decompose, errors=Errors(choice=1)),

@@ -146,6 +146,7 @@ def multiply_many(
     )  # fmt: skip
 
 
+ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
     Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
        decompose=_decompose, fuses=True,

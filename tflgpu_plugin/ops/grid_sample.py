@@ -70,6 +70,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(made) * prod([TAPS[node.attributes["method"]]] * (len(made) - 2))
 
 
+ATTRIBUTES = "align_corners method outside places"
 OPS = (
     Op("grid_sample", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),

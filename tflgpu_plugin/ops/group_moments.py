@@ -43,6 +43,7 @@ def _lower(low: Lowering, node: Node) -> None:
     reduce.lower_axes(low, node, reduce.REDUCTIONS[OF[node.op]], shape, gone)
 
 
+ATTRIBUTES = "groups"
 OPS = tuple(
     Op(name, _refuse, _shapes, _lower, "reduction", work=elements(), kind="reduction", fuses=True,
        accumulates=True, errors=AVERAGED)

@@ -259,6 +259,7 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "axis centred epsilon groups least p"
 OPS = (
     Op("standardize", refuse_rows, same_shape, lower, "reduction", work=elements(8),
        kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED, follows="last",

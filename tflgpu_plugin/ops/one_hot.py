@@ -54,6 +54,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "axis wraps"
 OPS = (
     Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY,
        kind="composite", decompose=decompose),

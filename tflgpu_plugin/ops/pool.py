@@ -167,6 +167,7 @@ def _lengths(span: Span) -> set[int]:
     return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}
 
 
+ATTRIBUTES = "window strides padding dilations ceil_mode counted p activation"
 OPS = (
     Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
        accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,

@@ -223,6 +223,7 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "axis batch_dims block mode raises wraps"
 OPS = (
     moving("tile", tiled, NEEDS, fuses=True),
     moving("expand", expanded, NEEDS, fuses=True),

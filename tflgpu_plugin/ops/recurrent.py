@@ -327,6 +327,7 @@ def _work(graph: Graph, node: Node) -> int:
     return int(steps * batch * prod(graph.shape(node.operand(R))) // _directions(node))
 
 
+ATTRIBUTES = "activation directions gate_clip gates levels linear reverse time_axis"
 OPS = tuple(
     Op(name, refuse, shapes, lower, "accumulate", work=_work, kind="product", accumulates=False)
     for name in ("lstm", "gru", "rnn")

@@ -87,6 +87,7 @@ def _work(graph: Graph, node: Node) -> int:
     return int(node.attributes["steps"] * node.attributes["batch"] * weights)
 
 
+ATTRIBUTES = "activation batch cell every gates linear steps"
 OPS = (
     Op("recurrent_layer", refuse, shapes, lower_decomposed, "accumulate", work=_work,
        kind="composite", decompose=decompose, accumulates=False),

@@ -77,6 +77,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "shape squeeze expand"
 OPS = (
     moving(
         "reshape",

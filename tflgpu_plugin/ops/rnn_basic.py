@@ -65,6 +65,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())[:-1]) * weights
 
 
+ATTRIBUTES = "activation reverse time_axis"
 OPS = (
     Op("rnn_basic", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
        decompose=decompose, states=((STATE, -1),), accumulates=False),

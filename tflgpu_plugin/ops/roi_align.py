@@ -102,6 +102,7 @@ def _work(graph: Graph, node: Node) -> int:
     return 4 * samples**2 * prod(shapes(graph, node)[0])
 
 
+ATTRIBUTES = "centred mode raises samples scale size"
 OPS = (
     Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),

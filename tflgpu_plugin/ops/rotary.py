@@ -134,6 +134,7 @@ def _spelled(steps: Decomposition, x: int, turning: int) -> int:
     return steps.add("concat", made, rest, axis=3, activation="none")
 
 
+ATTRIBUTES = "heads joined paired together"
 OPS = (
     Op("rotary", refuse, shapes, lower, "accumulate", terms=lambda graph, node: 2, kind="product",
        by_head=True, fuses=True, decompose=decompose, accumulates=False),

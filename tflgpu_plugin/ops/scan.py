@@ -86,6 +86,7 @@ def sums(data: Array, axis: Array, exclusive: bool = False, reverse: bool = Fals
     return np.cumsum(data, axis=int(axis.reshape(-1)[0]), dtype=data.dtype)
 
 
+ATTRIBUTES = "exclusive reverse"
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
        decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True)

@@ -346,6 +346,7 @@ def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array
     return found
 
 
+ATTRIBUTES = "axis raises reduction wraps"
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,

@@ -83,6 +83,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+ATTRIBUTES = "axis beta"
 OPS = (
     Op(
         "softmax", refuse, same_shape, lower, "transcendental", work=elements(4), kind="reduction",

@@ -125,6 +125,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(x) + x[0] * (prod(first) + prod(second))
 
 
+ATTRIBUTES = "inner"
 OPS = (
     Op("squeeze_excite", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
        fuses=True, accumulates=False, errors=AVERAGED),

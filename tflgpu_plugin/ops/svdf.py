@@ -134,6 +134,7 @@ def _work(graph: Graph, node: Node) -> int:
     return batch * sum(prod(graph.shape(node.operand(k))) for k in (FEATURES, TIMES))
 
 
+ATTRIBUTES = "activation rank"
 OPS = (
     Op("svdf", refuse, shapes, lower_decomposed, "accumulate", types=("f32", "i16"), work=_work,
        kind="composite", decompose=decompose, states=((MEMORY, -1),), accumulates=False),

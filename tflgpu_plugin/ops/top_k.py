@@ -94,6 +94,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())) * shapes(graph, node)[0][-1]
 
 
+ATTRIBUTES = "axis largest"
 OPS = (
     Op("top_k", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work, kind="choice",
        decompose=decompose, errors=Errors(choice=1)),

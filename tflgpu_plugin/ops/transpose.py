@@ -23,6 +23,7 @@ def views(graph: Graph, node: Node) -> list[View]:
     return [transposed(graph.shape(node.operand()), order(graph, node))]
 
 
+ATTRIBUTES = "perm view"
 OPS = (
     moving(
         "transpose",

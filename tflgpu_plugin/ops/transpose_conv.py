@@ -178,6 +178,7 @@ def _lower(low: Lowering, node: Node) -> None:
     )
 
 
+ATTRIBUTES = "strides padding dilations activation"
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,

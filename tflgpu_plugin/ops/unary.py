@@ -118,6 +118,7 @@ LIMITED = {
     "relu6": "vec4i(), vec4i(6)",
 }
 LIMITS = tuple(LIMITED)
+ATTRIBUTES = "alpha approximate beta bias gamma high lambd low negative positive"
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),

@@ -83,6 +83,7 @@ def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | N
     return levels
 
 
+ATTRIBUTES = "axis circular ends raises"
 OPS = (
     Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED),

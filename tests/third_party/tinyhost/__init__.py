@@ -14,7 +14,7 @@ import numpy as np
 from tflgpu_plugin import providers
 
 Array = np.ndarray[Any, Any]
-PLAIN = {"activation": "none"}
+PLAIN = {"add": {"activation": "none"}, "multiply": {"activation": "none"}}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class Program:
         return providers.HostModel(
             tuple(
                 providers.HostNode(k, step.function.__name__, "", 1, step.output, step.inputs,
-                                   (step.output,), attributes=PLAIN)
+                                   (step.output,),
+                                   attributes=PLAIN.get(step.function.__name__, {}))
                 for k, step in enumerate(self.steps)
             ),
             {name: providers.Value(name, "f32", value.shape, self.constants.get(name))
