@@ -100,7 +100,7 @@ def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimat
     for each in plan.dispatches:
         pipeline = plan.pipelines[each.pipeline]
         block = plan.uniforms[each.uniform_offset :]
-        run = loops(pipeline.wgsl, block, each.groups, dict(pipeline.constants))
+        run = loops(pipeline.wgsl, block, each.groups)
         taken = cost(made[pipeline], FAMILIES[family], run, prod(each.groups), threads(pipeline))
         found.append((each.label, made[pipeline], taken))
     return Estimate(family, found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,16 +89,13 @@ class Block:
     loop: Loop | None = None
 
 
-def loops(
-    wgsl: str, uniforms: bytes, groups: Sequence[int], constants: Mapping[str, float]
-) -> list[Loop]:
+def loops(wgsl: str, uniforms: bytes, groups: Sequence[int]) -> list[Loop]:
     """The loops in the order of the code, those of functions where they are called."""
     text = re.sub(r"//[^\n]*", "", wgsl)
     kernel = _Kernel(text)
     size = re.search(r"@workgroup_size\(([^)]*)\)", text)
     assert size is not None
     known = {f"v_{name}": value for name, value in BUILTINS.items()}
-    known |= {f"v_{name}": int(value) for name, value in constants.items()}
     known["v_p"] = _parameters(text, uniforms)
     middle = Vector(max(0, n - 1) // 2 for n in groups)
     known |= {"v_wid": middle, "v_lid": 0, "v_lane": 0, "v_thread": 0, "v_sid": 0}

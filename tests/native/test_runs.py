@@ -228,9 +228,9 @@ def test_kernels_of_many_bindings(count: int) -> None:
         sums.append(f"b{k}{first}")
     text = "\n".join(lines) + "\n@compute @workgroup_size(1) fn main() { b0[0] = %s; }"
     device = adapter.open_device(adapter.select(None))
-    arguments = (text % " + ".join(sums)).encode(), kinds.encode(), native.ffi.NULL, native.ffi.NULL
+    arguments = (text % " + ".join(sums)).encode(), kinds.encode()
     try:
-        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments, 0)
+        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments)
     except native.NativeError as error:
         if count <= 32 and "at most 32" not in str(error):
             pytest.skip(f"this adapter takes fewer: {error}")

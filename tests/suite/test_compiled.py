@@ -50,7 +50,7 @@ def told(found: list[Loop]) -> list[tuple[int, int, int]]:
 
 
 def test_loops_are_followed_in_order_with_those_of_functions() -> None:
-    found = loops(KERNEL, struct.pack("<2I", 7, 2), (3, 1, 1), {})
+    found = loops(KERNEL, struct.pack("<2I", 7, 2), (3, 1, 1))
     assert told(found) == [(1, 1, 4), (2, 4, 7), (2, 0, 0), (1, 1, 3)]
     assert threads(Pipeline("", KERNEL, "u")) == 32
 
@@ -67,7 +67,7 @@ def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     plan = compiler.compile(b.graph(y), replace(AMD, tuning={"split": "never"}))
     (each,) = (d for d in plan.dispatches if d.label == "conv")
     block = plan.uniforms[each.uniform_offset :]
-    found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups, {})
+    found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups)
     assert tuple(loop.rounds for loop in found[:3]) == rounds
 
 

@@ -36,19 +36,16 @@ _HALF = re.compile(r"\bf16\b|\bvec[234]h\b|\bvec[234]<f16>|\d(?:\.\d*)?h\b")
 
 @dataclass(frozen=True)
 class Kernel:
-    """Text without comments, function bodies by name, and the values of its override constants."""
+    """Text without comments, function bodies by name, and the values of its constants."""
 
     text: str
     functions: Mapping[str, str]
     constants: Mapping[str, float] = field(default_factory=dict)
 
 
-def lint(
-    wgsl: str, constants: Mapping[str, float] | None = None, max_sites: int = MAX_SITES
-) -> list[str]:
-    """Sentences about what is wrong with a kernel; empty when nothing is. `constants` are its
-    override values."""
-    kernel = parse(wgsl, constants)
+def lint(wgsl: str, max_sites: int = MAX_SITES) -> list[str]:
+    """Sentences about what is wrong with a kernel; empty when nothing is."""
+    kernel = parse(wgsl)
     problems = [sentence for rule in RULES for sentence in rule(kernel)]
     count = sites(kernel)
     if count > max_sites:
@@ -58,11 +55,10 @@ def lint(
     return problems
 
 
-def parse(wgsl: str, constants: Mapping[str, float] | None = None) -> Kernel:
+def parse(wgsl: str) -> Kernel:
     """Split WGSL into functions. Raises ValueError when braces do not match."""
     text = re.sub(r"//[^\n]*", "", wgsl)
-    values = {m[1]: float(m[2]) for m in re.finditer(r"\boverride\s+(\w+)[^=;]*=\s*([\d.]+)", text)}
-    values.update(constants or {})
+    values = {m[1]: float(m[2]) for m in re.finditer(r"\bconst\s+(\w+)[^=;]*=\s*([\d.]+)", text)}
     return Kernel(text, dict(_functions(text)), values)
 
 

@@ -51,10 +51,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Complete WGSL, and the override constants with which it is compiled."""
+    """Complete WGSL."""
 
     wgsl: str
-    constants: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ class Kernels:
             for launch in one.launches:
                 yield from _of_launch(launch)
         for name, kernel in self.kernels.items():
-            settings = ", ".join(f"{key} = {value:g}" for key, value in kernel.constants.items())
-            yield f"\n// {name}" + (f", {settings}" if settings else "")
+            yield f"\n// {name}"
             yield kernel.wgsl
 
 
@@ -126,7 +124,7 @@ def _launches(
     names = {source: n.name for n in nodes for source in (n.sources or (n.id,))}
     for made in plan.dispatches:
         pipeline = plan.pipelines[made.pipeline]
-        kernels[pipeline.name] = Kernel(pipeline.wgsl, dict(pipeline.constants))
+        kernels[pipeline.name] = Kernel(pipeline.wgsl)
         yield Launch(
             tuple(operators.get(n, str(n)) for n in made.nodes),
             tuple(dict.fromkeys(names[n] for n in made.nodes if n in names)),

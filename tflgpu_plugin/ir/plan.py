@@ -18,19 +18,16 @@ Digest = bytes  # a name that no field hides
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Generated WGSL, its override constants, and one letter per binding: u(niform), r(ead),
-    w(rite).
-    """
+    """Generated WGSL, and one letter per binding: u(niform), r(ead), w(rite)."""
 
     label: str
     wgsl: str
     kinds: str
-    constants: tuple[tuple[str, float], ...] = ()
 
     @property
     def name(self) -> str:
         """The label and a digest of all the rest: equal for the same code."""
-        digest = sha256(repr((self.wgsl, self.kinds, self.constants)).encode())
+        digest = sha256(repr((self.wgsl, self.kinds)).encode())
         return f"{self.label}-{digest.hexdigest()[:8]}"
 
 

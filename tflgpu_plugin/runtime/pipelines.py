@@ -168,15 +168,10 @@ class _Work:
 
 
 def _create(pipeline: Pipeline, device: Any) -> Any:
-    ffi = native.ffi
-    names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
+    given = pipeline.wgsl.encode(), pipeline.kinds.encode()
     with _refusals(pipeline):
-        handle = native.call(
-            native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
-            ffi.new("char *[]", names),
-            ffi.new("double[]", [value for _, value in pipeline.constants]), len(names),
-        )  # fmt: skip
-    return ffi.gc(handle, native.lib.tg_pipeline_release)
+        handle = native.call(native.lib.tg_pipeline_create, device, *given)
+    return native.ffi.gc(handle, native.lib.tg_pipeline_release)
 
 
 def _warm_up(pipeline: Pipeline, handle: Any) -> None:

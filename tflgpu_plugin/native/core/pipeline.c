@@ -1,7 +1,7 @@
 /* Compute pipelines, their bind groups, and warming them up. */
 #include "core/internal.h"
 
-enum { MAX_BINDINGS = 32, MAX_CONSTANTS = 64, UNIFORM_BYTES = 256, SCRATCH_BYTES = 4096 };
+enum { MAX_BINDINGS = 32, UNIFORM_BYTES = 256, SCRATCH_BYTES = 4096 };
 
 static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
 
@@ -32,15 +32,12 @@ static int make_layout(tg_pipeline *pipeline, tg_error *err) {
   return tgi_scope_end(device, mark, "Making a bind group layout", err);
 }
 
-static int make_pipeline(tg_pipeline *pipeline, WGPUShaderModule module, const WGPUConstantEntry *constants,
-                         size_t constant_count, tg_error *err) {
+static int make_pipeline(tg_pipeline *pipeline, WGPUShaderModule module, tg_error *err) {
   tg_device *device = pipeline->device;
   unsigned mark = tgi_scope_begin(device);
   WGPUPipelineLayout outer = W(DeviceCreatePipelineLayout)(
       device->wgpu, &(WGPUPipelineLayoutDescriptor){.bindGroupLayoutCount = 1, .bindGroupLayouts = &pipeline->layout});
-  WGPUComputePipelineDescriptor descriptor = {
-      .layout = outer,
-      .compute = {.module = module, .entryPoint = view("main"), .constantCount = constant_count, .constants = constants}};
+  WGPUComputePipelineDescriptor descriptor = {.layout = outer, .compute = {.module = module, .entryPoint = view("main")}};
   pipeline->wgpu = W(DeviceCreateComputePipeline)(device->wgpu, &descriptor);
   int failed = tgi_scope_end(device, mark, "Making a compute pipeline", err);
   if (outer) W(PipelineLayoutRelease)(outer);
@@ -48,40 +45,29 @@ static int make_pipeline(tg_pipeline *pipeline, WGPUShaderModule module, const W
 }
 
 /* With the device's lock held. */
-static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, const WGPUConstantEntry *constants, size_t constant_count,
-                         tg_error *err) {
+static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, tg_error *err) {
   WGPUShaderModule module = make_module(pipeline->device, wgsl, err);
   if (!module) return 1;
-  int failed = make_layout(pipeline, err) || make_pipeline(pipeline, module, constants, constant_count, err);
+  int failed = make_layout(pipeline, err) || make_pipeline(pipeline, module, err);
   W(ShaderModuleRelease)(module);
   return failed;
 }
 
-static int check_arguments(const char *kinds, size_t constant_count, tg_error *err) {
+tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, tg_error *err) {
   size_t count = strlen(kinds);
   if (strspn(kinds, "urw") != count || count > MAX_BINDINGS)
-    return tgi_fail(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
-  if (constant_count > MAX_CONSTANTS) return tgi_fail(err, "More than %d pipeline constants.", MAX_CONSTANTS);
-  return 0;
-}
-
-tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, tg_error *err) {
-  WGPUConstantEntry constants[MAX_CONSTANTS] = {0};
-  if (check_arguments(kinds, constant_count, err)) return NULL;
-  for (size_t i = 0; i < constant_count; i++)
-    constants[i] = (WGPUConstantEntry){.key = view(constant_names[i]), .value = constant_values[i]};
-  tg_pipeline *pipeline = calloc(1, sizeof *pipeline + strlen(kinds) + 1);
+    return tgi_none(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
+  tg_pipeline *pipeline = calloc(1, sizeof *pipeline + count + 1);
   if (!pipeline) return tgi_none(err, "Not enough memory for a pipeline.");
   pipeline->refs = 1;
   pipeline->device = device;
-  pipeline->binding_count = strlen(kinds);
+  pipeline->binding_count = count;
   memcpy(pipeline->kinds, kinds, pipeline->binding_count);
   tgi_device_retain(device);
   int failed = tgi_enter(err);
   if (!failed) {
     tgi_device_lock(device);
-    failed = fill_pipeline(pipeline, wgsl, constants, constant_count, err);
+    failed = fill_pipeline(pipeline, wgsl, err);
     tgi_device_unlock(device);
     tgi_leave();
   }

@@ -103,9 +103,8 @@ int tg_buffer_filled(tg_buffer *buffer, tg_error *err);
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
 
 /* kinds: one letter per binding of group 0 in order: 'u' uniform (256 bytes), 'r' read-only storage, 'w' read-write
- * storage. constants: pipeline-overridable. Entry point is "main". */
-tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, tg_error *err);
+ * storage. Entry point is "main". */
+tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, tg_error *err);
 void tg_pipeline_release(tg_pipeline *pipeline);
 /* Make the driver generate code now: one 1x1x1 dispatch over small scratch buffers, waited for. The uniform block it
  * reads is zero, so that every loop ends at once. */
