@@ -145,6 +145,7 @@ def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Impor
 
 def claim(
     found: Imported,
+    *,
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
     extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,

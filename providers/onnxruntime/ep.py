@@ -115,7 +115,9 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
     reading = providers.judged(reading, providers.judge(session.options))
     grouping = Grouping(taken, reading, dynamic)
-    claim = providers.claim(reading, grouping.group, grouping.extract, taken.repeated)
+    claim = providers.claim(
+        reading, grouping=grouping.group, extraction=grouping.extract, repeated=taken.repeated
+    )
     for partition in claim.islands:
         level.placed.append(_placed(partition, grouping, session.export))
     reasons = _reasons(reading, claim.refusals)

@@ -107,7 +107,7 @@ def _place_new(
     stated = host = read({})
     if not repeated:  # the shapes of a loop's body come from where it is run
         host = placeholders.grown(stated, read)
-    claim = providers.claim(host, lambda ids: preview(context, ids), repeated=repeated)
+    claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read)

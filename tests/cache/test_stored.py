@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import io
 import json
 import os
@@ -23,7 +25,20 @@ from conformance.cases import all_cases
 from tests.support.net import Net
 from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir import COMPLEX, Graph, Node, Plan, Target, Tensor, digests
+from tflgpu_plugin.ir import (
+    COMPLEX,
+    Buffer,
+    Dispatch,
+    Graph,
+    Node,
+    Pipeline,
+    Plan,
+    Port,
+    Target,
+    Tensor,
+    Weight,
+    digests,
+)
 from tflgpu_plugin.ops import FAMILIES
 
 KEY = {"plugin": "1", "adapter": "none"}
@@ -162,7 +177,7 @@ def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
         plan_file.read(memoryview(data + b"\0"))
 
 
-def test_a_checksum_is_the_same_in_whatever_parts_and_sees_what_befalls_files() -> None:
+def test_a_checksum_is_the_same_in_whatever_blocks_and_sees_what_befalls_files() -> None:
     chance = random.Random(7)
     data = np.random.default_rng(7).integers(0, 256, 5 * plan_file.BLOCK + 300, np.uint8).tobytes()
 
@@ -180,6 +195,14 @@ def test_a_checksum_is_the_same_in_whatever_parts_and_sees_what_befalls_files() 
     empty = b"".join((blocks[0], bytes(plan_file.BLOCK), *blocks[2:]))
     lost = b"".join((blocks[0], *blocks[2:]))
     assert whole not in {of(swapped), of(empty), of(lost), of(data[:-1]), of(data + b"\1")}
+
+
+def test_another_shape_of_plans_has_another_format() -> None:
+    """Else a file of an older version is called damaged."""
+    kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight)
+    fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
+    digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
+    assert (plan_file.FORMAT, digest) == (3, "d11be147"), "raise FORMAT, then write the new digest"
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:

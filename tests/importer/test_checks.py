@@ -1,10 +1,11 @@
-"""Models and tables of third-party hosts that do not fit together are refused with a sentence."""
+"""What third-party hosts hand over and that does not fit together is refused with a sentence."""
 
 from __future__ import annotations
 
 import ast
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.subprocesses import ROOT
 from tflgpu_plugin import ops, providers
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
+from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Graph, Node, Tensor, operands
 
 TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
@@ -97,6 +99,22 @@ def test_a_circle_of_nodes_ends() -> None:
         partition.groups(graph, {0, 1})
 
 
+def test_subclasses_and_numbers_of_numpy_are_taken() -> None:
+    """As both built-in hosts have subclasses."""
+
+    class Model(HostModel):
+        pass
+
+    class Step(HostNode):
+        pass
+
+    one = Step(np.int64(3), "twice", "", 1, "c", ("a", "a"), ("c",))
+    given = Model((one,), model().values, ("c",))
+    assert not providers.import_(given, TABLE).refusals
+    with pytest.raises(ValueError, match="no HostModel"):
+        providers.import_(None, TABLE)  # type: ignore[arg-type]
+
+
 def plus(build: Any) -> Any:
     """The refusal of the second node of a model, whose row has this builder."""
     row = providers.HostOp("plus", "add", (1, 1), operands=operands("value"), build=build)
@@ -125,6 +143,18 @@ def test_a_row_that_fails_is_named() -> None:
     said = plus(lambda b: b.add("nonsense", b.x()))
     assert said.code == "defect" and "There is no op 'nonsense'" in said
     assert f"in the row of {__name__}" in said
+    assert f"in the row of {__name__}" in plus(partial(fails, 1))
+
+
+def fails(count: int, b: Any) -> int:
+    return count // 0
+
+
+def test_a_condition_that_fails_is_named() -> None:
+    row = providers.HostOp("twice", "add", (1, 1), operands=operands("value value"),
+                           conditions=(partial(fails, 1),))  # fmt: skip
+    found = providers.import_(model(node(0, ("a", "a"), "c")), providers.Table({"twice": row}))
+    assert f"in the row of {__name__}" in found.refusals[0]
 
 
 @pytest.mark.parametrize(
@@ -184,3 +214,45 @@ def test_builders_give_attributes_that_ops_have() -> None:
             if op is not None and call.func.attr in ("add", "add_many", "image"):
                 given = {word.arg for word in call.keywords} - {None, "dtype", "quantization"}
                 assert given <= op.attributes, f"{path.name}:{call.lineno}"
+
+
+def told(op: str, takes: str, **attributes: Any) -> Any:
+    """The refusal of a node that becomes this op, of images or matrices."""
+    row = providers.HostOp("twice", op, (1, 1), operands=operands(takes))
+    shape = (1, 4, 4, 1) if "conv" in op or "pool" in op else (2, 2)
+    kernel = np.ones((1, 3, 3, 1) if "conv" in op else (2, 2), np.float32)
+    values = {"a": Value("a", "f32", shape), "b": Value("b", "f32", kernel.shape, kernel),
+              "c": Value("c", "f32", None)}  # fmt: skip
+    keys = ("a", *["b"] * (len(takes.split()) - 1))
+    given = HostModel((replace(node(0, keys, "c"), attributes=attributes),), values, ("c",))
+    facts = providers.Facts(judge=Judge())
+    return providers.import_(given, providers.Table({"twice": row}), facts).refusals.get(0, "")
+
+
+WINDOW = {"strides": (1, 1), "padding": "valid"}
+
+
+@pytest.mark.parametrize(
+    ("op", "takes", "right", "wrong", "said"),
+    [
+        ("conv_2d", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, "only known when"),
+        ("max_pool_2d", "value", WINDOW | {"window": (2, 2)},
+         WINDOW | {"window": (2, 2), "padding": ""}, "only known when"),
+        ("conv_2d", "value weights", WINDOW, WINDOW | {"activation": "Relu"}, "A Relu fused"),
+        ("matmul", "value weights", {}, {"activation": "relu"}, "no attribute 'activation'"),
+        ("relu", "value", {}, {"alpha": 0.1}, "no attribute 'alpha'"),
+        ("swish", "value", {"alpha": 2.0}, {"beta": 2.0}, "no attribute 'beta' (it has alpha)"),
+    ],
+)  # fmt: skip
+def test_what_an_op_would_ignore_is_refused(
+    op: str, takes: str, right: Any, wrong: Any, said: str
+) -> None:
+    assert told(op, takes, **right) == ""
+    assert said in told(op, takes, **wrong)
+
+
+@pytest.mark.parametrize(("op", "takes"), [("add", "value value value"), ("relu", "value value")])
+def test_operands_that_an_op_would_ignore_are_refused(op: str, takes: str) -> None:
+    assert "inputs at most" in told(op, takes)
+    count = len(takes.split())
+    assert "inputs at most" in plus(lambda b: b.add(op, *[b.x()] * count))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tflgpu_plugin import threads
 from tflgpu_plugin.batch import reading
@@ -17,6 +17,7 @@ from tflgpu_plugin.harness.inputs import BadInput
 
 T = TypeVar("T")
 V = TypeVar("V")
+END: Any = object()  # there is no further value
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Worker:
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:
     """The function of each value, worked out in a thread while the one before it is used. What is
     raised there is raised here, in its turn."""
-    made = map(function, values)
-    coming = threads.begin(partial(next, made, None), "reader")
-    while (value := coming()) is not None:
-        coming = threads.begin(partial(next, made, None), "reader")
+    made = (function(value) for value in values)
+    coming = threads.begin(partial(next, made, END), "reader")
+    while (value := coming()) is not END:
+        coming = threads.begin(partial(next, made, END), "reader")
         yield value

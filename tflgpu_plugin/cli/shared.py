@@ -34,6 +34,14 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in found}
 
 
+def _usable(given: Iterable[str]) -> dict[str, str]:
+    """Options of a command, whose usage is shown where one is wrong."""
+    try:
+        return pairs(given)
+    except Sentence as error:
+        raise click.UsageError(error.message) from error
+
+
 host_option = click.option(
     "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
 )
@@ -43,7 +51,7 @@ option_pairs = click.option(
     "given",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=lambda _context, _parameter, given: pairs(given),
+    callback=lambda _context, _parameter, given: _usable(given),
     help="An option; `tflgpu options` lists them.",
 )
 

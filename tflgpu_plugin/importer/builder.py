@@ -275,6 +275,8 @@ class Builder:
             raise ValueError(f"There is no op {op!r}.")
         if unknown := attributes.keys() - row.attributes:
             raise ValueError(f"{op} has no attribute {min(unknown)!r}.")
+        if row.operands is not None and len(given) > row.operands:
+            raise ValueError(f"{op} takes {row.operands} inputs at most, not {len(given)}.")
         inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)

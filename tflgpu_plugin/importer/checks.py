@@ -13,8 +13,6 @@ from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir import NUMPY_DTYPES, Shape
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
-
-
 KEYS = (str, type(None))  # of a node's inputs and outputs
 # What fields hold, and the items of those that are lists.
 FIELDS: Mapping[type, Mapping[str, type]] = {
@@ -33,10 +31,12 @@ ITEMS: Mapping[str, tuple[type, ...]] = {
 
 def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
     """Raises ValueError where a field holds something else than its type says."""
-    for name, kind in FIELDS[type(held)].items():
+    fields = next(fields for kind, fields in FIELDS.items() if isinstance(held, kind))
+    for name, kind in fields.items():
         found: Any = getattr(held, name)
-        if not isinstance(found, kind):
-            raise ValueError(f"The field {name} of {what} is {found!r}, no {kind.__name__}.")
+        if not isinstance(found, (int, np.integer) if kind is int else kind):
+            held_type = type(found).__name__
+            raise ValueError(f"The field {name} of {what} is a {held_type}, no {kind.__name__}.")
         listed: Any = found if name in ITEMS else ()
         for item in listed:
             if not isinstance(item, ITEMS[name]):
@@ -46,6 +46,8 @@ def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
 
 def check_model(model: HostModel) -> None:
     """Raises ValueError for a model whose nodes and values do not fit together."""
+    if not isinstance(model, HostModel):
+        raise ValueError(f"The model is a {type(model).__name__}, no HostModel.")
     _check_fields(model, "the model")
     for node in model.nodes:
         _check_fields(node, f"node {node.id!r}")

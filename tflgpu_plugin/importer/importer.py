@@ -257,10 +257,12 @@ def judged(found: Imported, judge: Judge) -> Imported:
 
 def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
     """The refusal of a node whose import failed, which names the module of a third party's row."""
-    module = str(getattr(row and row.build, "__module__", __name__))
-    ours = module.startswith(__name__.partition(".")[0])
+    asked = (row.build, *row.conditions) if row else ()
+    modules = [str(getattr(getattr(f, "func", f), "__module__", "")) for f in asked if f]
+    ours = __name__.partition(".")[0]
+    theirs = [module for module in modules if module.partition(".")[0] != ours]
     what = f"Importing {host.title}"
-    return defect(error, what) if ours else defect(error, what, f"in the row of {module}")
+    return defect(error, what, f"in the row of {theirs[0]}") if theirs else defect(error, what)
 
 
 def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:

@@ -116,8 +116,11 @@ def extents(e: Builder) -> Refusal | None:
     return None
 
 
-def known_attributes(e: Builder) -> Refusal | None:
-    """No attributes but those of its op."""
+def known_to_op(e: Builder) -> Refusal | None:
+    """No attributes but those of its op, and no more operands than that takes."""
+    if e.op.operands is not None and len(e.inputs) > e.op.operands:
+        said = f"{e.row.op} takes {e.op.operands} inputs at most, not {len(e.inputs)}."
+        return Refusal("input.unsupported", said)
     unknown = e.host.attributes.keys() - e.op.attributes
     if not unknown:
         return None
@@ -140,4 +143,4 @@ def variables(e: Builder) -> Refusal | None:
 
 
 BY_ROLES: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
-LAST: tuple[Condition, ...] = (known_attributes,)  # after those of the row
+LAST: tuple[Condition, ...] = (known_to_op,)  # after those of the row

@@ -155,13 +155,14 @@ def _refuse_edition(graph: Graph, node: Node, edition: str) -> Refusal | None:
     allowed = row.documented.get(EDITIONS[edition])
     if allowed is None:
         return _unlisted(node, edition)
+    if allowed[0] <= node.version <= allowed[1]:
+        return None
     # Constants that were dequantized keep their quantization.
     if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
         first, last = row.documented.get("quantized", allowed)
-        if not allowed[0] <= node.version <= allowed[1]:
-            allowed = (min(first, allowed[0]), max(last, allowed[1]))
-    if allowed[0] <= node.version <= allowed[1]:
-        return None
+        allowed = (min(first, allowed[0]), max(last, allowed[1]))
+        if allowed[0] <= node.version <= allowed[1]:
+            return None
     return unversioned("version", node.version, row.name, allowed, _listed(edition))
 
 
@@ -170,10 +171,9 @@ def unversioned(
 ) -> Refusal:
     """The refusal of an operator in a version (a host's `word` for these) that is not `allowed`."""
     first, last = allowed
-    all_of_them, word_for_them = f"{first} is", word.capitalize()
-    if first != last:
-        all_of_them, word_for_them = f"{first} to {last} are", f"{word.capitalize()}s"
-    said = f"This is {word} {version} of {name}. {word_for_them} {all_of_them} supported{where}."
+    span = f"{first} is" if first == last else f"{first} to {last} are"
+    subject = word.capitalize() if first == last else f"{word.capitalize()}s"
+    said = f"This is {word} {version} of {name}. {subject} {span} supported{where}."
     return Refusal("version.unsupported", said)
 
 

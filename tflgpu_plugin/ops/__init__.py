@@ -104,16 +104,17 @@ def arranges(node: Node) -> str:
 
 @cache
 def rows() -> Mapping[str, Op]:
-    """All ops by name; each family module has a tuple `OPS`, and names their `ATTRIBUTES`, if they
-    have any."""
+    """All ops by name; each family module has a tuple `OPS`, and names their `ATTRIBUTES`, the
+    same of all or by op."""
     found: dict[str, Op] = {}
     for family in FAMILIES:
         module = import_module(f"tflgpu_plugin.ops.{family}")
-        attributes = frozenset(getattr(module, "ATTRIBUTES", "").split())
+        named = getattr(module, "ATTRIBUTES", "")
         for op in module.OPS:
             if op.name in found:
                 raise ValueError(
                     f"op {op.name} is in two families, {found[op.name].family} and {family}"
                 )
-            found[op.name] = replace(op, family=family, attributes=attributes)
+            words = named if isinstance(named, str) else named.get(op.name, "")
+            found[op.name] = replace(op, family=family, attributes=frozenset(words.split()))
     return found

@@ -86,7 +86,10 @@ def _work(graph: Graph, node: Node) -> int:
     return sum(each(graph, one) for one in _directions(node))
 
 
-ATTRIBUTES = "activation cell_clip merged proj_clip time_axis"
+ATTRIBUTES = {
+    "bidirectional_lstm": "activation cell_clip merged proj_clip time_axis",
+    "bidirectional_rnn": "activation merged time_axis",
+}
 OPS = tuple(
     Op(name, refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
        decompose=decompose, accumulates=False,

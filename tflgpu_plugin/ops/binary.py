@@ -62,7 +62,7 @@ def row(
                     wrong=wrong)  # fmt: skip
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
-    traits = {"unknown": PASSES if whole else ""} | traits
+    traits = dict[str, Any](unknown=PASSES if whole else "", operands=2) | traits
     asked = partial(refuse_second, wrong=wrong) if wrong else refuse
     return Op(name, asked, shapes, lower, accuracy, types=types, fuses=True,
               kind="elementwise", follows="elementwise", as_epilogue=fused,
@@ -177,7 +177,11 @@ def power(a: Array, b: Array) -> Array:
 
 ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
-ATTRIBUTES = "activation nan raises"
+ATTRIBUTES = {
+    **dict.fromkeys(("add", "sub", "mul"), "activation"), "div": "activation raises",
+    **dict.fromkeys(("pow", "floor_div", "floor_mod", "fmod"), "raises"),
+    **dict.fromkeys(("maximum", "minimum"), "nan"),
+}  # fmt: skip
 OPS = (
     *(
         row(
@@ -324,6 +328,7 @@ OPS = (
         accuracy="exact",
         whole=CHOICE,
         unknown=CHOOSES,
+        operands=3,
         meaning=np.where,
     ),
 )

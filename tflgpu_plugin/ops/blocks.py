@@ -25,6 +25,7 @@ from tflgpu_plugin.ops.lowering import (
     spread,
 )
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
+from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span, bounded, spans
 
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
@@ -71,7 +72,8 @@ def refuse_groups(x: Shape, weights: Shape) -> Refusal | None:
 
 
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> Refusal | None:
-    """The sentence for a bias (input 2) that is not one row of values per output, or a fused tanh.
+    """The sentence for a bias (input 2) that is not one row of values per output, or a fused
+    activation other than a limit, such as tanh.
 
     Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
     """
@@ -83,8 +85,9 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> Refusal | None:
             return Refusal(
                 "shape.mismatch", f"The bias has shape {list(shape)} for {outputs} output channels."
             )
-    if node.attributes.get("activation") == "tanh":
-        said = f"A tanh fused into {node.op} is not supported; make it an op of its own."
+    activation = node.attributes.get("activation", "none")
+    if activation not in ("none", *LIMITS):
+        said = f"A {activation} fused into {node.op} is not supported; make it an op of its own."
         return Refusal("activation.unsupported", said)
     return None
 

@@ -251,7 +251,7 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "axis activation rescales"
+ATTRIBUTES = {"concat": "axis activation rescales", "stack": "axis"}
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED, follows="axis", joins=True,

@@ -157,5 +157,6 @@ def _few_channels(
 ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
     Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
-       weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER, gated=_gated),
+       weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER,
+       gated=_gated, operands=3),
 )  # fmt: skip

@@ -139,7 +139,8 @@ def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
 ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
     Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
-       decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER),
+       decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER,
+       operands=3),
     Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",
-       work=work_back, kind="product", decompose=_decompose_back, accumulates=False),
+       operands=4, work=work_back, kind="product", decompose=_decompose_back, accumulates=False),
 )  # fmt: skip

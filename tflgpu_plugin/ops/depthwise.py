@@ -136,6 +136,6 @@ def _groups(along: Span, size: int) -> int:
 ATTRIBUTES = "strides padding dilations activation multiplier"
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, _lower, "accumulate", work=work, kind="product",
-       fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
+       operands=3, fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip

@@ -184,7 +184,10 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-ATTRIBUTES = "best classes count each least overlap rest scales"
+ATTRIBUTES = {
+    "detections": "classes count each least overlap scales", "class_boxes": "classes best scales",
+    "chosen_boxes": "classes count least overlap rest",
+}  # fmt: skip
 OPS = (
     Op("detections", refuse, shapes, lower_decomposed, "transcendental", work=_work,
        kind="composite", decompose=decompose, errors=Errors(choice=1)),

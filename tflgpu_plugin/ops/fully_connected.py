@@ -149,6 +149,6 @@ def multiply_many(
 ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
     Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
-       decompose=_decompose, fuses=True,
+       operands=3, decompose=_decompose, fuses=True,
        weights=Weights(flattens=True), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -298,7 +298,10 @@ def _work_full(graph: Graph, node: Node) -> int:
 
 
 # Hosts keep gates and cell of 8-bit models in 16 bits, and round each step.
-ATTRIBUTES = "activation cell_clip proj_clip reverse time_axis"
+ATTRIBUTES = {
+    "lstm_basic": "activation cell_clip proj_clip",
+    "lstm_full": "activation cell_clip proj_clip time_axis",
+}
 OPS = (
     Op(
         "lstm_basic", refuse, shapes, lower, "accumulate", work=_work, states=((1, 0), (4, 1)),

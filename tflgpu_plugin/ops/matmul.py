@@ -135,8 +135,8 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * _matrices(graph, node)[0][-1]
 
 
-ATTRIBUTES = "activation transpose_a transpose_b"
+ATTRIBUTES = "transpose_a transpose_b"
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       decompose=decompose, accumulates=False, rounding=rounding.MATMUL),
+       operands=2, decompose=decompose, accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

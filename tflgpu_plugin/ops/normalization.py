@@ -259,7 +259,11 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "axis centred epsilon groups least p"
+ATTRIBUTES = {
+    "instance_normalization": "epsilon", "layer_normalization": "axis epsilon",
+    "log_softmax": "axis", "lp_normalization": "axis least p",
+    "standardize": "centred epsilon", "standardize_groups": "centred epsilon groups",
+}  # fmt: skip
 OPS = (
     Op("standardize", refuse_rows, same_shape, lower, "reduction", work=elements(8),
        kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED, follows="last",

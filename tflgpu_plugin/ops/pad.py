@@ -104,7 +104,7 @@ def decompose_dilation(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "mode paddings"
+ATTRIBUTES = {"pad": "mode paddings"}
 OPS = (
     moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True, fills=True),
     Op("dilate", refuse_dilation, dilated_shapes, lower_decomposed, "exact", types=("f32", "i32"),

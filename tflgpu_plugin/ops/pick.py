@@ -216,7 +216,7 @@ def picked(data: Array, indices: Array, batch: int = 0, wraps: bool = False) -> 
     return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])
 
 
-ATTRIBUTES = "axis batch raises wraps"
+ATTRIBUTES = {"gather_elements": "axis raises wraps", "gather_nd": "batch raises wraps"}
 OPS = (
     Op("gather_elements", refuse, element_shapes, lower_decomposed, "exact", types=ANY,
        decompose=decompose_elements, kind="movement", keeps="first"),

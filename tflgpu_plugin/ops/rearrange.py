@@ -223,7 +223,10 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "axis batch_dims block mode raises wraps"
+ATTRIBUTES = {
+    "depth_to_space": "block mode", "space_to_depth": "block mode",
+    "gather": "axis batch_dims raises wraps",
+}  # fmt: skip
 OPS = (
     moving("tile", tiled, NEEDS, fuses=True),
     moving("expand", expanded, NEEDS, fuses=True),

@@ -420,7 +420,7 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
               accumulates=True, follows="reduced", **traits)  # fmt: skip
 
 
-ATTRIBUTES = "keep_dims unchecked"
+ATTRIBUTES = "keep_dims saturates unchecked"
 OPS = (
     # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages),

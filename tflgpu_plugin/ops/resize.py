@@ -221,10 +221,10 @@ def decompose_integers(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = (
-    "align_corners half_pixel_centers antialias coordinates cubic_a "
-    "exclude_outside extrapolation mode nearest roi scales"
-)
+ATTRIBUTES = {
+    **dict.fromkeys(("resize_bilinear", "resize_nearest"), "align_corners half_pixel_centers"),
+    "resize": "antialias coordinates cubic_a exclude_outside extrapolation mode nearest roi scales",
+}
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",

@@ -102,7 +102,9 @@ def _work(graph: Graph, node: Node) -> int:
     return 4 * samples**2 * prod(shapes(graph, node)[0])
 
 
-ATTRIBUTES = "centred mode raises samples scale size"
+ATTRIBUTES = {
+    "roi_align": "centred mode raises samples scale size", "roi_max_pool": "raises scale size",
+}  # fmt: skip
 OPS = (
     Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),

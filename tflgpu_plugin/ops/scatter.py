@@ -346,7 +346,10 @@ def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array
     return found
 
 
-ATTRIBUTES = "axis raises reduction wraps"
+ATTRIBUTES = {
+    "scatter_elements": "axis raises reduction wraps", "scatter_nd": "raises reduction wraps",
+    **dict.fromkeys(("scatter_new", "segments"), "raises reduction"),
+}  # fmt: skip
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,

@@ -87,6 +87,6 @@ ATTRIBUTES = "axis beta"
 OPS = (
     Op(
         "softmax", refuse, same_shape, lower, "transcendental", work=elements(4), kind="reduction",
-        fuses=True, decompose=decompose, accumulates=False, follows="last",
+        operands=1, fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

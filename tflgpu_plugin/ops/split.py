@@ -57,7 +57,7 @@ def unstacked(graph: Graph, node: Node) -> list[View]:
     return [replace(part(shape, at, k, 1), shape=left) for k in range(shape[at])]
 
 
-ATTRIBUTES = "axis"
+ATTRIBUTES = {"unstack": "axis"}
 OPS = (
     moving(
         "unstack", unstacked, "As many outputs as the axis has elements.", decompose=decompose_parts

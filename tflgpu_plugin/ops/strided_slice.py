@@ -110,7 +110,9 @@ def sliced(graph: Graph, node: Node) -> list[View]:
     return [region(shape, begin, size)]
 
 
-ATTRIBUTES = "begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask offset"
+ATTRIBUTES = {
+    "strided_slice": "begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask offset",
+}
 OPS = (
     moving(
         "strided_slice", views, "Constant begin, end and strides.", fuses=True,

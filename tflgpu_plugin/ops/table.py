@@ -129,9 +129,10 @@ class Op:
     agree with numpy. `inexact`: of floats each host comes to results of its own, by another order
     of sums or other roundings. `states` pairs the position of an input that is state with that of
     the output whose value it takes, from the end (negative) where hosts have no tensor for that.
-    `attributes` are the names of those that nodes of the family may have. `in_8_bits` says how near
-    int8 and uint8 results are to those of TFLite's reference kernels: exact (the very numbers),
-    step (of few values, one level) or steps (several, over a sequence).
+    `attributes` are the names of those that nodes may have, and `operands` counts the inputs that
+    they have at most (None: any number). `in_8_bits` says how near int8 and uint8 results are to
+    those of TFLite's reference kernels: exact (the very numbers), step (of few values, one level)
+    or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
@@ -176,6 +177,7 @@ class Op:
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
     attributes: frozenset[str] = frozenset()
+    operands: int | None = None
     in_8_bits: str = "exact"
     kind: str = ""
     fuses: bool = False

@@ -23,7 +23,7 @@ def views(graph: Graph, node: Node) -> list[View]:
     return [transposed(graph.shape(node.operand()), order(graph, node))]
 
 
-ATTRIBUTES = "perm view"
+ATTRIBUTES = {"transpose": "perm"}
 OPS = (
     moving(
         "transpose",

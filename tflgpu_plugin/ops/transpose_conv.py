@@ -182,5 +182,5 @@ ATTRIBUTES = "strides padding dilations activation"
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
-       rounding=rounding.LAYER),
+       rounding=rounding.LAYER, operands=4),
 )  # fmt: skip

@@ -81,7 +81,7 @@ def row(
     given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
-    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True,
+    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True, operands=1,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
@@ -118,7 +118,9 @@ LIMITED = {
     "relu6": "vec4i(), vec4i(6)",
 }
 LIMITS = tuple(LIMITED)
-ATTRIBUTES = "alpha approximate beta bias gamma high lambd low negative positive"
+ATTRIBUTES = {
+    name: " ".join(parameter for parameter, _ in given) for name, given in PARAMETERS.items()
+} | {"gelu": "approximate"}
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),

@@ -107,7 +107,7 @@ def lower_back(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-ATTRIBUTES = "window strides padding"
+ATTRIBUTES = "window padding strides"
 OPS = (
     Op("max_pool_argmax", refuse, shapes, lower, "exact", work=elements(), kind="choice",
        errors=Errors(choice=1), numbers_places="makes"),

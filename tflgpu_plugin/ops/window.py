@@ -15,6 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
 
+PADDINGS = ("same", "valid")
 BUSY_THREADS = 1 << 15  # that fill a large GPU
 
 
@@ -80,6 +81,8 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
     over the padded end if it begins before it.
     """
     padding, found = attributes["padding"], []
+    if isinstance(padding, str) and padding not in PADDINGS:
+        raise ValueError(f"padding is {padding!r}, not 'same', 'valid' or numbers")
     if len(shape) != len(kernel) + 2:
         raise ValueError(f"a window of {len(kernel)} axes does not fit {list(shape)}")
     dilations = attributes.get("dilations", (1,) * len(kernel))

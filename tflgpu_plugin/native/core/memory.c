@@ -7,7 +7,8 @@ struct tgi_piece {
 };
 
 void *tgi_zeros(tgi_memory *memory, size_t count, size_t bytes) {
-  tgi_piece *piece = calloc(1, sizeof *piece + count * bytes);
+  bool fits = !bytes || count <= (SIZE_MAX - sizeof(tgi_piece)) / bytes;
+  tgi_piece *piece = fits ? calloc(1, sizeof *piece + count * bytes) : NULL;
   if (!piece) {
     memory->lacks = true;
     return NULL;
@@ -19,7 +20,7 @@ void *tgi_zeros(tgi_memory *memory, size_t count, size_t bytes) {
 
 void *tgi_copy(tgi_memory *memory, const void *data, size_t count, size_t bytes) {
   void *copy = tgi_zeros(memory, count, bytes);
-  if (copy && count) memcpy(copy, data, count * bytes);
+  if (copy && data && count) memcpy(copy, data, count * bytes);
   return copy;
 }
 

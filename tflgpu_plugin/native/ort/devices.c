@@ -10,14 +10,16 @@ typedef struct list {
 
 static list *newest;               /* under tgi_lock */
 
+static char *text(tgi_memory *memory, const char *given) { return tgi_copy_text(memory, given ? given : ""); }
+
 static void add(list *to, const tg_ort_adapter *from) {
   tg_ort_adapter *one = &to->adapters[to->count++];
   *one = *from;
-  one->name = tgi_copy_text(&to->memory, from->name);
-  one->vendor = tgi_copy_text(&to->memory, from->vendor);
-  one->driver = tgi_copy_text(&to->memory, from->driver);
-  one->backend = tgi_copy_text(&to->memory, from->backend);
-  one->type = tgi_copy_text(&to->memory, from->type);
+  one->name = text(&to->memory, from->name);
+  one->vendor = text(&to->memory, from->vendor);
+  one->driver = text(&to->memory, from->driver);
+  one->backend = text(&to->memory, from->backend);
+  one->type = text(&to->memory, from->type);
 }
 
 static bool is_same(const tg_ort_adapter *ours, const tg_ort_adapter *given) {
