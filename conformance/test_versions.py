@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conformance import check, direct, host, node_cases, tolerance
+from conformance import check, conditions, direct, host, node_cases, tolerance
 from conformance.cases import Case, all_cases
 from conformance.direct import SINGLE, graph
 from conformance.models import tflite as models
@@ -122,7 +122,7 @@ def _support(case: Case) -> str | None:
     """The plugin's answer for a case at its version; the graph has the shapes of version 1."""
     known = direct.graph(replace(case, version=_simple_version(case)))
     node = replace(known.nodes[0], version=case.version)
-    return support.support(known, node, _target())
+    return conditions.refusal(known, node, _target())
 
 
 def _simple_version(case: Case) -> int:

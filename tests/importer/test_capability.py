@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.conditions import by_row, seen
+from conformance.conditions import by_row, seen
 from tests.support.refused import code
 from tflgpu_plugin.importer import row_conditions
 from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, support

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.conditions import by_row, seen
 from tests.support import host_models
-from tests.support.conditions import by_row, seen
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.importer import row_conditions, support

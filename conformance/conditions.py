@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tflgpu_plugin.importer import row_conditions
+from tflgpu_plugin.importer import row_conditions, support
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
-from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal
+from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal, Target
 
 
 def seen(graph: Graph, node: Node) -> Builder:
@@ -30,3 +30,9 @@ def by_row(graph: Graph, node: Node) -> Refusal | None:
     """What the roles of its operands and the conditions of its row say against a node."""
     assert isinstance(node.row, HostOp)
     return row_conditions.unmet((*row_conditions.BY_ROLES, *node.row.conditions), seen(graph, node))
+
+
+def refusal(graph: Graph, node: Node, target: Target, edition: str = "all") -> Refusal | None:
+    """Why a node of our op cannot run: its row has no such version, or the judge is against it."""
+    own = row_conditions.version(seen(graph, node)) if node.row is not None else None
+    return own or support.support(graph, node, target, edition)
