@@ -24,7 +24,6 @@ from tflgpu_plugin.providers import Builder, Table, arithmetic
 
 from . import conditions as need
 from . import flexbuffers, loops, params
-from .host_node import RawNode
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 # MediaPipe's operators.
@@ -33,7 +32,6 @@ CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
     "CUSTOM MaxPoolingWithArgmax2D",
     "CUSTOM MaxUnpooling2D",
 )
-CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f32",)}
 COMPOSITE = "STABLEHLO_COMPOSITE"  # the host runs a graph of the model
 VARIABLES = {
     name: Refusal("operator.host_only", reason)
@@ -54,13 +52,13 @@ def _row(
     host_op: str,
     op: str,
     last: int,
-    parameters: Callable[[RawNode], dict[str, Any]] | None = None,
+    parameters: params.Reader | None = None,
     takes: str = "value",
     *conditions: Condition,
     gives: str = "value",
     order: tuple[int, ...] = (),
-    edition_2019: int | None = 1,
-    current: int | None = 1,
+    edition_2019: int | None = None,
+    current: int | None = None,
     quantized: int | None = None,
     first: int = 1,
     types: tuple[str, ...] = (),
@@ -104,232 +102,233 @@ BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 
 
 def _rows() -> tuple[HostOp, ...]:
-    since: Mapping[str, Any] = {"edition_2019": None}
-    ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
-    moved: Mapping[str, Any] = {**ours, "bfloat16": True}
+    both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric)
     # The documentation lists the basic one only.
-    full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm, **ours)
+    full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
-        _row("ADD", "add", 6, add, TWO, quantized=2),
-        _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2),
+        _row("ADD", "add", 6, add, TWO, quantized=2, **both),
+        _row(
+            "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2,
+            **both,
+        ),
         _row(
             "CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2,
-            bfloat16=True,
+            bfloat16=True, **both,
         ),
-        _row("CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3),
+        _row("CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3, **both),
         _row(
             "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
             "value weights channel_bias?", *layer, need.MULTIPLIED, edition_2019=2, current=2,
             quantized=3,
         ),
-        _row("EXP", "exp", 2, **since, quantized=2),
+        _row("EXP", "exp", 2, current=1, quantized=2),
         _row(
             "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
-            need.activation, need.symmetric_hybrid, need.UNSHUFFLED, quantized=4,
+            need.activation, need.symmetric_hybrid, need.UNSHUFFLED, quantized=4, **both,
         ),
-        _row("LOGICAL_AND", "logical_and", 1, None, TWO, **since),
-        _row("LOGISTIC", "logistic", 3, quantized=2),
+        _row("LOGICAL_AND", "logical_and", 1, None, TWO, current=1),
+        _row("LOGISTIC", "logistic", 3, quantized=2, **both),
         _row(
             "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", need.KERNEL,
-            *lstm, gives="value state scratch scratch", **since, first=2, current=2,
-            longer=full_lstm,
+            *lstm, gives="value state scratch scratch", first=2, current=2, longer=full_lstm,
         ),
-        _row("MAXIMUM", "maximum", 4, None, TWO, **since, quantized=2),
-        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2),
-        _row("MINIMUM", "minimum", 4, None, TWO, **since, quantized=2),
-        _row("MUL", "mul", 8, mul, TWO, quantized=2),
-        _row("PAD", "pad", 5, None, "value paddings", quantized=2, bfloat16=True),
-        _row("PRELU", "prelu", 1, None, "value slope"),
-        _row("RELU", "relu", 3, quantized=2),
-        _row("RELU6", "relu6", 3, quantized=2),
-        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", bfloat16=True),
-        _row("RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", current=3),
-        _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2),
+        _row("MAXIMUM", "maximum", 4, None, TWO, current=1, quantized=2),
+        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2, **both),
+        _row("MINIMUM", "minimum", 4, None, TWO, current=1, quantized=2),
+        _row("MUL", "mul", 8, mul, TWO, quantized=2, **both),
+        _row("PAD", "pad", 5, None, "value paddings", quantized=2, bfloat16=True, **both),
+        _row("PRELU", "prelu", 1, None, "value slope", **both),
+        _row("RELU", "relu", 3, quantized=2, **both),
+        _row("RELU6", "relu6", 3, quantized=2, **both),
+        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", bfloat16=True, **both),
+        _row(
+            "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
+            current=3,
+        ),
+        _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2, **both),
         _row(
             "STRIDED_SLICE", "strided_slice", 8, params.strided_slice, "value begin end strides",
-            quantized=2, bfloat16=True,
+            quantized=2, bfloat16=True, **both,
         ),
-        _row("SUB", "sub", 5, add, TWO, quantized=2),
+        _row("SUB", "sub", 5, add, TWO, quantized=2, **both),
         _row(
             "TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, "size weights value bias?",
-            *layer, order=(2, 1, 3, 0), quantized=2,
+            *layer, order=(2, 1, 3, 0), quantized=2, **both,
         ),
-        _row("MEAN", "mean", 3, params.reduction, "value axes", **ours),
-        _row("DILATE", "dilate", 1, None, "value shape padding_value", **ours),
-        _row("PADV2", "pad", 5, None, "value paddings padding_value", **moved),
-        _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
-        _row("SQUEEZE", "reshape", 2, params.squeeze, **moved),
-        _row("TANH", "tanh", 3, **ours),
-        _row("ABS", "abs", 5, **ours),
-        _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted", **ours),
-        _row("ELU", "elu", 1, **ours),
-        _row("HARD_SWISH", "hard_swish", 1, **ours),
-        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
-        _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 7, params.gather, "value index", **moved),
-        _row("LOG", "log", 2, **ours),
-        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **moved),
+        _row("MEAN", "mean", 3, params.reduction, "value axes"),
+        _row("DILATE", "dilate", 1, None, "value shape padding_value"),
+        _row("PADV2", "pad", 5, None, "value paddings padding_value", bfloat16=True),
+        _row("RELU_N1_TO_1", "relu_n1_to_1", 1),
+        _row("SQUEEZE", "reshape", 2, params.squeeze, bfloat16=True),
+        _row("TANH", "tanh", 3),
+        _row("ABS", "abs", 5),
+        _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted"),
+        _row("ELU", "elu", 1),
+        _row("HARD_SWISH", "hard_swish", 1),
+        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu),
+        _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block),
+        _row("GATHER", "gather", 7, params.gather, "value index", bfloat16=True),
+        _row("LOG", "log", 2),
         _row(
-            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **moved,
+            "MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED,
+            bfloat16=True,
         ),
-        _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block, **ours),
+        _row(
+            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size",
+            bfloat16=True,
+        ),
+        _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block),
         _row(
             "SPLIT", "split", 4, params.parts, "axis value", need.COUNTED, order=(1, 0),
-            gives="value*", **ours,
+            gives="value*",
         ),
         _row(
             "SPLIT_V", "split", 2, params.parts, "value sizes axis", need.COUNTED, order=(0, 2, 1),
-            gives="value*", **ours,
+            gives="value*",
         ),
         _row(
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
-            need.DENSE, **ours,
+            need.DENSE,
         ),
-        _row("RNN", "rnn_basic", 3, params.rnn, RNN, need.all_symmetric, **ours),
+        _row("RNN", "rnn_basic", 3, params.rnn, RNN, need.all_symmetric),
         _row(
             "UNIDIRECTIONAL_SEQUENCE_RNN", "rnn_basic", 3, params.sequence_rnn, RNN,
-            need.all_symmetric, **ours,
+            need.all_symmetric,
         ),
         _row(
             "BIDIRECTIONAL_SEQUENCE_LSTM", "bidirectional_lstm", 3, params.bidirectional_lstm,
-            BOTH_LSTM, *lstm, need.COUNTED, need.STATES_FOUND, gives="value*", **ours,
+            BOTH_LSTM, *lstm, need.COUNTED, need.STATES_FOUND, gives="value*",
         ),
         _row(
             "BIDIRECTIONAL_SEQUENCE_RNN", "bidirectional_rnn", 3, params.bidirectional_rnn,
-            BOTH_RNN, need.COUNTED, need.all_symmetric, need.one_pass, gives="value*", **ours,
-        ),
-        _row("SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
-             need.all_symmetric, need.OF_SVDF, **ours),
-        _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
-        _row("RSQRT", "rsqrt", 3, **ours),
-        _row("SQRT", "sqrt", 2, **ours, types=FLOATS),  # of int8 the host cuts fractions off
-        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
-        _row(
-            "ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index",
-            **ours,
+            BOTH_RNN, need.COUNTED, need.all_symmetric, need.one_pass, gives="value*",
         ),
         _row(
-            "ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index",
-            **ours,
+            "SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
+            need.all_symmetric, need.OF_SVDF,
         ),
-        _row("CAST", "cast", 8, gives="converted", **moved),
+        _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted"),
+        _row("RSQRT", "rsqrt", 3),
+        _row("SQRT", "sqrt", 2, types=FLOATS),  # of int8 the host cuts fractions off
+        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", bfloat16=True),
+        _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
+        _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
+        _row("CAST", "cast", 8, gives="converted", bfloat16=True),
         _row(
-            "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis", **ours,
+            "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis",
             types=NUMBERS,
         ),
-        _row("DIV", "div", 2, mul, TWO, **ours),
-        _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
+        _row("DIV", "div", 2, mul, TWO),
+        _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", bfloat16=True),
         _row(
-            "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value", **ours,
+            "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value",
             types=ANY,
         ),
-        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, **ours),
-        _row("UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*", **moved),
+        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED),
+        _row(
+            "UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*",
+            bfloat16=True,
+        ),
         _row(
             "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
-            need.symmetric_hybrid, **ours,
+            need.symmetric_hybrid,
         ),
-        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
-        _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
-        _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, **ours, types=FLOATS),
-        _row("BROADCAST_TO", "expand", 3, None, "value shape!", **moved),
-        _row(
-            "BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE,
-            **ours,
-        ),
-        _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
-        _row("CEIL", "ceil", 1, **ours, types=FLOATS),
+        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", bfloat16=True),
+        _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
+        _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
+        _row("BROADCAST_TO", "expand", 3, None, "value shape!", bfloat16=True),
+        _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
+        _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO),
+        _row("CEIL", "ceil", 1, types=FLOATS),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
-            "shape weights value bias?", *windows, need.activation, **ours, order=(2, 1, 3, 0),
+            "shape weights value bias?", *windows, need.activation, order=(2, 1, 3, 0),
         ),
         _row(
-            "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, **ours,
-            types=FLOATS,
+            "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, types=FLOATS,
         ),
-        _row("COS", "cos", 2, **ours, types=FLOATS),
+        _row("COS", "cos", 2, types=FLOATS),
         _row(
-            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", types=ANY, **moved
+            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", types=ANY,
+            bfloat16=True,
         ),
-        _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
+        _row("EQUAL", "equal", 5, None, TWO, gives="bool", types=ANY),
         _row(
-            "EMBEDDING_LOOKUP", "gather", 4, params.lookup, "index value", order=(1, 0),
-            **ours, types=("f32", "i32"),
+            "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
+            order=(1, 0), types=SUMMED,
         ),
-        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
-        _row("FLOOR", "floor", 1, **ours, types=FLOATS),
+        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", bfloat16=True),
+        _row("FLOOR", "floor", 1, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
-        _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, **ours, types=WHOLE),
-        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, **ours, types=NUMBERS),
-        _row("GELU", "gelu", 2, params.gelu, **ours),
-        _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
-        _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
+        _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
+        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
+        _row("GELU", "gelu", 2, params.gelu),
+        _row("GREATER", "greater", 2, None, TWO, gives="bool", types=ANY),
+        _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", types=ANY),
         _row(
             "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
-            need.UNFUSED, **ours, types=FLOATS,
+            need.UNFUSED, types=FLOATS,
         ),
+        _row("LOCAL_RESPONSE_NORMALIZATION", "lrn", 1, params.lrn, "value", types=FLOATS),
         _row(
-            "LOCAL_RESPONSE_NORMALIZATION", "lrn", 1, params.lrn, "value", **ours, types=FLOATS,
-        ),
-        _row(
-            "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows, **ours,
+            "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows,
             types=FLOATS,
         ),
-        _row("LESS", "less", 3, None, TWO, gives="bool", **ours, types=ANY),
-        _row("LESS_EQUAL", "less_equal", 2, None, TWO, gives="bool", **ours, types=ANY),
-        _row("LOGICAL_NOT", "logical_not", 1, **ours),
-        _row("LOGICAL_OR", "logical_or", 1, None, TWO, **ours),
-        _row("LOG_SOFTMAX", "log_softmax", 2, **ours),
-        _row("NEG", "neg", 1, **ours, types=NUMBERS),
+        _row("LESS", "less", 3, None, TWO, gives="bool", types=ANY),
+        _row("LESS_EQUAL", "less_equal", 2, None, TWO, gives="bool", types=ANY),
+        _row("LOGICAL_NOT", "logical_not", 1),
+        _row("LOGICAL_OR", "logical_or", 1, None, TWO),
+        _row("LOG_SOFTMAX", "log_softmax", 2),
+        _row("NEG", "neg", 1, types=NUMBERS),
         _row(
             "NON_MAX_SUPPRESSION_V4", "non_max_suppression", 1, None,
-            "value value count threshold threshold", gives="index index", **ours, types=SUMMED,
+            "value value count threshold threshold", gives="index index", types=SUMMED,
         ),
         _row(
             "NON_MAX_SUPPRESSION_V5", "soft_non_max_suppression", 1, None,
-            "value value count threshold threshold threshold", gives="index value index", **ours,
+            "value value count threshold threshold threshold", gives="index value index",
             types=SUMMED,
         ),
-        _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
-        _row("POW", "pow", 1, params.raises, TWO, **ours, types=NUMBERS),
+        _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", types=ANY),
+        _row("POW", "pow", 1, params.raises, TWO, types=NUMBERS),
         *(
-            _row(name, op, 1, params.reduction, "value axes", **ours, types=("bool", "i32"))
+            _row(name, op, 1, params.reduction, "value axes", types=("bool", "i32"))
             for name, op in (("REDUCE_ALL", "reduce_min"), ("REDUCE_ANY", "reduce_max"))
         ),
-        _row("RELU_0_TO_1", "clip", 1, params.between(0.0, 1.0), **ours, types=FLOATS),
+        _row("RELU_0_TO_1", "clip", 1, params.fixed(low=0.0, high=1.0), types=FLOATS),
         *(
             _row(f"REDUCE_{kind}", f"reduce_{kind.lower()}", version, params.reduction,
-                 "value axes", **ours, types=NUMBERS)
+                 "value axes", types=NUMBERS)
             for kind, version in (("MAX", 3), ("MIN", 3), ("PROD", 2))
         ),
         _row(
-            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, **moved, types=ANY,
-        ),
-        _row(
-            "REVERSE_SEQUENCE", "reverse_sequence", 1,
-            params.plain("ii", "time_axis", "batch_axis"), "value index", **ours,
-        ),
-        _row("RIGHT_SHIFT", "right_shift", 1, None, TWO, **ours),
-        _row("ROUND", "round", 1, **ours, types=FLOATS),
-        _row(
-            "SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, **ours,
+            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, bfloat16=True,
             types=ANY,
         ),
         _row(
-            "SCATTER_ND", "scatter_new", 1, params.reduced("add", True), "index value shape!",
-            **ours, types=SUMMED,
+            "REVERSE_SEQUENCE", "reverse_sequence", 1,
+            params.plain("ii", "time_axis", "batch_axis"), "value index",
+        ),
+        _row("RIGHT_SHIFT", "right_shift", 1, None, TWO),
+        _row("ROUND", "round", 1, types=FLOATS),
+        _row("SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, types=ANY),
+        # What indices outside do, ops/scatter.py says.
+        _row(
+            "SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
+            "index value shape!", types=SUMMED,
         ),
         _row(
-            "SEGMENT_SUM", "segments", 1, params.reduced("add", False), "value index!",
-            **ours, types=SUMMED,
+            "SEGMENT_SUM", "segments", 1, params.fixed(reduction="add", raises=False),
+            "value index!", types=SUMMED,
         ),
         *(
             _row(
-                f"UNSORTED_SEGMENT_{name}", "segments", 1, params.reduced(reduction, "above"),
-                "value index count!", **ours, types=SUMMED,
+                f"UNSORTED_SEGMENT_{name}", "segments", 1,
+                params.fixed(reduction=reduction, raises="above"), "value index count!",
+                types=SUMMED,
             )
             for name, reduction in (
                 ("SUM", "add"), ("PROD", "mul"), ("MIN", "min"), ("MAX", "max"),
@@ -337,9 +336,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         # Where one is NaN hosts take the first of two here, and the second elsewhere.
         *(
-            _row(
-                f"STABLEHLO_{name}", op, 1, None, TWO, need.ALIKE, **ours, types=types, order=order
-            )
+            _row(f"STABLEHLO_{name}", op, 1, None, TWO, need.ALIKE, types=types, order=order)
             for name, op, types, order in (
                 ("ADD", "add", NUMBERS, ()), ("MULTIPLY", "mul", NUMBERS, ()),
                 ("MAXIMUM", "maximum", NUMBERS, (1, 0)), ("MINIMUM", "minimum", NUMBERS, (1, 0)),
@@ -347,52 +344,49 @@ def _rows() -> tuple[HostOp, ...]:
             )
         ),
         # Complex numbers lie between these (engine.py), so that none of them stands alone.
-        _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted", **ours, alone=False),
+        _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted", alone=False),
         *(
-            _row(name, op, 1, gives="converted", **ours, alone=False)
+            _row(name, op, 1, gives="converted", alone=False)
             for name, op in (
                 ("REAL", "real"), ("IMAG", "imaginary"), ("COMPLEX_ABS", "complex_abs"),
             )
         ),
         _row(
             "STABLEHLO_PAD", "pad", 1, params.stablehlo_pad, "value padding_value paddings?",
-            need.APART, order=(0, 2, 1), types=NUMBERS, **ours,
+            need.APART, order=(0, 2, 1), types=NUMBERS,
         ),
-        _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
-        _row("SIGN", "sign", 2, **ours, types=NUMBERS),
-        _row("SIN", "sin", 2, **ours, types=FLOATS),
-        _row("SLICE", "slice", 7, None, "value start length", **moved),
-        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
-        _row("SQUARE", "square", 1, **ours, types=FLOATS),
-        _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO, **ours),
+        _row("SELECT_V2", "where", 2, None, "condition value value", types=ANY),
+        _row("SIGN", "sign", 2, types=NUMBERS),
+        _row("SIN", "sin", 2, types=FLOATS),
+        _row("SLICE", "slice", 7, None, "value start length", bfloat16=True),
+        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", bfloat16=True),
+        _row("SQUARE", "square", 1, types=FLOATS),
+        _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO),
         # The hosts' reference kernels make one number of all sums of int8.
-        _row("SUM", "reduce_sum", 2, params.reduction, "value axes", **ours, types=NUMBERS),
-        _row(
-            "TOPK_V2", "top_k", 3, None, "value count", gives="value index", **ours, types=NUMBERS,
-        ),
-        _row("TILE", "tile", 3, None, "value repeats", **moved),
+        _row("SUM", "reduce_sum", 2, params.reduction, "value axes", types=NUMBERS),
+        _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
+        _row("TILE", "tile", 3, None, "value repeats", bfloat16=True),
         _row(
             "WHILE", "recurrent_layer", 1, None, "value*", gives="value*",
-            build=loops.recurrent_layer, **ours,
+            build=loops.recurrent_layer,
         ),
         _row(
             DETECTION, "detections", 1,
             lambda node: params.detections(flexbuffers.numbers(node.custom)), "value value value",
-            need.SINGLE, gives="converted index converted index",
-            types=("f32", "u8"), **ours,
+            need.SINGLE, gives="converted index converted index", types=("f32", "u8"),
         ),
         _row(
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
-            *windows, need.INACTIVE, **CUSTOM,
+            *windows, need.INACTIVE, types=FLOATS,
         ),
         # Of positions in windows, which hosts number each in its own way (importer/rules.py).
         _row(
             POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
-            need.SIDE_BY_SIDE, gives="value index", **CUSTOM, alone=False,
+            need.SIDE_BY_SIDE, gives="value index", types=FLOATS, alone=False,
         ),
         _row(
             UNPOOL, "max_unpool", 1, params.custom_pool, "value index", *windows, need.INACTIVE,
-            need.SIDE_BY_SIDE, **CUSTOM, alone=False,
+            need.SIDE_BY_SIDE, types=FLOATS, alone=False,
         ),
     )  # fmt: skip
 

@@ -45,11 +45,25 @@ def _window(params: Any, axes: str = "hw") -> dict[str, Any]:
     }
 
 
-def plain(layout: str, *names: str) -> Callable[[RawNode], dict[str, Any]]:
-    """Parameters that are attributes as they are: the types of the host's struct and our names."""
+Reader = Callable[[RawNode], dict[str, Any]]
+
+
+def fixed(**attributes: Any) -> Reader:
+    """Attributes that the operator has by its name."""
+    return lambda node: attributes
+
+
+def plain(layout: str, *names: str) -> Reader:
+    """Parameters that are attributes as they are: the types of the host's struct and our names; but
+    for `activation`, a number there, and `time_major`, which becomes `time_axis`."""
 
     def reader(node: RawNode) -> dict[str, Any]:
-        return dict(zip(names, node.members(layout), strict=True))
+        found = dict(zip(names, node.members(layout), strict=True))
+        if "activation" in found:
+            found["activation"] = ACTIVATIONS.get(found["activation"])
+        if "time_major" in found:
+            found["time_axis"] = 0 if found.pop("time_major") else 1
+        return found
 
     return reader
 
@@ -119,7 +133,7 @@ def _rounds_once(node: RawNode) -> bool:
     return next((ROUND_ONCE[name] for name in reversed(folders) if name in ROUND_ONCE), False)
 
 
-def members(struct: str, *names: str, **others: str) -> Callable[[RawNode], dict[str, Any]]:
+def members(struct: str, *names: str, **others: str) -> Reader:
     """Attributes that are members of a struct of tflite/abi.h: of the same names, and (ours=theirs)
     of others.
     """
@@ -143,7 +157,7 @@ leaky_relu = members("tgl_leaky_relu_params", "alpha")
 gelu = members("tgl_gelu_params", "approximate")
 
 
-def with_activation(struct: str) -> Callable[[RawNode], dict[str, Any]]:
+def with_activation(struct: str) -> Reader:
     return lambda node: {"activation": _activation(node.params(struct))}
 
 
@@ -191,25 +205,13 @@ def mirror_pad(node: RawNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
-RAISES = {"raises": True}  # an index outside ends a run of hosts
-
-
-def raises(node: RawNode) -> dict[str, Any]:
-    return RAISES
-
-
-def reduced(reduction: str, raises: bool | str) -> Callable[[RawNode], dict[str, Any]]:
-    """Of operators that put updates where indices say; `raises` as ops/scatter.py has it."""
-    return lambda node: {"reduction": reduction, "raises": raises}
-
-
-def lookup(node: RawNode) -> dict[str, Any]:
-    return {"axis": 0} | RAISES
+raises = fixed(raises=True)  # an index outside ends a run of hosts
 
 
 def gather(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
-    return {"axis": int(params.axis)} | RAISES | _unusual(batch_dims=int(params.batch_dims))
+    given = {"axis": int(params.axis), "raises": True}
+    return given | _unusual(batch_dims=int(params.batch_dims))
 
 
 def transpose(node: RawNode) -> dict[str, Any]:
@@ -235,33 +237,23 @@ def sequence_lstm(node: RawNode) -> dict[str, Any]:
     return given | _unusual(diagonal=bool(params.diagonal_recurrent))
 
 
-def rnn(node: RawNode) -> dict[str, Any]:
-    return {"activation": ACTIVATIONS.get(node.members("i")[0])}
-
-
-def sequence_rnn(node: RawNode) -> dict[str, Any]:
-    time_major, activation = node.members("?i")
-    return {"activation": ACTIVATIONS.get(activation), "time_axis": 0 if time_major else 1}
+rnn = plain("i", "activation")
+sequence_rnn = plain("?i", "time_major", "activation")
+svdf = plain("ii", "rank", "activation")
 
 
 def bidirectional_rnn(node: RawNode) -> dict[str, Any]:
-    time_major, activation, merged = node.members("?i?")
-    return _both_ways(node, time_major, merged) | {"activation": ACTIVATIONS.get(activation)}
+    return _both_ways(node, plain("?i?", "time_major", "activation", "merged"))
 
 
 def bidirectional_lstm(node: RawNode) -> dict[str, Any]:
-    *_, merged, time_major = node.members("iff??")
-    return _gates(node.params("tgl_sequence_lstm_params")) | _both_ways(node, time_major, merged)
+    gates = _gates(node.params("tgl_sequence_lstm_params"))
+    return gates | _both_ways(node, plain("12x??", "merged", "time_major"))
 
 
-def _both_ways(node: RawNode, time_major: bool, merged: bool) -> dict[str, Any]:
-    given = {"time_axis": 0 if time_major else 1, "merged": merged}
-    return given | _unusual(miscounted=len(node.outputs) != 2 - merged)
-
-
-def svdf(node: RawNode) -> dict[str, Any]:
-    rank, activation = node.members("ii")
-    return {"rank": rank, "activation": ACTIVATIONS.get(activation)}
+def _both_ways(node: RawNode, read: Reader) -> dict[str, Any]:
+    given = read(node)
+    return given | _unusual(miscounted=len(node.outputs) != 2 - given["merged"])
 
 
 def argument(node: RawNode) -> dict[str, Any]:
@@ -285,11 +277,6 @@ def lrn(node: RawNode) -> dict[str, Any]:
     radius, bias, alpha, beta = node.members("ifff")
     size = 2 * radius + 1
     return {"size": size, "alpha": alpha * size, "beta": beta, "bias": bias}
-
-
-def between(low: float, high: float) -> Callable[[RawNode], dict[str, Any]]:
-    """Limits that the operator has by its name."""
-    return lambda node: {"low": low, "high": high}
 
 
 def axis(node: RawNode) -> dict[str, Any]:
