@@ -8,10 +8,10 @@ from struct import calcsize, unpack
 from typing import Any
 
 from tflgpu_plugin.ir import Array, Tensor
-from tflgpu_plugin.providers import HostError, Unsupported, native
+from tflgpu_plugin.providers import HostError, Unsupported, Value, native
 
 from . import codes
-from .tensors import Tensors, listed
+from .tensors import listed
 
 MOST_PATH = 4096  # bytes
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
@@ -30,7 +30,7 @@ class RawNode:
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     raw_params: Any
-    tensors: Mapping[int, Tensor]
+    tensors: Mapping[int, Tensor | Value]
     has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
     context: Any = None  # tgl_context *, of the graph that has the node
@@ -89,7 +89,9 @@ class RawNode:
     def has_input(self, position: int, rank: int | None = None) -> bool:
         """The input is present (and has this rank)."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
-        return tensor is not None and (rank is None or len(self.tensors[tensor].shape) == rank)
+        return tensor is not None and (
+            rank is None or len(self.tensors[tensor].shape or ()) == rank
+        )
 
     def result(self) -> str:
         """The type that the model gives the first output."""
@@ -115,7 +117,7 @@ def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
     return node[0], registration[0]
 
 
-def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> RawNode:
+def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) -> RawNode:
     """One node of a graph whose tensors have been read. Raises HostError."""
     node, registration = raw_node(ffi, context, index)
     custom = registration.custom_name
@@ -131,7 +133,7 @@ def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> RawNode:
         inputs=inputs,
         outputs=listed(node.outputs),
         raw_params=node.params,
-        tensors=read.tensors,
+        tensors=tensors,
         has_side_effect=bool(node.has_side_effect),
         custom=_bytes(ffi, node),
         context=context,

@@ -7,15 +7,15 @@ partitions.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import Extent, HostError, HostModel, HostNode, Unsupported, Value
+from tflgpu_plugin.ir import Refusal, Shape, Tensor
+from tflgpu_plugin.providers import HostError, HostModel, HostNode, Unsupported, Value
 
 from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
-from .tensors import Tensors, listed, read_tensors
+from .tensors import listed, open_axes, read_tensors
 
 HIDDEN = Refusal("host.interface", "This host does not show what a loop runs.")
 
@@ -23,9 +23,11 @@ HIDDEN = Refusal("host.interface", "This host does not show what a loop runs.")
 @dataclass(frozen=True)
 class Snapshot(HostModel):
     """A graph of a TFLite host; values have the host's numbers. `codes` are the operator codes of
-    its nodes, and `graphs` the addresses of the graphs that nodes run. `open` are axes that the
-    model leaves open, and `present` has the numbers of their extents now."""
+    its nodes, `address` is that of the graph, and `graphs` has those of the graphs that nodes run.
+    `open` are axes that the model leaves open, and `present` has the numbers of their extents now.
+    """
 
+    address: int = 0
     codes: Mapping[int, int] = field(default_factory=dict)
     graphs: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -41,20 +43,24 @@ def take(ffi: Any, context: Any) -> Snapshot:
     plan = execution_plan(ffi, context)
     _check_order(ffi, context, plan)
     written = {t for index in plan for t in listed(raw_node(ffi, context, index)[0].outputs)}
-    read = read_tensors(ffi, context, written)
-    raw = [read_node(ffi, context, index, read) for index in plan]
+    tensors, open_ = read_tensors(ffi, context, written), open_axes(context)
+    raw = [read_node(ffi, context, index, tensors) for index in plan]
     outputs, fused = _outputs(ffi, context, plan)
     wanted = {t for node in raw for t in node.inputs} | {*outputs} if fused else written
-    unknown = decided(raw, read)
-    values = {str(t): _value(t, read, _stated(t, read, unknown)) for t in read.tensors}
-    bodies = {node.id: _bodies(context, node) for node in raw if node.host_op == loops.LOOP}
-    nodes = [_node(node, read, wanted, bodies.get(node.id)) for node in raw]
+    unknown = decided(raw, tensors, open_)
+    values = {str(t): _stated(t, value, unknown, open_) for t, value in tensors.items()}
+    nodes = [_node(node, tensors, wanted, context) for node in raw]
+    bodies = {node.id: [one for one in node.bodies if isinstance(one, Snapshot)] for node in nodes}
     ordered = all(node.has_side_effect for node in raw if node.host_op in ops.VARIABLES)
     return Snapshot(
         tuple(nodes), values, tuple(map(str, outputs)), numbered=True, fused=fused, ordered=ordered,
         codes={node.id: node.code for node in raw},
-        graphs={number: found.graphs for number, found in bodies.items() if found.graphs},
-        open=read.open, present=_present(read),
+        graphs={n: tuple(one.address for one in found) for n, found in bodies.items() if found},
+        open=open_,
+        present={
+            _symbol(t, axis): extent for t in open_
+            for axis, extent in enumerate(listed(context.tensors[t].dims))
+        },
     )  # fmt: skip
 
 
@@ -110,33 +116,29 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
 # ---- nodes ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Bodies:
-    """The graphs that a node runs, their addresses, and why they are not to be had."""
-
-    models: tuple[HostModel, ...] = ()
-    graphs: tuple[int, ...] = ()
-    refusal: Refusal | None = None
-
-
 def _node(
-    raw: RawNode, read: Tensors, wanted: Collection[int | None], bodies: _Bodies | None = None
+    raw: RawNode,
+    tensors: Mapping[int, Value],
+    wanted: Collection[int | None],
+    context: Any = None,
 ) -> HostNode:
-    """A node of the host as plain data; of a loop those results that something reads."""
-    bodies = bodies or _Bodies()
+    """A node of the host as plain data; of a loop those results that something reads, and what it
+    runs where the `context` of its graph is given."""
     attributes: Mapping[str, Any] = {}
-    refusal = bodies.refusal
+    bodies: tuple[Snapshot, ...] = ()
+    refusal, loop = None, raw.host_op == loops.LOOP
     try:
         attributes = _attributes(raw)
-    except Unsupported as damaged:
-        refusal = damaged.sentence
-    name = read.tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
-    kept = wanted if raw.host_op == loops.LOOP else raw.outputs
+        bodies = _bodies(context, raw) if loop and context is not None else ()
+    except Unsupported as reason:
+        refusal = reason.sentence
+    name = tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
+    kept = wanted if loop else raw.outputs
     return HostNode(
         raw.id, raw.host_op, "", raw.version, name,
         tuple(None if t is None else str(t) for t in raw.inputs),
         tuple(str(t) if t in kept else None for t in raw.outputs),
-        attributes=attributes, refusal=refusal, bodies=bodies.models,
+        attributes=attributes, refusal=refusal, bodies=bodies,
     )  # fmt: skip
 
 
@@ -151,60 +153,48 @@ def _attributes(raw: RawNode) -> Mapping[str, Any]:
     return form.parameters(raw)
 
 
-def _bodies(context: Any, raw: RawNode) -> _Bodies:
+def _bodies(context: Any, raw: RawNode) -> tuple[Snapshot, ...]:
+    """The graphs that a loop runs. Raises Unsupported."""
     if context.acquire_subgraph == raw.ffi.NULL:
-        return _Bodies(refusal=HIDDEN)
+        raise Unsupported(HIDDEN)
+    named = raw.params("int32_t")
     try:
-        named = raw.params("int32_t")
-        found = [_body(context, raw, int(named[k])) for k in range(loops.BODIES[loops.LOOP])]
-    except Unsupported as reason:
-        return _Bodies(refusal=reason.sentence)
+        return tuple(
+            _body(raw.ffi, context, int(named[k])) for k in range(loops.BODIES[loops.LOOP])
+        )
     except HostError as error:
-        return _Bodies(refusal=Refusal("loop.unsupported", str(error)))
-    return _Bodies(tuple(model for model, _ in found), tuple(address for _, address in found))
+        raise Unsupported.of("loop.unsupported", str(error)) from error
 
 
-def _body(context: Any, raw: RawNode, number: int) -> tuple[HostModel, int]:
-    """A graph of the model, and its address. Raises Unsupported."""
-    ffi = raw.ffi
+def _body(ffi: Any, context: Any, number: int) -> Snapshot:
+    """A graph of the model. Raises Unsupported."""
     with loops.opened(ffi, context, number) as graph:
         inputs, outputs = model_file.order(ffi, (graph, context), number)
         plan = execution_plan(ffi, graph)
         nodes = [raw_node(ffi, graph, index)[0] for index in plan]
-        read = read_tensors(ffi, graph, {t for node in nodes for t in listed(node.outputs)})
-        if not read.tensors.keys() >= {*inputs, *outputs}:
+        tensors = read_tensors(ffi, graph, {t for node in nodes for t in listed(node.outputs)})
+        if not tensors.keys() >= {*inputs, *outputs}:
             raise Unsupported(model_file.DAMAGED)
-        values = {str(t): _value(t, read, read.tensors[t].shape) for t in read.tensors}
-        hosts = [read_node(ffi, graph, index, read) for index in plan]
-        body = HostModel(
-            tuple(_node(one, read, one.outputs) for one in hosts), values,
+        hosts = [read_node(ffi, graph, index, tensors) for index in plan]
+        return Snapshot(
+            tuple(_node(one, tensors, one.outputs) for one in hosts),
+            {str(t): value for t, value in tensors.items()},
             tuple(map(str, outputs)), given=tuple(map(str, inputs)), numbered=True,
+            address=int(ffi.cast("uintptr_t", graph)),
         )  # fmt: skip
-        return body, int(ffi.cast("uintptr_t", graph))
 
 
 # ---- values --------------------------------------------------------------------------------------
 
 
-def _value(index: int, read: Tensors, shape: tuple[Extent, ...] | None) -> Value:
-    tensor = read.tensors[index]
-    return Value(
-        tensor.name, tensor.dtype, shape, tensor.data, quantization=tensor.quantization,
-        variable=tensor.variable, constant=index in read.constants,
-        damage=read.unreadable.get(index, ""), dense=read.sparse.get(index),
-    )  # fmt: skip
-
-
-def _stated(index: int, read: Tensors, unknown: Collection[int]) -> tuple[Extent, ...] | None:
-    """The shape that the host states of a tensor, with names where the model leaves extents
+def _stated(index: int, value: Value, unknown: Collection[int], open_: Collection[int]) -> Value:
+    """A tensor with the shape that the host states of it, with names where the model leaves extents
     open."""
-    tensor = read.tensors[index]
-    if tensor.data is not None:
-        return tensor.shape
-    if index in unknown:
-        return None
-    axes = range(len(tensor.shape))
-    return tuple(_symbol(index, axis) for axis in axes) if index in read.open else tensor.shape
+    if value.data is not None or not (index in unknown or index in open_):
+        return value
+    axes = range(len(value.shape or ()))
+    named = tuple(_symbol(index, axis) for axis in axes)
+    return replace(value, shape=None if index in unknown else named)
 
 
 def _symbol(index: int, axis: int) -> str:
@@ -212,40 +202,32 @@ def _symbol(index: int, axis: int) -> str:
     return f"{index}\0{axis}"
 
 
-def _present(read: Tensors) -> dict[str, int]:
-    """The present numbers of the extents of tensors that have open ones."""
-    return {
-        _symbol(t, axis): extent
-        for t in read.open
-        for axis, extent in enumerate(read.tensors[t].shape)
-    }
-
-
-def decided(nodes: Sequence[RawNode], read: Tensors) -> set[int]:
-    """Tensors whose shapes the host cannot state: values decide them, or such shapes do."""
+def decided(
+    nodes: Sequence[RawNode], tensors: Mapping[int, Tensor | Value], open_: Collection[int] = ()
+) -> set[int]:
+    """Tensors whose shapes the host cannot state: values decide them, or such shapes do. The model
+    leaves those of `open_` ones open."""
     found = set[int]()
     for node in nodes:
-        if _is_decided(node, read) or found.intersection(node.inputs):
+        if _is_decided(node, tensors, open_) or found.intersection(node.inputs):
             found.update(node.outputs)
-    return found - _in_the_file(nodes, read)
-
-
-def _in_the_file(nodes: Sequence[RawNode], read: Tensors) -> set[int]:
-    """Results of custom operators whose shapes the model file states: hosts work them out, and do
-    not agree on what follows where these differ."""
+    # Of custom operators the model file states shapes: hosts work them out, and do not agree on
+    # what follows where these differ.
     known = (node for node in nodes if node.code == codes.CUSTOM and node.host_op in ops.HOST_OPS)
-    return {t for node in known for t in node.outputs if read.tensors[t].shape != ()}
+    return found - {t for node in known for t in node.outputs if tensors[t].shape != ()}
 
 
-def _is_decided(node: RawNode, read: Tensors) -> bool:
+def _is_decided(
+    node: RawNode, tensors: Mapping[int, Tensor | Value], open_: Collection[int]
+) -> bool:
     """By the value of something that is no constant of the model."""
     name = node.host_op.split(" ")[0]
     if name in ops.OPAQUE or name.startswith("op") or name == loops.LOOP:
         return True
     if name == ops.COMPOSITE:
-        return any(t in read.open for t in node.outputs)
+        return any(t in open_ for t in node.outputs)
     if name.startswith("STABLEHLO") and name not in ops.HOST_OPS:
         return True
     row = ops.HOST_OPS.get(node.host_op) or ops.CPU_OPS.get(node.host_op)
     given = [node.inputs[k] for k in (row.deciding if row else ()) if k < len(node.inputs)]
-    return any(read.tensors[t].data is None for t in given if t is not None)
+    return any(tensors[t].data is None for t in given if t is not None)

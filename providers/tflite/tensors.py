@@ -4,19 +4,16 @@ they lie in a model file that may be damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
-from tflgpu_plugin.providers import Unsupported, narrowed, native
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Quantization, Shape
+from tflgpu_plugin.providers import Unsupported, Value, narrowed, native
 
 from . import codes, sparsity
 
-Sparse = Callable[[], Array]
 SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
 
 FLOATS = ("f32", "f16", "f64")
@@ -30,69 +27,24 @@ def listed(array: Any) -> tuple[int, ...]:
     return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
 
 
-@dataclass
-class Tensors:
-    """All tensors of a host's graph by index. `constants` are those that lie in the model, whether
-    they can be read or not, `unreadable` says why some cannot, and `sparse` has what reads sparse
-    ones (raises Unsupported with a sentence). `open` are axes that the model leaves open.
-    """
-
-    tensors: dict[int, Tensor] = field(default_factory=dict)
-    constants: set[int] = field(default_factory=set)
-    unreadable: dict[int, str] = field(default_factory=dict)
-    sparse: dict[int, Sparse] = field(default_factory=dict)
-    open: dict[int, tuple[int, ...]] = field(default_factory=dict)
+def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
+    """The tensors of a context in their present shapes; nodes write those of these indices."""
+    return {
+        index: _tensor(ffi, context.tensors[index], name or f"tensor {index}", index in written)
+        for index, name in enumerate(_names(ffi, context))
+    }
 
 
-def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
-    """The tensors of a context; nodes write those of these indices."""
-    found = Tensors()
-    for index, name in enumerate(_names(ffi, context)):
+def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
+    """Those that the model leaves open, of tensors that have any; it may not say."""
+    found = {}
+    for index in range(context.tensor_count):
         raw = context.tensors[index]
-        tensor = _tensor(ffi, raw, name or f"tensor {index}", index in written)
-        found.tensors[index] = tensor
-        if axes := _open_axes(raw):
-            found.open[index] = axes
-        if raw.allocation == IN_MODEL and index not in written and not tensor.variable:
-            found.constants.add(index)
-        if raw.sparsity:
-            found.unreadable[index] = f"is sparse, which is supported for {SPARSE} only"
-            found.sparse[index] = partial(_dense, ffi, raw, tensor)
-        elif _misfit(raw, tensor):
-            found.unreadable[index] = (
-                f"has {raw.bytes} bytes, which are not those of its shape and type"
-            )
-        elif tensor.dtype in FLOATS and _scales(ffi, raw):
-            found.unreadable[index] = "holds floating-point values, but has a scale"
+        signature = listed(raw.dims_signature)
+        axes = tuple(axis for axis, extent in enumerate(signature) if extent < 0)
+        if axes and len(signature) == len(listed(raw.dims)):
+            found[index] = axes
     return found
-
-
-def _open_axes(raw: Any) -> tuple[int, ...]:
-    """Those that the model leaves open; it may not say."""
-    signature = listed(raw.dims_signature)
-    if len(signature) != len(listed(raw.dims)):
-        return ()
-    return tuple(axis for axis, extent in enumerate(signature) if extent < 0)
-
-
-def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Array:
-    """The values of a sparse constant. Raises Unsupported with a sentence."""
-    try:
-        if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
-            raise sparsity.unreadable(
-                f"is sparse and holds {tensor.dtype} values, which is not supported"
-            )
-        return sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
-    except Unsupported as reason:
-        raise Unsupported(
-            reason.sentence.reworded(f"The constant {tensor.name!r} {reason}.")
-        ) from reason
-
-
-def _misfit(raw: Any, tensor: Tensor) -> bool:
-    """A constant whose bytes are not those of its shape and type."""
-    constant = raw.allocation == IN_MODEL and raw.bytes and tensor.dtype in NUMPY_DTYPES
-    return bool(constant and tensor.data is None)
 
 
 def _names(ffi: Any, context: Any) -> list[str]:
@@ -106,18 +58,43 @@ def _names(ffi: Any, context: Any) -> list[str]:
     return [ffi.string(names + at).decode(errors="replace") for at in offsets]
 
 
-def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
-    dtype = codes.dtype(raw.type)
-    shape = listed(raw.dims)
-    tensor = Tensor(
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
-        variable=bool(raw.is_variable),
-    )
+def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Value:
+    dtype, shape, variable = codes.dtype(raw.type), listed(raw.dims), bool(raw.is_variable)
     data = constant(ffi, raw, dtype, shape, written)
-    return tensor if data is None else narrowed(replace(tensor, data=data))
+    found = Value(
+        name,
+        dtype,
+        shape,
+        data,
+        quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
+        variable=variable,
+        constant=raw.allocation == IN_MODEL and not written and not variable,
+        damage=_damage(ffi, raw, dtype, data),
+        dense=partial(_dense, ffi, raw, name, dtype, shape) if raw.sparsity else None,
+    )
+    return narrowed(found)
+
+
+def _damage(ffi: Any, raw: Any, dtype: str, data: Array | None) -> str:
+    """Why a tensor cannot be read, as `Value.damage`."""
+    if raw.sparsity:
+        return f"is sparse, which is supported for {SPARSE} only"
+    if raw.allocation == IN_MODEL and raw.bytes and dtype in NUMPY_DTYPES and data is None:
+        return f"has {raw.bytes} bytes, which are not those of its shape and type"
+    if dtype in FLOATS and _scales(ffi, raw):
+        return "holds floating-point values, but has a scale"
+    return ""
+
+
+def _dense(ffi: Any, raw: Any, name: str, dtype: str, shape: Shape) -> Array:
+    """The values of a sparse constant. Raises Unsupported with a sentence."""
+    try:
+        if raw.allocation != IN_MODEL or dtype not in NUMPY_DTYPES:
+            raise sparsity.unreadable(f"is sparse and holds {dtype} values, which is not supported")
+        return sparsity.dense(ffi, raw, NUMPY_DTYPES[dtype], shape)
+    except Unsupported as reason:
+        said = reason.sentence.reworded(f"The constant {name!r} {reason}.")
+        raise Unsupported(said) from reason
 
 
 def constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:

@@ -14,7 +14,6 @@ from tflgpu_plugin.providers.tflite import codes
 from tflgpu_plugin.providers.tflite.host_node import RawNode
 from tflgpu_plugin.providers.tflite.ops import TABLE
 from tflgpu_plugin.providers.tflite.snapshot import decided
-from tflgpu_plugin.providers.tflite.tensors import Tensors
 
 
 def node(
@@ -34,7 +33,7 @@ def model(
     """Tensor k is the k-th; the shapes of `loose` ones are open, and those that values decide are
     not stated."""
     raw = [_raw(one) for one in nodes]
-    unknown = decided(raw, Tensors(dict(enumerate(given))))
+    unknown = decided(raw, dict(enumerate(given)))
     values = {}
     for k, tensor in enumerate(given):
         shape = None if k in unknown else tensor.shape

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Node, Quantization, Tensor, bfloat16
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
@@ -29,6 +30,7 @@ MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 
+Held = TypeVar("Held", Tensor, Value)
 Compute = Callable[[Sequence[Array | None], int], Sequence[Array] | None]
 
 
@@ -168,7 +170,7 @@ def _held(
     return found
 
 
-def narrowed(tensor: Tensor, most: int = MAX_LIST_ELEMENTS) -> Tensor:
+def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
     """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
     data = tensor.data
     if tensor.dtype != "i64" or data is None or data.size > most:
