@@ -12,15 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tflgpu_plugin.ir import Array, Tensor
-from tflgpu_plugin.providers import (
-    Body,
-    Builder,
-    HostError,
-    HostModel,
-    Unsupported,
-    loop_layer,
-    otherwise,
-)
+from tflgpu_plugin.providers import Builder, HostError, Unsupported, loop_layer, otherwise
 
 from . import codes
 from .host_node import execution_plan, raw_node
@@ -36,34 +28,29 @@ def is_repeated(ffi: Any, context: Any) -> bool:
     """
     if context.acquire_subgraph == ffi.NULL:
         return False
-    search = _Search(ffi, context)
     with opened(ffi, context, FIRST) as first:
-        search.visit(first, False)
-    return search.mine
+        return _repeats(ffi, context, first, False, set())
 
 
-class _Search:
-    def __init__(self, ffi: Any, context: Any) -> None:
-        self.ffi, self.context = ffi, context
-        self.mine = False  # `context` has been come by in a loop
-        self.seen: set[tuple[int, bool]] = set()
-
-    def visit(self, graph: Any, repeated: bool) -> None:
-        """All graphs that this one runs, and itself."""
-        key = int(self.ffi.cast("uintptr_t", graph)), repeated
-        if key in self.seen:
-            return
-        self.seen.add(key)
-        self.mine |= repeated and graph == self.context
-        for index in execution_plan(self.ffi, graph):
-            node, registration = raw_node(self.ffi, graph, index)
-            name = codes.name(int(registration.builtin_code), "")
-            if name not in BODIES or node.params == self.ffi.NULL:
-                continue
-            named = self.ffi.cast("int32_t *", node.params)
-            for k in range(BODIES[name]):
-                with opened(self.ffi, self.context, int(named[k])) as body:
-                    self.visit(body, repeated or name == LOOP)
+def _repeats(
+    ffi: Any, context: Any, graph: Any, repeated: bool, seen: set[tuple[int, bool]]
+) -> bool:
+    """`graph`, or one that it runs, is that of `context`, and in a loop."""
+    key = int(ffi.cast("uintptr_t", graph)), repeated
+    if key in seen:
+        return False
+    seen.add(key)
+    found = repeated and bool(graph == context)
+    for index in execution_plan(ffi, graph):
+        node, registration = raw_node(ffi, graph, index)
+        name = codes.name(int(registration.builtin_code), "")
+        if name not in BODIES or node.params == ffi.NULL:
+            continue
+        named = ffi.cast("int32_t *", node.params)
+        for k in range(BODIES[name]):
+            with opened(ffi, context, int(named[k])) as body:
+                found |= _repeats(ffi, context, body, repeated or name == LOOP, seen)
+    return found
 
 
 @contextmanager
@@ -88,7 +75,7 @@ def recurrent_layer(e: Builder) -> list[int | None]:
         raise Unsupported.of("dynamic.shape", said)
     if len(e.host.bodies) != BODIES[LOOP]:
         raise otherwise("it is in the body of another loop")
-    found = loop_layer.layer(given, *(_body(e, model) for model in e.host.bodies))
+    found = loop_layer.layer(given, *(loop_layer.read(model, e.table) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:
             said = f"Something reads value {position} of the loop, which counts."
@@ -110,16 +97,3 @@ def _weights(e: Builder, number: int, data: Array | None) -> int | None:
     if data is None:
         return None
     return e.tensors.add(Tensor(f"weights {number} of a loop", data.shape, data=data))
-
-
-def _body(e: Builder, model: HostModel) -> Body:
-    """A graph that the loop runs."""
-    assert e.body is not None
-    found = e.body(model)
-    tensors = dict(found.graph.tensors)
-    for key in (*model.given, *model.outputs):
-        value = model.values[key]
-        shape = tuple(n for n in value.shape or () if isinstance(n, int))
-        tensors.setdefault(found.ids[key], Tensor(value.name, shape, value.dtype, value.data))
-    inputs, outputs = ([found.ids[k] for k in keys] for keys in (model.given, model.outputs))
-    return Body(found.graph.nodes, tensors, inputs, outputs)

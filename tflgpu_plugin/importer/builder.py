@@ -13,8 +13,8 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
-from tflgpu_plugin.importer.imported import Imported, Table
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostModel, HostNode, Value
+from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
 from tflgpu_plugin.importer.tensors import TensorId, Tensors
 from tflgpu_plugin.ir import bfloat16
@@ -54,14 +54,13 @@ def _moves_integers(row: Op) -> bool:
 @dataclass
 class Builder:
     """A node of the host, its row in the `table` of the host, and the `values` of its model.
-    `body(model)` imports a graph that the node runs, without evaluating anything. `inputs` are
-    tensor ids (None: absent). Rows call `add` and return the ids of the node's outputs; every shape
-    is worked out on the way. `scaled`: extents are rounded products, which onnxruntime's shape
-    inference rounds otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and
-    49.9999995 in float64). `misinferred`: its shape inference gives another shape altogether.
-    `widened`: inputs were bfloat16, and are float32 for the row. With `known_limit` every result
-    must follow from what is known, as a constant of so many elements at most, and no nodes are
-    made.
+    `inputs` are tensor ids (None: absent). Rows call `add` and return the ids of the node's
+    outputs; every shape is worked out on the way. `scaled`: extents are rounded products, which
+    onnxruntime's shape inference rounds otherwise than its kernel does (float32(50/7) * 7 gives 50
+    in float32 and 49.9999995 in float64). `misinferred`: its shape inference gives another shape
+    altogether. `widened`: inputs were bfloat16, and are float32 for the row. With `known_limit`
+    every result must follow from what is known, as a constant of so many elements at most, and no
+    nodes are made.
     """
 
     host: HostNode
@@ -70,7 +69,6 @@ class Builder:
     inputs: Sequence[int | None]
     table: Table
     values: Mapping[str, Value] = field(default_factory=dict)
-    body: Callable[[HostModel], Imported] | None = None
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
     misinferred: bool = False

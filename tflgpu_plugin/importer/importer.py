@@ -47,9 +47,6 @@ class _Importer(State):
         super().__post_init__()
         self.plain = Plain(self)
 
-    def body(self, model: HostModel) -> Imported:
-        return import_(model, self.table, Facts(arithmetic=()))
-
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
         refused."""

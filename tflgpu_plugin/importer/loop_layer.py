@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.importer.imported import Facts, Table
+from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.loop_body import (
     Below,
     Body,
@@ -26,6 +28,7 @@ from tflgpu_plugin.importer.loop_body import (
     Vector,
     otherwise,
 )
+from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir import Array, Tensor
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 
@@ -62,6 +65,18 @@ class Cell(NamedTuple):
     gates: tuple[Gate, ...]
     content: tuple[Slab, ...]
     attributes: Mapping[str, Any]
+
+
+def read(model: HostModel, table: Table) -> Body:
+    """A graph that a loop runs, without evaluating anything."""
+    found = import_(model, table, Facts(arithmetic=()))
+    tensors = dict(found.graph.tensors)
+    for key in (*model.given, *model.outputs):
+        value = model.values[key]
+        shape = tuple(n for n in value.shape or () if isinstance(n, int))
+        tensors.setdefault(found.ids[key], Tensor(value.name, shape, value.dtype, value.data))
+    inputs, outputs = ([found.ids[k] for k in keys] for keys in (model.given, model.outputs))
+    return Body(found.graph.nodes, tensors, inputs, outputs)
 
 
 def layer(given: Sequence[Tensor], condition: Body, body: Body) -> Layer:

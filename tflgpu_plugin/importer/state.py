@@ -10,7 +10,7 @@ import numpy as np
 from tflgpu_plugin.importer import row_conditions
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
-from tflgpu_plugin.importer.imported import Facts, Imported, Table
+from tflgpu_plugin.importer.imported import Facts, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
 from tflgpu_plugin.ir import Array, Condition, HostOp, Node, Refusal, Shape, Tensor
@@ -103,13 +103,8 @@ class State:
     ) -> Builder:
         """A builder of the nodes that a node of the host becomes."""
         return Builder(
-            host, row, self.tensors, inputs, self.table, self.model.values, self.body,
-            known_limit=known_limit,
-        )  # fmt: skip
-
-    def body(self, model: HostModel) -> Imported:
-        """A graph that a node runs, without evaluating anything."""
-        raise NotImplementedError
+            host, row, self.tensors, inputs, self.table, self.model.values, known_limit=known_limit
+        )
 
 
 def widened(constant: Tensor) -> Tensor:
