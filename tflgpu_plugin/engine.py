@@ -25,7 +25,7 @@ from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
 from tflgpu_plugin.importer import partition, partition_rules, rules
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Ways
+from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Parted
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target, Tensor
 from tflgpu_plugin.options import Options
@@ -264,13 +264,14 @@ def claim(
         raise ValueError(
             "The graph was not judged: import it with providers.Facts(judge=providers.judge())."
         )
-    ways = Ways(grouping or partial(partition.groups, graph), extraction or partition.extract)
+    group, extract = grouping or partial(partition.groups, graph), extraction or partition.extract
     device = adapter.open_device(adapter.select(options.adapter))
     refused = rules.closed(graph, found.refusals)
     cache = plans.opened(options)
     built: dict[tuple[int, ...], Partition] = {}
     while True:
-        parted = partition_rules.parted(graph, refused, ways, options, repeated)
+        kept = [node.id for node in graph.nodes if node.id not in refused]
+        parted = Parted(graph, group(kept) if kept else [], extract, options, repeated)
         more = partition_rules.placed(parted) or _build_all(
             parted.parts, device, built, options, cache
         )

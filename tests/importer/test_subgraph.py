@@ -95,8 +95,7 @@ def test_arithmetic_without_a_value_is_refused() -> None:
 
 def placed(graph: Graph, *groups: list[int], **options: Any) -> dict[int, str]:
     """The codes of what keeps nodes of these groups off the GPU."""
-    ways = partition_rules.Ways(lambda _: list(groups), partition.extract)
-    parted = partition_rules.Parted(graph, groups, ways, Options(**options))
+    parted = partition_rules.Parted(graph, groups, partition.extract, Options(**options))
     return {node: code_of(reason) for node, reason in partition_rules.placed(parted).items()}
 
 

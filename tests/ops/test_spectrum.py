@@ -80,8 +80,9 @@ def test_a_transform_costs_its_products() -> None:
 
 def placed(graph: Graph, groups: list[list[int]]) -> dict[int, str]:
     """What keeps nodes of these groups off the GPU."""
-    ways = partition_rules.Ways(lambda _: groups, partition.extract)
-    return partition_rules.placed(partition_rules.Parted(graph, groups, ways, Options(force=True)))
+    options = Options(force=True)
+    parted = partition_rules.Parted(graph, groups, partition.extract, options)
+    return partition_rules.placed(parted)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,6 @@ IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
 
 
-def _renames(node: Node) -> bool:
-    """Whether its op only gives elements another shape: it computes and moves nothing."""
-    row = ops.row(node.op)
-    return row is not None and row.arranges == "shape"
-
-
 def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     """Node ids in convex groups, each in execution order.
 
@@ -122,7 +116,7 @@ def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
     used = {t for node in computing for t in node.reads}
     fed = made.intersection(part.inputs)
     read = used.intersection(part.outputs).difference(whole.outputs)
-    idle = all(_renames(node) for node in part.nodes) and (fed or read)
+    idle = all(ops.arranges(node) == "shape" for node in part.nodes) and (fed or read)
     if not (repeated or idle or (fed and read)):
         return None
     io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs))

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from tflgpu_plugin.importer import partition
-from tflgpu_plugin.importer.rules import Refusals
 from tflgpu_plugin.ir import COMPLEX, FOLDED, Graph, Refusal
 from tflgpu_plugin.options import Options
 
@@ -28,21 +26,14 @@ Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
 
-class Ways(NamedTuple):
-    """How nodes are put together (ids -> groups in execution order), and how a graph is made of
-    some."""
-
-    group: Grouping
-    extract: Extraction
-
-
 @dataclass(frozen=True)
 class Parted:
-    """A graph and its partitions: groups of node ids in execution order."""
+    """A graph and its partitions: groups of node ids in execution order. `extract` makes a graph of
+    its own of some nodes."""
 
     graph: Graph
     groups: Sequence[Sequence[int]]
-    ways: Ways
+    extract: Extraction
     options: Options
     repeated: bool = False
 
@@ -54,8 +45,7 @@ class Parted:
     @cached_property
     def parts(self) -> Mapping[tuple[int, ...], Graph]:
         """Each group as a graph of its own."""
-        extract = self.ways.extract
-        return {tuple(sorted(group)): extract(self.graph, set(group)) for group in self.groups}
+        return {tuple(sorted(group)): self.extract(self.graph, {*group}) for group in self.groups}
 
 
 PartitionRule = Callable[[Parted], dict[int, Refusal]]
@@ -128,12 +118,6 @@ PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
     (paying,),
     (most_partitions,),
 )  # rules that look at one state of the graph together; what one finds changes the partitions
-
-
-def parted(graph: Graph, refused: Refusals, ways: Ways, options: Options, repeated: bool) -> Parted:
-    """The graph with the partitions of those nodes that nothing is against."""
-    kept = [node.id for node in graph.nodes if node.id not in refused]
-    return Parted(graph, ways.group(kept) if kept else [], ways, options, repeated)
 
 
 def placed(found: Parted) -> dict[int, Refusal]:

@@ -117,7 +117,7 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
         return {}
     readers, found = graph.consumers(), dict[int, Refusal]()
     for node in graph.nodes:
-        if not _converts(node) or node.inputs[0] not in sums or node.id in refused:
+        if not ops.traits(node.op).converts or node.inputs[0] not in sums or node.id in refused:
             continue
         result = node.outputs[0]
         cast = all(_to_float(graph, reader) for reader in readers.get(result, []))
@@ -127,28 +127,17 @@ def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     return found
 
 
-def _converts(node: Node) -> bool:
-    """Whether its op changes the type of values, and nothing else."""
-    row = ops.row(node.op)
-    return row is not None and row.converts
-
-
-def _places(node: Node) -> str:
-    """What its op does with indices that hosts number differently; see `Op.numbers_places`."""
-    row = ops.row(node.op)
-    return row.numbers_places if row else ""
-
-
 def _to_float(graph: Graph, node: Node) -> bool:
-    return _converts(node) and graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
+    kept = graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
+    return kept and ops.traits(node.op).converts
 
 
 def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A pooling that gives indices and the unpoolings that read them run here together, and nothing
     else reads these: hosts number them differently.
     """
-    pools = [node for node in graph.nodes if _places(node) == "makes"]
-    unpools = [node for node in graph.nodes if _places(node) == "takes"]
+    pools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "makes"]
+    unpools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "takes"]
     found: dict[int, Refusal] = {}
     consumers = graph.consumers()
     visible = graph.outputs if graph.fused else ()
@@ -172,7 +161,7 @@ def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal
 def _only_unpools(node: Node, indices: int) -> bool:
     """The node reads these indices as such, and nothing else of them."""
     reads = [k for k, tensor in enumerate(node.inputs) if tensor == indices]
-    return _places(node) == "takes" and reads == [INDICES]
+    return ops.traits(node.op).numbers_places == "takes" and reads == [INDICES]
 
 
 @dataclass

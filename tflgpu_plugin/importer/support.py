@@ -334,8 +334,7 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
 def _takes_empty(graph: Graph, node: Node) -> bool:
     """Whether the node may have tensors without elements: it joins empty inputs to others, or has
     nothing to do. No launch would look at indices that may be outside, so that hosts do."""
-    row = ops.row(node.op)
-    joins = row is not None and row.joins
+    joins = ops.traits(node.op).joins
     return joins or (idle(graph, node) and not node.attributes.get("raises"))
 
 
