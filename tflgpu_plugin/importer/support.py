@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
@@ -90,7 +90,7 @@ def support(
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
-        or next(_quirks(graph, node, target), None)
+        or _quirk(graph, node, target)
     )
 
 
@@ -120,10 +120,10 @@ class Judge:
         return support(graph, node, self.target, self.options.capabilities, self.options.quantized)
 
 
-def _quirks(graph: Graph, node: Node, target: Target) -> Iterator[Refusal]:
+def _quirk(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """What is known to go wrong with this node on this target."""
     found = (quirk.reason for quirk in QUIRKS if quirk.applies(graph, node, target))
-    return (Refusal("device.wrong_result", reason) for reason in found)
+    return next((Refusal("device.wrong_result", reason) for reason in found), None)
 
 
 def _name(node: Node) -> str:
@@ -213,7 +213,7 @@ def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
 
 
 def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal | None:
-    states, types = _states(graph, node), op.types
+    states, types, known = _states(graph, node), op.types, folded(graph, node)
     for index in node.inputs:
         if index is not None and (reason := out_of_range(graph.tensors[index])):
             return reason
@@ -221,26 +221,18 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
         if reason := without_kernel(tensor, node.row):
             return reason
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
-        if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
-            if reason := _refuse_quantized(tensor, quantized):
-                return reason.reworded(f"{held}{reason}")
-            continue
-        if real(tensor) and "f32" in types and not folded(graph, node):
+        scaled = "f32" in types and not known and (tensor.dtype in STORED or real(tensor))
+        kept = "i16" in types or any(tensor is state for state in states)
+        if scaled or (tensor.dtype == "i16" and kept):
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
-                return reason.reworded(f"{held}{reason}")
-            continue
-        if tensor.dtype == "i16" and ("i16" in types or any(tensor is state for state in states)):
-            if reason := _refuse_quantized(tensor, quantized):
                 return reason.reworded(f"{held}{reason}")
             continue
         if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return Refusal("dtype.unsupported", f"{held}; quantized tensors must be int8 or uint8.")
-        known = type_names(of_host(types, node.row))
-        return Refusal(
-            "dtype.unsupported", f"{held}; {_name(node)} is supported for {' or '.join(known)}."
-        )
+        names = " or ".join(type_names(of_host(types, node.row)))
+        return Refusal("dtype.unsupported", f"{held}; {_name(node)} is supported for {names}.")
     return None
 
 
