@@ -198,10 +198,14 @@ class Forms:
         """A sum of products, and of constants."""
         return self.form("linear", *sorted(slabs, key=lambda slab: (slab.tensor, slab.start)))
 
-    def slabs(self, form: int) -> tuple[Slab, ...]:
+    def parts(self, name: str, form: int | None) -> tuple[Any, ...]:
+        """What an expression of this name is made of, nothing of another."""
+        found, *parts = self.made[form] if form is not None else ("",)
+        return tuple(parts) if found == name else ()
+
+    def slabs(self, form: int | None) -> tuple[Slab, ...]:
         """The summands of a linear expression, none of another."""
-        name, *parts = self.made[form]
-        return tuple(parts) if name == "linear" else ()
+        return self.parts("linear", form)
 
     def cut(self, form: int, start: int, stop: int) -> int:
         """Some columns of an expression: of a linear one, or of a function of that."""
@@ -231,24 +235,29 @@ def _fully_connected(forms: Forms, node: Node) -> None:
 def _added(forms: Forms, index: int, width: int) -> Slab:
     """A constant of so many floats, the same for all rows."""
     tensor = forms.tensors[index]
-    if tensor.data is None or tensor.dtype != "f32" or prod(tensor.shape) != width:
-        raise otherwise(f"{tensor.name!r} is no bias")
-    if tensor.shape and tensor.shape[-1] != width:
+    fits = prod(tensor.shape) == width and tensor.shape[-1:] in ((), (width,))
+    if tensor.data is None or tensor.dtype != "f32" or not fits:
         raise otherwise(f"{tensor.name!r} is no bias")
     return Slab(index, 0, width)
 
 
-def _constant(forms: Forms, node: Node) -> int | None:
-    """The position of a constant among two operands."""
-    known = (forms.tensors[node.operand(k)].data is not None for k in range(2))
-    return next((k for k, here in enumerate(known) if here), None)
+def _both(forms: Forms, node: Node) -> tuple[Any, Any]:
+    """The values of two operands."""
+    return forms.value(node.operand()), forms.value(node.operand(1))
 
 
 def _add(forms: Forms, node: Node) -> None:
-    a, b = (forms.value(node.operand(k)) for k in range(2))
-    if isinstance(a, Numbers) and isinstance(b, Numbers):
-        return _count(forms, node, a, b)
-    at = _constant(forms, node)
+    match _both(forms, node):
+        case (Numbers((Counter() as counter,)), Numbers((int() as more,))) | (
+            Numbers((int() as more,)),
+            Numbers((Counter() as counter,)),
+        ):
+            count = counter._replace(more=counter.more + more)
+            forms.values[node.outputs[0]] = Numbers((count,))
+            return
+        case Numbers(), Numbers():
+            raise otherwise("it counts in another way")
+    at = next((k for k in range(2) if forms.tensors[node.operand(k)].data is not None), None)
     if at is not None:
         x = forms.vector(node.operand(1 - at))
         slabs = forms.slabs(x.form)
@@ -257,19 +266,9 @@ def _add(forms: Forms, node: Node) -> None:
         form = forms.linear(*slabs, _added(forms, node.operand(at), x.width))
         return forms.put(node, form, x.rows, x.width)
     x, y = _alike(forms, node)
-    slabs, more = forms.slabs(x.form), forms.slabs(y.form)
-    form = forms.linear(*slabs, *more) if slabs and more else forms.pair("add", x.form, y.form)
+    slabs, others = forms.slabs(x.form), forms.slabs(y.form)
+    form = forms.linear(*slabs, *others) if slabs and others else forms.pair("add", x.form, y.form)
     return forms.put(node, form, x.rows, x.width)
-
-
-def _count(forms: Forms, node: Node, a: Numbers, b: Numbers) -> None:
-    """A counter and a constant."""
-    if len(a.entries) == len(b.entries) == 1:
-        for one, other in ((a.entries[0], b.entries[0]), (b.entries[0], a.entries[0])):
-            if isinstance(one, Counter) and not isinstance(other, Counter):
-                forms.values[node.outputs[0]] = Numbers((one._replace(more=one.more + other),))
-                return
-    raise otherwise("it counts in another way")
 
 
 def _alike(forms: Forms, node: Node) -> tuple[Vector, Vector]:
@@ -301,14 +300,14 @@ def _function(forms: Forms, node: Node) -> None:
 
 def _gather(forms: Forms, node: Node) -> None:
     """A step's row of a carried sequence."""
-    held, index = forms.value(node.operand()), forms.value(node.operand(1))
     sequence, along = forms.tensors[node.operand()], node.attributes
-    counter = index.entries[0] if isinstance(index, Numbers) and len(index.entries) == 1 else None
-    rows = isinstance(held, Carried) and len(sequence.shape) == 3 and sequence.dtype == "f32"
-    single = isinstance(counter, Counter) and along["axis"] == 0 and not along.get("batch_dims")
-    if not rows or not single:
-        raise otherwise("it does not go through a sequence row by row")
-    forms.put(node, forms.form("row", held.position, counter), *sequence.shape[1:])
+    rows = len(sequence.shape) == 3 and sequence.dtype == "f32"
+    single = along["axis"] == 0 and not along.get("batch_dims")
+    match _both(forms, node):
+        case Carried(position), Numbers((Counter() as counter,)) if rows and single:
+            forms.put(node, forms.form("row", position, counter), *sequence.shape[1:])
+        case _:
+            raise otherwise("it does not go through a sequence row by row")
 
 
 def _moved(forms: Forms, node: Node) -> None:
@@ -338,22 +337,18 @@ def _slice(forms: Forms, node: Node) -> None:
     held = forms.value(node.operand())
     if not isinstance(held, Carried) or len(forms.tensors[node.operand()].shape) == 2:
         return _moved(forms, node)
-    begin, size = (forms.value(node.operand(k)) for k in (1, 2))
-    if not isinstance(begin, Numbers) or not isinstance(size, Numbers):
+    whole = forms.tensors[node.operand()].shape[1:]
+    match forms.value(node.operand(1)), forms.value(node.operand(2)):
+        case Numbers((0, *starts)), Numbers((Counter() as counter, *extents)):
+            before = True
+        case Numbers((Counter() as counter, *starts)), Numbers((-1, *extents)):
+            before = False
+        case _:
+            raise otherwise("it cuts a list in another way")
+    full = [n if n != -1 else extent for n, extent in zip(extents, whole, strict=False)]
+    if any(starts) or len(starts) != len(whole) or len(extents) != len(whole) or full != [*whole]:
         raise otherwise("it cuts a list in another way")
-    first, rest = begin.entries[:1], begin.entries[1:]
-    count, extents = size.entries[:1], size.entries[1:]
-    shape = forms.tensors[node.operand()].shape
-    full = all(n in (-1, extent) for n, extent in zip(extents, shape[1:], strict=False))
-    if len(begin.entries) != len(shape) or len(size.entries) != len(shape) or any(rest) or not full:
-        raise otherwise("it cuts a list in another way")
-    if first == (0,) and isinstance(count[0], Counter):
-        piece = Piece(held.position, count[0], True)
-    elif count == (-1,) and isinstance(first[0], Counter):
-        piece = Piece(held.position, first[0], False)
-    else:
-        raise otherwise("it cuts a list in another way")
-    forms.values[node.outputs[0]] = piece
+    forms.values[node.outputs[0]] = Piece(held.position, counter, before)
 
 
 def _concat(forms: Forms, node: Node) -> None:
@@ -364,26 +359,22 @@ def _concat(forms: Forms, node: Node) -> None:
     if all(isinstance(part, Numbers) for part in parts):
         forms.values[node.outputs[0]] = Numbers(tuple(n for part in parts for n in part.entries))
         return
-    if len(parts) != 3 or not (isinstance(parts[0], Piece) and isinstance(parts[2], Piece)):
-        raise otherwise("it joins something else")
-    low, high = parts[0], parts[2]
-    after = low.counter._replace(more=low.counter.more + 1)
-    fits = low.before and not high.before and high.counter == after
-    if not fits or low.position != high.position or node.attributes["axis"] != 0:
-        raise otherwise("it joins something else")
-    _put_row(forms, node, low.position, low.counter, node.operand(1))
+    match parts:
+        case [Piece(position, counter, True), _, Piece() as high] if node.attributes["axis"] == 0:
+            rest = Piece(position, counter._replace(more=counter.more + 1), False)
+            if high == rest:
+                return _put_row(forms, node, position, counter, node.operand(1))
+    raise otherwise("it joins something else")
 
 
 def _update_slice(forms: Forms, node: Node) -> None:
     """A list with one row replaced."""
-    held, place = forms.value(node.operand()), forms.value(node.operand(2))
-    if not isinstance(held, Carried) or not isinstance(place, Numbers):
-        raise otherwise("it replaces something else than a row of a list")
-    first, *rest = place.entries
     rank = len(forms.tensors[node.operand()].shape)
-    if not isinstance(first, Counter) or any(rest) or len(place.entries) != rank:
-        raise otherwise("it replaces something else than a row of a list")
-    _put_row(forms, node, held.position, first, node.operand(1))
+    match forms.value(node.operand()), forms.value(node.operand(2)):
+        case Carried(position), Numbers((Counter() as counter, *rest)) if not any(rest):
+            if 1 + len(rest) == rank:
+                return _put_row(forms, node, position, counter, node.operand(1))
+    raise otherwise("it replaces something else than a row of a list")
 
 
 def _put_row(forms: Forms, node: Node, position: int, counter: Counter, row: int) -> None:
@@ -403,26 +394,24 @@ def _dequantize(forms: Forms, node: Node) -> None:
 
 
 def _less(forms: Forms, node: Node) -> None:
-    a, b = (forms.value(node.operand(k)) for k in range(2))
-    single = isinstance(a, Numbers) and isinstance(b, Numbers)
-    if not single or len(a.entries) != 1 or len(b.entries) != 1:
-        raise otherwise("its end is told in another way")
-    counter, limit = a.entries[0], b.entries[0]
-    if not isinstance(counter, Counter) or isinstance(limit, Counter):
-        raise otherwise("its end is told in another way")
-    forms.values[node.outputs[0]] = Below(frozenset({(counter, limit)}))
+    match _both(forms, node):
+        case Numbers((Counter() as counter,)), Numbers((int() as limit,)):
+            forms.values[node.outputs[0]] = Below(frozenset({(counter, limit)}))
+        case _:
+            raise otherwise("its end is told in another way")
 
 
-def _both(forms: Forms, node: Node) -> None:
-    a, b = (forms.value(node.operand(k)) for k in range(2))
-    if not isinstance(a, Below) or not isinstance(b, Below):
-        raise otherwise("its end is told in another way")
-    forms.values[node.outputs[0]] = Below(a.limits | b.limits)
+def _and(forms: Forms, node: Node) -> None:
+    match _both(forms, node):
+        case Below(limits), Below(more):
+            forms.values[node.outputs[0]] = Below(limits | more)
+        case _:
+            raise otherwise("its end is told in another way")
 
 
 HANDLERS: Mapping[str, Callable[[Forms, Node], None]] = {
     "fully_connected": _fully_connected, "add": _add, "mul": _mul, "sub": _sub,
     **dict.fromkeys(ACTIVATIONS, _function), "gather": _gather, "reshape": _moved, "split": _moved,
     "strided_slice": _moved, "slice": _slice, "concat": _concat, "update_slice": _update_slice,
-    "dequantize": _dequantize, "less": _less, "logical_and": _both,
+    "dequantize": _dequantize, "less": _less, "logical_and": _and,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,7 +264,7 @@ class _Step:
     def _parts(self, form: int | None) -> tuple[dict[int, Slab], tuple[Slab, ...]]:
         """Of a linear expression: weights by what they are multiplied with, and biases. Nothing for
         other ones, and where there are two for one factor."""
-        slabs = self.forms.slabs(form) if form is not None else ()
+        slabs = self.forms.slabs(form)
         factors = {slab.factor: slab for slab in slabs if slab.factor is not None}
         biases = tuple(slab for slab in slabs if slab.factor is None)
         whole = len(factors) + len(biases) == len(slabs)
@@ -271,8 +272,7 @@ class _Step:
 
     def _orders(self, name: str, form: int | None) -> Sequence[tuple[int, int]]:
         """Both orders of two operands; none for another expression."""
-        found, *parts = self.forms.made[form] if form is not None else ("",)
-        return ((parts[0], parts[1]), (parts[1], parts[0])) if found == name else ()
+        return [*permutations(self.forms.parts(name, form), 2)]
 
     def _times(self, form: int | None, factor: int | None) -> int | None:
         """What is multiplied with this factor."""
@@ -280,8 +280,7 @@ class _Step:
 
     def _under(self, name: str, form: int | None) -> int | None:
         """The argument of a function."""
-        found, *parts = self.forms.made[form] if form is not None else ("",)
-        return parts[0] if found == name else None
+        return next(iter(self.forms.parts(name, form)), None)
 
 
 def _rows(tensors: Mapping[int, Tensor], slab: Slab) -> Array:
