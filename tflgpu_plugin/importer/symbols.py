@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, combinations, islice, permutations
+from itertools import combinations, islice, permutations, product
 from math import prod
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from tflgpu_plugin.errors import defect
@@ -34,6 +35,7 @@ READINGS = 24  # of one graph: whole ones, or more of its first nodes
 VISITS = 3000  # of nodes, which any graph may have
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 
+DOUBTS = attrgetter("doubts")  # of a guess
 T = TypeVar("T")
 
 
@@ -174,41 +176,28 @@ def unlike(shapes: Sequence[Shape]) -> int:
 def changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
-    """The symbols with others of the `free` ones' numbers, each of these once: one that is an
-    extent which the node sees becomes another one, or all that are alike do; one is changed by as
-    much as two extents differ; or two become what the node sees."""
+    """The symbols with others of the `free` ones' numbers, each of these once."""
     tried = [dict(symbols)]
-    ways = (_exact, _shifts, _pairs)
-    for change in chain.from_iterable(way(symbols, free, numbers) for way in ways):
+    for change in _changes(symbols, free, numbers):
         changed = {**symbols, **change}
         if changed not in tried:
             tried.append(changed)
             yield changed
 
 
-def _exact(
+def _changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
+    """One that is an extent which the node sees becomes another one, or all that are alike do; one
+    is changed by as much as two extents differ; or two become what the node sees."""
     seen = [name for name in free if symbols[name] in numbers]
     for wanted in numbers:
         yield from ({name: wanted} for name in seen)
-    for wanted in numbers:
-        for held in numbers:
-            yield {name: wanted for name in seen if symbols[name] == held}
-
-
-def _shifts(
-    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
-) -> Iterator[dict[str, int]]:
+    for wanted, held in product(numbers, numbers):
+        yield {name: wanted for name in seen if symbols[name] == held}
     for held, wanted in permutations(numbers, 2):
-        changes = ({name: symbols[name] + wanted - held} for name in free)
-        yield from (change for change in changes if min(change.values()) > 0)
-
-
-def _pairs(
-    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
-) -> Iterator[dict[str, int]]:
-    seen = [name for name in free if symbols[name] in numbers]
+        shifted = {name: symbols[name] + wanted - held for name in free}
+        yield from ({name: number} for name, number in shifted.items() if number > 0)
     for pair in combinations(seen, 2):
         yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
 
@@ -240,7 +229,7 @@ def solve(solver: Solver) -> Guess:
     best = _best(solver, _guesses(found, SIZES))
     if best is None or best.doubts[0]:
         both = [best, _best(solver, _guesses(found, LAST))]
-        best = min(filter(None, both), key=_doubts, default=None)
+        best = min(filter(None, both), key=DOUBTS, default=None)
     return best or solver.guess(next(_guesses(found, LAST)))
 
 
@@ -257,8 +246,8 @@ def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess | None:
     plain = [*until_fit(filter(None, map(solver.attempt, guesses)), _wrong)]
     if plain and not _wrong(plain[-1]):
         return plain[-1]
-    near = sorted(plain, key=_doubts)[:SOLVED]
-    return min(until_fit(map(solver.solved, near), _wrong), key=_doubts, default=None)
+    near = sorted(plain, key=DOUBTS)[:SOLVED]
+    return min(until_fit(map(solver.solved, near), _wrong), key=DOUBTS, default=None)
 
 
 def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
@@ -271,10 +260,6 @@ def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
 
 def _wrong(guess: Guess) -> int:
     return guess.doubts[0]
-
-
-def _doubts(guess: Guess) -> tuple[int, int, int]:
-    return guess.doubts
 
 
 def names(graph: HostModel) -> dict[str, tuple[int, int]]:
