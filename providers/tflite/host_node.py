@@ -11,6 +11,7 @@ from tflgpu_plugin.ir import Array, Tensor
 from tflgpu_plugin.providers import HostError, Unsupported, Value, native
 
 from . import codes
+from .model_file import copied
 from .tensors import listed
 
 MOST_PATH = 4096  # bytes
@@ -124,6 +125,8 @@ def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) 
     name = ffi.string(custom).decode(errors="replace") if custom else ""
     code = int(registration.builtin_code)
     inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
+    size = int(node.custom_data_size)  # parameters of other ops are no bytes
+    known = node.custom_data and 0 < size <= MOST_BYTES
     return RawNode(
         ffi=ffi,
         id=index,
@@ -135,18 +138,6 @@ def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) 
         raw_params=node.params,
         tensors=tensors,
         has_side_effect=bool(node.has_side_effect),
-        custom=_bytes(ffi, node),
+        custom=copied(ffi, node.custom_data, size) if known else b"",
         context=context,
     )
-
-
-def _bytes(ffi: Any, node: Any) -> bytes:
-    """The parameters of a custom operator, "" where there are none in such a place: those of other
-    ops are no bytes.
-    """
-    size = int(node.custom_data_size)
-    if not node.custom_data or not 0 < size <= MOST_BYTES:
-        return b""
-    held = ffi.new("char[]", size)
-    found = native.lib.tg_tflite_bytes(node.custom_data, held, size)
-    return bytes(ffi.buffer(held, found))

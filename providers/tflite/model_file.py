@@ -95,7 +95,7 @@ class File:
         return start + 4, count
 
 
-def copied(ffi: Any, address: int, count: int) -> bytes:
+def copied(ffi: Any, address: Any, count: int) -> bytes:
     """What can be read of these bytes of the process, from the first on."""
     held = ffi.new("char[]", max(count, 1))
     found = native.lib.tg_tflite_bytes(ffi.cast("void *", address), held, count)

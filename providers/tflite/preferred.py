@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
@@ -15,14 +16,10 @@ Plain = Callable[[BoundArguments], None]
 def wrapped(module: str) -> Iterator[tuple[type, str, Callable[..., Any]]]:
     """(class, method, what is called in its place)."""
     host = sys.modules[module]
-
-    def made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-        _made(preference, plain, arguments, host)
-
-    yield host.Interpreter, "__init__", made
+    yield host.Interpreter, "__init__", partial(_made, host)
 
 
-def _made(preference: Any, plain: Plain, arguments: BoundArguments, host: Any) -> None:
+def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -> None:
     """`Interpreter(...)`. One that keeps all tensors is for looking at the host's own kernels."""
     given = arguments.arguments
     if given.get("experimental_delegates") or given.get("experimental_preserve_all_tensors"):
