@@ -17,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import Value
-from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Node, Quantization, Tensor, bfloat16
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Node, Tensor, bfloat16, quantization
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -185,25 +185,13 @@ def quantized(source: Tensor, result: Tensor) -> Array | None:
     if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
     assert source.data is not None
-    scale, zero = (
-        _along(np.asarray(numbers, kind), result.quantization, source.data.ndim)
-        for numbers, kind in (
-            (result.quantization.scale, np.float32),
-            (result.quantization.zero_point, np.float64),
-        )
-    )
+    axis, rank = result.quantization.axis, source.data.ndim
+    scale = quantization.along(result.quantization.scale, axis, rank)
+    zero = quantization.along(result.quantization.zero_point, axis, rank)
     with np.errstate(all="ignore"):
-        steps = (source.data / scale).astype(np.float64)
+        steps = (source.data / scale.astype(np.float32)).astype(np.float64)
         whole = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + zero
     if not np.all(np.isfinite(whole)):
         return None
     limits = np.iinfo(NUMPY_DTYPES[result.dtype])
     return np.clip(whole, limits.min, limits.max).astype(NUMPY_DTYPES[result.dtype])
-
-
-def _along(numbers: Array, quantization: Quantization, rank: int) -> Array:
-    if numbers.size == 1:
-        return numbers.reshape(())
-    shape = [1] * rank
-    shape[quantization.axis] = numbers.size
-    return numbers.reshape(shape)

@@ -139,18 +139,9 @@ class Plan:
     @cached_property
     def structure(self) -> bytes:
         """A digest of all but the constants' values."""
-        shape = (
-            self.pipelines,
-            self.buffers,
-            self.weights,
-            self.dispatches,
-            self.inputs,
-            self.outputs,
-            self.states,
-        )
-        digest = sha256(repr(shape).encode())
-        digest.update(self.uniforms)
-        return digest.digest()
+        ports = self.inputs, self.outputs, self.states
+        shape = self.pipelines, self.buffers, self.weights, self.dispatches, *ports
+        return sha256(repr(shape).encode() + self.uniforms).digest()
 
     def fingerprint(self) -> bytes | None:
         """Equal for plans that would build the same program, constants' values included; None when

@@ -8,7 +8,7 @@ the quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -124,15 +124,18 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
     """float32 values of a constant: scale * (data - zero point), by the index along the axis where
     there are several scales.
     """
-    scale = np.asarray(quantization.scale, np.float32)
-    zero = np.asarray(quantization.zero_point, np.float32)
-    if scale.size > 1:
-        shape = [1] * data.ndim
-        shape[quantization.axis] = scale.size
-        scale, zero = scale.reshape(shape), zero.reshape(shape)
-    else:
-        scale, zero = scale[0], zero[0]
+    scale = along(quantization.scale, quantization.axis, data.ndim).astype(np.float32)
+    zero = along(quantization.zero_point, quantization.axis, data.ndim).astype(np.float32)
     return np.asarray((data.astype(np.float32) - zero) * scale, np.float32)
+
+
+def along(numbers: Sequence[float], axis: int, rank: int) -> Array:
+    """One number, or one for each index along an axis, to be spread over a tensor of this rank."""
+    if len(numbers) == 1:
+        return np.asarray(numbers[0])
+    shape = [1] * rank
+    shape[axis] = len(numbers)
+    return np.reshape(numbers, shape)
 
 
 def moved(
@@ -142,9 +145,7 @@ def moved(
     where `move` puts them. None where no single axis tells their scales apart."""
     if given is None or len(given.scale) == 1:
         return given
-    along = [1] * len(shape)
-    along[given.axis] = -1
-    numbers = np.arange(len(given.scale), dtype=np.int32).reshape(along)
+    numbers = along(range(len(given.scale)), given.axis, len(shape)).astype(np.int32)
     found = move(np.broadcast_to(numbers, shape))
     for axis in range(found.ndim):
         first = np.moveaxis(found, axis, 0).reshape(found.shape[axis], -1)
