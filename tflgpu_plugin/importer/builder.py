@@ -15,7 +15,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
-from tflgpu_plugin.importer.support import TYPE_NAMES, of_host, type_names
+from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId, Tensors
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
@@ -382,10 +382,7 @@ class Builder:
         if tensor.data is None and not row.takes(tensor.dtype):
             own = of_host(row.types, self.row)
             known = type_names(kind for kind in own if kind != COMPLEX)  # ONNX has none
-            held = TYPE_NAMES.get(tensor.dtype, tensor.dtype)
-            said = f"{self.host.title} is supported for {' or '.join(known)}."
-            sentence = f"Tensor {tensor.name!r} holds {held} values; {said}"
-            raise Unsupported.of("dtype.unsupported", sentence)
+            raise Unsupported(of_other_types(tensor, self.host.title, known))
 
     def _shapes(self, row: Op, node: Node) -> list[Shape]:
         try:

@@ -8,7 +8,7 @@ from math import prod
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
-from tflgpu_plugin.importer.support import TYPE_NAMES, unversioned
+from tflgpu_plugin.importer.support import TYPE_NAMES, of_other_types, unversioned
 from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
 
 
@@ -52,12 +52,8 @@ def row_types(e: Builder) -> Refusal | None:
     tensors: list[Tensor | Value] = [*(tensor for _, tensor, _ in _operands(e)), *e.results]
     for held in tensors if types else ():
         if held.dtype not in types and not (e.row.bfloat16 and held.dtype == BFLOAT16):
-            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *types)]
-            return Refusal(
-                "dtype.unsupported",
-                f"Tensor {held.name!r} holds {names[0]} values; {e.row.name} is supported for "
-                f"{' or '.join(names[1:])}.",
-            )
+            names = [TYPE_NAMES.get(name, name) for name in types]
+            return of_other_types(held, e.row.name, names)
     return None
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
+from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
@@ -231,9 +232,15 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return Refusal("dtype.unsupported", f"{held}; quantized tensors must be int8 or uint8.")
-        names = " or ".join(type_names(of_host(types, node.row)))
-        return Refusal("dtype.unsupported", f"{held}; {_name(node)} is supported for {names}.")
+        return of_other_types(tensor, _name(node), type_names(of_host(types, node.row)))
     return None
+
+
+def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
+    """The refusal of a tensor of none of these types (as `TYPE_NAMES` has them)."""
+    held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
+    said = f"{held}; {operator} is supported for {' or '.join(types)}."
+    return Refusal("dtype.unsupported", said)
 
 
 def type_names(types: Iterable[str]) -> list[str]:
