@@ -16,7 +16,7 @@ parameters are bytes of the model that `RawNode.options` reads as a struct.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
@@ -89,6 +89,13 @@ def _row(
     )
 
 
+def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
+    """Rows of operators whose ops have their names: each with its last version."""
+    listed = words.split()
+    for name, last in zip(listed[::2], listed[1::2], strict=True):
+        yield _row(name, name.lower(), int(last), None, takes, **traits)
+
+
 TWO = "value value"
 LAYER = "value weights bias?"
 RNN = "value weights recurrent_weights bias state"
@@ -109,6 +116,17 @@ def _rows() -> tuple[HostOp, ...]:
     # The documentation lists the basic one only.
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
+        *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", quantized=2, **both),
+        *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2),
+        *_rows_of("ABS 5 ELU 1 HARD_SWISH 1 LOG 2 LOGICAL_NOT 1"),
+        *_rows_of("LOG_SOFTMAX 2 RELU_N1_TO_1 1 RSQRT 3 TANH 3"),
+        *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
+        *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
+        *_rows_of("BITWISE_XOR 1 LOGICAL_OR 1 RIGHT_SHIFT 1 SQUARED_DIFFERENCE 2", TWO),
+        *_rows_of(
+            "EQUAL 5 GREATER 2 GREATER_EQUAL 3 LESS 3 LESS_EQUAL 2 NOT_EQUAL 4", TWO, gives="bool",
+            types=ANY,
+        ),
         _row("ADD", "add", 6, add, TWO, quantized=2, **both),
         _row(
             "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2,
@@ -130,19 +148,14 @@ def _rows() -> tuple[HostOp, ...]:
             need.activation, need.symmetric_hybrid, need.UNSHUFFLED, quantized=4, **both,
         ),
         _row("LOGICAL_AND", "logical_and", 1, None, TWO, current=1),
-        _row("LOGISTIC", "logistic", 3, quantized=2, **both),
         _row(
             "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", need.KERNEL,
             *lstm, gives="value state scratch scratch", first=2, current=2, longer=full_lstm,
         ),
-        _row("MAXIMUM", "maximum", 4, None, TWO, current=1, quantized=2),
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2, **both),
-        _row("MINIMUM", "minimum", 4, None, TWO, current=1, quantized=2),
         _row("MUL", "mul", 8, mul, TWO, quantized=2, **both),
         _row("PAD", "pad", 5, None, "value paddings", quantized=2, bfloat16=True, **both),
         _row("PRELU", "prelu", 1, None, "value slope", **both),
-        _row("RELU", "relu", 3, quantized=2, **both),
-        _row("RELU6", "relu6", 3, quantized=2, **both),
         _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", bfloat16=True, **both),
         _row(
             "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
@@ -161,17 +174,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("MEAN", "mean", 3, params.reduction, "value axes"),
         _row("DILATE", "dilate", 1, None, "value shape padding_value"),
         _row("PADV2", "pad", 5, None, "value paddings padding_value", bfloat16=True),
-        _row("RELU_N1_TO_1", "relu_n1_to_1", 1),
         _row("SQUEEZE", "reshape", 2, params.squeeze, bfloat16=True),
-        _row("TANH", "tanh", 3),
-        _row("ABS", "abs", 5),
         _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted"),
-        _row("ELU", "elu", 1),
-        _row("HARD_SWISH", "hard_swish", 1),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block),
         _row("GATHER", "gather", 7, params.gather, "value index", bfloat16=True),
-        _row("LOG", "log", 2),
         _row(
             "MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED,
             bfloat16=True,
@@ -211,7 +218,6 @@ def _rows() -> tuple[HostOp, ...]:
             need.all_symmetric, need.OF_SVDF,
         ),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted"),
-        _row("RSQRT", "rsqrt", 3),
         _row("SQRT", "sqrt", 2, types=FLOATS),  # of int8 the host cuts fractions off
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", bfloat16=True),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
@@ -241,8 +247,6 @@ def _rows() -> tuple[HostOp, ...]:
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, None, "value shape!", bfloat16=True),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
-        _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO),
-        _row("CEIL", "ceil", 1, types=FLOATS),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
             "shape weights value bias?", *windows, need.activation, order=(2, 1, 3, 0),
@@ -250,24 +254,19 @@ def _rows() -> tuple[HostOp, ...]:
         _row(
             "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, types=FLOATS,
         ),
-        _row("COS", "cos", 2, types=FLOATS),
         _row(
             "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", types=ANY,
             bfloat16=True,
         ),
-        _row("EQUAL", "equal", 5, None, TWO, gives="bool", types=ANY),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
             order=(1, 0), types=SUMMED,
         ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", bfloat16=True),
-        _row("FLOOR", "floor", 1, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
         _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
         _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
         _row("GELU", "gelu", 2, params.gelu),
-        _row("GREATER", "greater", 2, None, TWO, gives="bool", types=ANY),
-        _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", types=ANY),
         _row(
             "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
             need.UNFUSED, types=FLOATS,
@@ -277,12 +276,6 @@ def _rows() -> tuple[HostOp, ...]:
             "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows,
             types=FLOATS,
         ),
-        _row("LESS", "less", 3, None, TWO, gives="bool", types=ANY),
-        _row("LESS_EQUAL", "less_equal", 2, None, TWO, gives="bool", types=ANY),
-        _row("LOGICAL_NOT", "logical_not", 1),
-        _row("LOGICAL_OR", "logical_or", 1, None, TWO),
-        _row("LOG_SOFTMAX", "log_softmax", 2),
-        _row("NEG", "neg", 1, types=NUMBERS),
         _row(
             "NON_MAX_SUPPRESSION_V4", "non_max_suppression", 1, None,
             "value value count threshold threshold", gives="index index", types=SUMMED,
@@ -292,7 +285,6 @@ def _rows() -> tuple[HostOp, ...]:
             "value value count threshold threshold threshold", gives="index value index",
             types=SUMMED,
         ),
-        _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", types=ANY),
         _row("POW", "pow", 1, params.raises, TWO, types=NUMBERS),
         *(
             _row(name, op, 1, params.reduction, "value axes", types=("bool", "i32"))
@@ -312,8 +304,6 @@ def _rows() -> tuple[HostOp, ...]:
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
             params.plain("ii", "time_axis", "batch_axis"), "value index",
         ),
-        _row("RIGHT_SHIFT", "right_shift", 1, None, TWO),
-        _row("ROUND", "round", 1, types=FLOATS),
         _row("SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, types=ANY),
         # What indices outside do, ops/scatter.py says.
         _row(
@@ -356,12 +346,8 @@ def _rows() -> tuple[HostOp, ...]:
             need.APART, order=(0, 2, 1), types=NUMBERS,
         ),
         _row("SELECT_V2", "where", 2, None, "condition value value", types=ANY),
-        _row("SIGN", "sign", 2, types=NUMBERS),
-        _row("SIN", "sin", 2, types=FLOATS),
         _row("SLICE", "slice", 7, None, "value start length", bfloat16=True),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", bfloat16=True),
-        _row("SQUARE", "square", 1, types=FLOATS),
-        _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO),
         # The hosts' reference kernels make one number of all sums of int8.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", types=NUMBERS),
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
