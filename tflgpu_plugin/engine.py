@@ -141,10 +141,7 @@ class Partition:
             return None
         try:
             instance = self._built(found.plan, sibling, partial(entry.check, found))
-        except BuildError as error:
-            entry.refuse(error.sentence)
-            return None
-        except Damaged as error:
+        except (BuildError, Damaged) as error:
             entry.refuse(str(error))
             return None
         instance.program.forget_constants()  # lets go of the file
