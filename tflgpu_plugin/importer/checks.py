@@ -14,33 +14,29 @@ from tflgpu_plugin.ir import NUMPY_DTYPES, Shape
 
 KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
 KEYS = (str, type(None))  # of a node's inputs and outputs
-# What fields hold, and the items of those that are lists.
-FIELDS: Mapping[type, Mapping[str, type]] = {
-    HostModel: {"nodes": tuple, "values": Mapping, "outputs": tuple},
+# What fields hold, and then the items of those that are lists.
+FIELDS: Mapping[type, Mapping[str, tuple[type[Any], ...]]] = {
+    HostModel: {"nodes": (tuple, HostNode), "values": (Mapping, str), "outputs": (tuple, *KEYS)},
     HostNode: {
-        "id": int, "op": str, "domain": str, "version": int, "name": str, "inputs": tuple,
-        "outputs": tuple, "implicit": tuple, "attributes": Mapping, "bodies": tuple,
+        "id": (int,), "op": (str,), "domain": (str,), "version": (int,), "name": (str,),
+        "inputs": (tuple, *KEYS), "outputs": (tuple, *KEYS), "implicit": (tuple, str),
+        "attributes": (Mapping, str), "bodies": (tuple, HostModel),
     },
-    Value: {"name": str, "dtype": str},
-}  # fmt: skip
-ITEMS: Mapping[str, tuple[type, ...]] = {
-    "nodes": (HostNode,), "values": (str,), "inputs": KEYS, "outputs": KEYS, "implicit": (str,),
-    "attributes": (str,), "bodies": (HostModel,),
+    Value: {"name": (str,), "dtype": (str,)},
 }  # fmt: skip
 
 
 def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
     """Raises ValueError where a field holds something else than its type says."""
     fields = next(fields for kind, fields in FIELDS.items() if isinstance(held, kind))
-    for name, kind in fields.items():
+    for name, (kind, *items) in fields.items():
         found: Any = getattr(held, name)
         if not isinstance(found, (int, np.integer) if kind is int else kind):
             held_type = type(found).__name__
             raise ValueError(f"The field {name} of {what} is a {held_type}, no {kind.__name__}.")
-        listed: Any = found if name in ITEMS else ()
-        for item in listed:
-            if not isinstance(item, ITEMS[name]):
-                wanted = ITEMS[name][0].__name__
+        for item in found if items else ():
+            if not isinstance(item, tuple(items)):
+                wanted = items[0].__name__
                 raise ValueError(f"The field {name} of {what} has {item!r}, no {wanted}.")
 
 

@@ -260,10 +260,11 @@ def verify(graph: Graph) -> None:
     once, before it is read (one without elements need not be made), and every node has an id of its
     own.
     """
-    known = set(graph.inputs) | {before for before, _ in graph.states}
-    known |= {t for t, tensor in graph.tensors.items() if tensor.data is not None}
-    known |= {t for t, tensor in graph.tensors.items() if 0 in tensor.shape}
-    made: set[int] = set(graph.inputs) | {before for before, _ in graph.states}
+    made = set(graph.inputs) | {before for before, _ in graph.states}
+    there = (
+        t for t, tensor in graph.tensors.items() if tensor.data is not None or 0 in tensor.shape
+    )
+    known = made.union(there)
     numbers: set[int] = set()
     for tensor in (*graph.inputs, *graph.outputs, *(t for pair in graph.states for t in pair)):
         if tensor not in graph.tensors:
