@@ -18,7 +18,7 @@ from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
 from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.plain import Plain, states
-from tflgpu_plugin.importer.state import UNKNOWN, State, widened
+from tflgpu_plugin.importer.state import State, widened
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import BFLOAT16, HostOp, Impossible, Node, Refusal, Shape, Tensor, Unfit
 from tflgpu_plugin.ops import rows as op_rows
@@ -207,8 +207,7 @@ class _Importer(State):
         outputs = []
         for key in host.writes:
             stated = self.model.values[key]
-            shape = self.stated_shape(stated)
-            tensor = Tensor(stated.name, UNKNOWN if shape is None else shape, stated.dtype)
+            tensor = Tensor(stated.name, self.stated_shape(stated), stated.dtype)
             tensor = self.of_a_run(key) if key in self.run_values else tensor
             self.ids[key] = self.tensors.add(tensor)
             outputs.append(self.ids[key])
@@ -281,12 +280,9 @@ def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
     made = {t for node in builder.nodes for t in node.outputs}
     found: list[int | None] = []
     for tensor in outputs:
-        if tensor is None:
-            found.append(None)
-            continue
-        own = tensor in made and tensor not in found
-        copy = tensor if own else builder.reshape(tensor, builder.shape(tensor))
-        found.append(copy)
+        if tensor is not None and (tensor not in made or tensor in found):
+            tensor = builder.reshape(tensor, builder.shape(tensor))
+        found.append(tensor)
     return found
 
 

@@ -247,7 +247,8 @@ class Plain:
         """The constant-folded node of these results, None when the host states other shapes."""
         outputs = node.outputs[: len(host.writes)]
         for key, tensor in zip(host.writes, found, strict=True):
-            if not self._may_be(key, tensor.shape):
+            stated = self.state.model.values[key]
+            if stated.shape is not None and self.state.stated_shape(stated) != tensor.shape:
                 return None
         for index, tensor in zip(outputs, found, strict=True):
             self.table[index] = tensor
@@ -255,11 +256,6 @@ class Plain:
         return replace(node, op=FOLDED, outputs=outputs, attributes={}, row=None)
 
     # ---- shapes -------------------------------------------------------------------------------
-
-    def _may_be(self, key: str, shape: Shape) -> bool:
-        """The host does not state another shape."""
-        stated = self.state.model.values[key].shape
-        return stated is None or self.state.stated_shape(self.state.model.values[key]) == shape
 
     def _shape(self, host: HostNode, node: Node, refusal: Refusal | None) -> None:
         """The shapes of the node's outputs are as known from now on."""
@@ -283,7 +279,8 @@ class Plain:
 
     def _derived(self, host: HostNode, node: Node, runs: bool) -> Sequence[Shape] | None:
         """The outputs' shapes by the inputs' shapes and known values alone; `runs`: nothing is
-        against the node so far."""
+        against the node so far. Raises Unsupported where a node that is planned makes nothing of
+        its inputs."""
         table, values = self.state.table, self.state.model.values
         inputs = [*self.present(host).values()]
         other, outputs = table.arithmetic.get(host.title), self._outputs(host, node)
@@ -299,27 +296,22 @@ class Plain:
         op = ops.rows().get(node.op)
         if op is None or node.row is None:
             return None
-        whole = runs and all(extent > 0 for t in inputs for extent in self.table[t].shape)
+        found: Sequence[Shape] | None = None
+        wrong: str | None = None
         try:
             found = op.shapes(Graph.over(self.table, node), node)
         except Exception as error:  # whoever runs the node will say what is wrong with it
-            self._misfit(host, whole, f"{host.title} cannot take these input shapes: {error}")
-            return None
-        if any(extent < 0 for shape in found for extent in shape):
-            given = [list(self.table[t].shape) for t in inputs[:1]]
-            reason = f"{host.title} cannot take these input shapes: {given[0]} is too small for it."
-            self._misfit(host, whole, reason)
-        elif any(extent < 1 for shape in found for extent in shape) and whole:
-            self._misfit(host, whole)
-        return found
-
-    def _misfit(self, host: HostNode, whole: bool, reason: str = "") -> None:
-        """The node makes nothing of inputs that have something. Raises Unsupported where it was
-        claimed for other shapes."""
-        if self.state.planned is not None and reason:
-            raise Unsupported(Unfit("shape.unsupported", reason))
-        if whole:
+            wrong = str(error)
+        extents = [extent for shape in found or () for extent in shape]
+        if any(extent < 0 for extent in extents):
+            wrong = f"{[*self.table[inputs[0]].shape]} is too small for it."
+        if wrong is not None and self.state.planned is not None:  # it was claimed for other shapes
+            said = f"{host.title} cannot take these input shapes: {wrong}"
+            raise Unsupported(Unfit("shape.unsupported", said))
+        whole = runs and all(extent > 0 for t in inputs for extent in self.table[t].shape)
+        if whole and (found is None or any(extent < 1 for extent in extents)):
             self.state.unfit.add(host.id)
+        return found
 
     def _deciding(self, host: HostNode) -> list[int]:
         """Inputs whose values decide the outputs' shapes."""

@@ -63,11 +63,9 @@ class State:
         stated = self.model.values[key]
         if stated.data is None and key in self.run_values:
             return self.of_a_run(key)
-        shape: Shape = UNKNOWN
+        shape = self.facts.shapes.get(key, self.stated_shape(stated))
         if stated.data is not None:
             shape = stated.data.shape
-        elif (known := self.facts.shapes.get(key, self.stated_shape(stated))) is not None:
-            shape = known
         found = Tensor(
             stated.name, shape, stated.dtype, stated.data, stated.quantization, stated.variable
         )
@@ -78,12 +76,11 @@ class State:
         data, stated = self.run_values[key], self.model.values[key]
         return Tensor(stated.name, data.shape, stated.dtype, data)
 
-    def stated_shape(self, stated: Value) -> Shape | None:
-        """The shape as the host states it, open extents from `symbols`."""
-        if stated.shape is None:
-            return None
-        found = [e if isinstance(e, int) else self._number(e) for e in stated.shape]
-        return None if any(extent < 0 for extent in found) else tuple(found)
+    def stated_shape(self, stated: Value) -> Shape:
+        """The shape as the host states it, open extents from `symbols`, or UNKNOWN."""
+        listed = UNKNOWN if stated.shape is None else stated.shape
+        found = [e if isinstance(e, int) else self._number(e) for e in listed]
+        return UNKNOWN if any(extent < 0 for extent in found) else tuple(found)
 
     def _number(self, name: str) -> int:
         """The guess at an open extent, -1 where nothing is to be guessed."""
