@@ -82,21 +82,16 @@ def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
     found = []
     for at, level in zip(order, raw, strict=True):
         dimension = at if at < rank else blocked[at - rank]
-        block = sizes.get(dimension, 1)
-        stride = prod(shape[dimension + 1 :])
-        if at < rank:
-            found.append(_level(ffi, level, shape[dimension] // block, stride * block))
+        block, stride = sizes.get(dimension, 1), prod(shape[dimension + 1 :])
+        extent, step = (shape[dimension] // block, stride * block) if at < rank else (block, stride)
+        if level.format == DENSE and level.size == extent:
+            found.append(Level(extent, step))
+        elif level.format == CSR:
+            listed = _numbers(ffi, level.segments), _numbers(ffi, level.indices)
+            found.append(Level(extent, step, *listed))
         else:
-            found.append(_level(ffi, level, block, stride))
+            raise unreadable("is sparse, with a level that is not that of its shape")
     return found
-
-
-def _level(ffi: Any, raw: Any, extent: int, stride: int) -> Level:
-    if raw.format == DENSE and raw.size == extent:
-        return Level(extent, stride)
-    if raw.format != CSR:
-        raise unreadable("is sparse, with a level that is not that of its shape")
-    return Level(extent, stride, _numbers(ffi, raw.segments), _numbers(ffi, raw.indices))
 
 
 def offsets(given: Sequence[Level], stored: int) -> Array:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -55,18 +54,12 @@ def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -
         return None
     arguments = {**attributes, "dtype": dtype} if op.converts else attributes
     return Meaning(
-        partial(_evaluated, op, arguments, results),
+        lambda values, limit: evaluation.evaluate(op, values, arguments, results, limit),
         moves=op.views is not None or op.kind == "movement",
         converts=op.converts,
         brings=op.joins,
         fills=op.fills,
     )
-
-
-def _evaluated(
-    op: Op, arguments: Mapping[str, Any], results: int, values: Sequence[Array | None], limit: int
-) -> list[Array] | None:
-    return evaluation.evaluate(op, values, arguments, results, limit)
 
 
 def known(

@@ -109,16 +109,14 @@ class Judge:
         that are left out."""
         found: dict[int, Refusal] = {}
         excluded = {*self.options.exclude}
+        asked = self.target, self.options.capabilities, self.options.quantized
         for node in graph.nodes:
             if excluded & {node.name, node.host_op, str(node.id)}:
                 left_out = f"{_name(node)} is left out by the option exclude."
                 found[node.id] = Refusal("option.excluded", left_out)
-            elif node.id not in refused and (reason := self._reason(graph, node)):
+            elif node.id not in refused and (reason := support(graph, node, *asked)):
                 found[node.id] = reason
         return found
-
-    def _reason(self, graph: Graph, node: Node) -> Refusal | None:
-        return support(graph, node, self.target, self.options.capabilities, self.options.quantized)
 
 
 def _quirk(graph: Graph, node: Node, target: Target) -> Refusal | None:
