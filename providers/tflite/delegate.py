@@ -28,6 +28,7 @@ from tflgpu_plugin.providers import (
 
 from . import codes, loops, reader, records, refusals, snapshot
 from .snapshot import Snapshot
+from .tensors import listed
 
 GONE = Refusal(
     "host.withdrawn",
@@ -212,7 +213,7 @@ def build(number: int, kernel: Any, context: Any) -> None:
     """
     host = native.ffi.cast("tgl_context *", context)
     placed = records.kept.claimed(number, GONE)
-    placed.build(kernel, tuple(snapshot.present_shapes(host, map(int, placed.kept.keys))))
+    placed.build(kernel, tuple(listed(host.tensors[int(key)].dims) for key in placed.kept.keys))
 
 
 def fell_back(number: int, reason: Any) -> None:

@@ -6,7 +6,7 @@ partitions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,11 +62,6 @@ def take(ffi: Any, context: Any) -> Snapshot:
             for axis, extent in enumerate(listed(context.tensors[t].dims))
         },
     )  # fmt: skip
-
-
-def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:
-    """The host's present shapes of these tensors."""
-    return [listed(context.tensors[t].dims) for t in tensors]
 
 
 def had(context: Any, delegate: Any) -> bool:

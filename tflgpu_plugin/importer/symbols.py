@@ -208,19 +208,14 @@ def _changes(
 def opened(model: HostModel, table: Table) -> tuple[Imported, bool]:
     """The model with the best guess at its open extents; and whether a run may have other
     shapes."""
-    if not _is_open(model):
+    shapes = (value.shape or () for value in model.values.values())
+    if not any(isinstance(extent, str) for shape in shapes for extent in shape):
         found = import_(model, table, Facts())
         counted = any(tensor.counted for tensor in found.graph.tensors.values())
         return found, found.contradictions > 0 or bool(found.run_values) or counted
     solver = Solver(model, table)
     best = solve(solver)
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
-
-
-def _is_open(model: HostModel) -> bool:
-    """A shape is not known, even if all inputs' are."""
-    shapes = (value.shape or () for value in model.values.values())
-    return any(isinstance(extent, str) for shape in shapes for extent in shape)
 
 
 def solve(solver: Solver) -> Guess:
