@@ -19,11 +19,8 @@ from tflgpu_plugin.providers import (
     Partition,
     Subgraph,
     callbacks,
-    log,
     messages,
     native,
-    parse,
-    placeholders,
 )
 
 from . import codes, loops, reader, records, refusals, snapshot
@@ -53,7 +50,7 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
 
 def create(keys: Any, values: Any, count: int) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
-    options = parse(callbacks.pairs(keys, values, count))
+    options = providers.parse(callbacks.pairs(keys, values, count))
     return records.kept.register(records.Delegate(options, callbacks.opened(options))).number
 
 
@@ -107,11 +104,11 @@ def _place_new(
     read = partial(reader.read, taken, providers.judge(delegate.options))
     stated = host = read({})
     if not repeated:  # the shapes of a loop's body come from where it is run
-        host = placeholders.grown(stated, read)
+        host = providers.placeholders.grown(stated, read)
     claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
     reasons = claim.refusals
     if host is stated and not repeated:
-        reasons = placeholders.explained(host, reasons, read)
+        reasons = providers.placeholders.explained(host, reasons, read)
     found = [providers.kept(host, one.graph) for one in claim.islands]
     for partition, kept in zip(claim.islands, found, strict=True):
         # An input of another partition stays on the device. But users who ask the host not to fuse
@@ -200,7 +197,7 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
     text = refusals.text(nodes)
     if text and text not in delegate.told:
         delegate.told.add(text)
-        log.say(text)
+        providers.log.say(text)
         messages.notify(nodes)
 
 

@@ -7,27 +7,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import (
-    Again,
-    BuildError,
-    Client,
-    GraphRecord,
-    Instance,
-    Partition,
-    PlacedPartition,
-    Records,
-    Report,
-    Subgraph,
-    native,
-    remember,
-)
+from tflgpu_plugin.providers import GraphRecord, Instance, Partition, Report, Subgraph, native
 
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
 @dataclass(repr=False)
-class Placed(PlacedPartition):
+class Placed(providers.PlacedPartition):
     """With the native kernel as handle, which keeps plans for other shapes. It and `partition` hold
     device memory; they go when the host has freed the kernel, `kept` stays.
     """
@@ -43,7 +31,7 @@ class Placed(PlacedPartition):
         assert self.partition is not None
         self.nodes = self.partition.nodes
 
-    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
+    def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> providers.Again:
         return self.kept.reshaped(given, partition.judge)
 
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
@@ -76,7 +64,7 @@ class Prepared(GraphRecord[Placed]):
 
 
 @dataclass
-class Delegate(Client[Prepared]):
+class Delegate(providers.Client[Prepared]):
     """One `load_delegate`; it may serve several interpreters and subgraphs."""
 
     gone = Refusal(
@@ -107,15 +95,15 @@ class Delegate(Client[Prepared]):
         kept.keep(prepared.placed)
 
 
-kept: Records[Delegate, Placed] = Records()
+kept: providers.Records[Delegate, Placed] = providers.Records()
 
 
 def delegate(number: int) -> Delegate:
     """The delegate of this number; marks it as this thread's newest."""
     found = kept.clients.get(number)
     if found is None:
-        raise BuildError.of((), "host.withdrawn", "This delegate is closed.")
-    remember(found.report)
+        raise providers.BuildError.of((), "host.withdrawn", "This delegate is closed.")
+    providers.remember(found.report)
     return found
 
 
