@@ -7,7 +7,7 @@ further nodes. Its docstring is on the page of operators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
@@ -180,38 +180,29 @@ def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """
     if not any(node.row and node.row.bounds == "opens" for node in graph.nodes):
         return {}
-    hosts = _hosts(graph)
-    opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
-    writers = {t: host for host in hosts for t in host.writes}
-    readers: dict[int, list[_HostNode]] = {}
-    for host in hosts:
-        for tensor in host.reads:
-            readers.setdefault(tensor, []).append(host)
-
     away = set(refused)
+    bound = _bound(graph, _hosts(graph))
 
     def here(host: _HostNode) -> bool:
         return away.isdisjoint(host.nodes)
 
-    def grouped(host: _HostNode) -> bool:
-        return not opened.isdisjoint(host.reads)
-
-    def incomplete(host: _HostNode) -> bool:
-        after = [reader for t in host.writes for reader in readers.get(t, ())]
-        before = [writers[t] for t in host.reads if t in writers]
-        if host.bounds == "opens":
-            return host.writes.isdisjoint(graph.outputs) and not all(map(here, after))
-        if host.bounds == "closes":
-            return any(grouped(maker) and not here(maker) for maker in before)
-        if not grouped(host):
-            return False
-        ends = [one for one in after if one.bounds == "closes"]
-        ends += [one for one in before if one.bounds == "opens"]
-        return not all(map(here, ends))
-
-    while more := {n for h in hosts if here(h) and incomplete(h) for n in h.nodes}:
+    while more := {n for one, other in bound if here(one) and not here(other) for n in one.nodes}:
         away |= more
     return dict.fromkeys(away - set(refused), INCOMPLETE)
+
+
+def _bound(graph: Graph, hosts: Sequence[_HostNode]) -> list[tuple[_HostNode, _HostNode]]:
+    """Pairs of neighbours of which the first does not run here without the second."""
+    opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
+    writers = {t: host for host in hosts for t in host.writes}
+    found = []
+    for maker, reader in ((writers[t], h) for h in hosts for t in h.reads if t in writers):
+        if maker.bounds == "opens":
+            found += [(maker, reader)] if maker.writes.isdisjoint(graph.outputs) else []
+            found += [] if reader.bounds else [(reader, maker)]
+        if reader.bounds == "closes" and not opened.isdisjoint(maker.reads):
+            found += [(reader, maker)] if maker.bounds else [(reader, maker), (maker, reader)]
+    return found
 
 
 def _hosts(graph: Graph) -> list[_HostNode]:
