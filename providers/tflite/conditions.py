@@ -46,11 +46,9 @@ EVERY: tuple[Condition, ...] = (readable, listed)
 def activation(e: Builder) -> Refusal | None:
     """No fused activation but relu, relu6 and relu_n1_to_1."""
     named = e.host.attributes.get("activation", "none")
-    return (
-        None
-        if named in FUSED
-        else Refusal("activation.unsupported", f"The fused activation {named} is not supported.")
-    )
+    if named in FUSED:
+        return None
+    return Refusal("activation.unsupported", f"The fused activation {named} is not supported.")
 
 
 def _set(code: str, page: str, name: str) -> Condition:

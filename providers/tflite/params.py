@@ -261,10 +261,6 @@ def argument(node: RawNode) -> dict[str, Any]:
     return {"keep_dims": False} | _unusual(asked="" if made == node.result() else made)
 
 
-def _count(params: Any, found: int) -> dict[str, Any]:
-    return _unusual(miscounted=params.count != found)
-
-
 def l2_normalization(node: RawNode) -> dict[str, Any]:
     (activation,) = node.members("i")  # of norms below `least` (l2normalization.h) hosts take that
     return {"axis": -1, "p": 2, "least": 1e-6} | _unusual(activation=activation)
@@ -282,9 +278,11 @@ def lrn(node: RawNode) -> dict[str, Any]:
 def axis(node: RawNode) -> dict[str, Any]:
     """Of PACK and UNPACK."""
     params = node.params("tgl_pack_params")
-    return {"axis": int(params.axis)} | _count(params, max(len(node.inputs), len(node.outputs)))
+    several = max(len(node.inputs), len(node.outputs))
+    return {"axis": int(params.axis)} | _unusual(miscounted=params.count != several)
 
 
 def parts(node: RawNode) -> dict[str, Any]:
     """Of SPLIT and SPLIT_V."""
-    return _count(node.params("tgl_split_params"), len(node.outputs))
+    given = node.params("tgl_split_params").count
+    return _unusual(miscounted=given != len(node.outputs))

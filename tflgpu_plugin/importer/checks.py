@@ -57,6 +57,11 @@ def check_model(model: HostModel) -> None:
         if not known or not all(isinstance(n, int | np.integer | str) for n in value.shape or ()):
             raise ValueError(f"The shape of the value {key!r} is {value.shape!r}, not a tuple of "
                              "whole numbers and names.")  # fmt: skip
+        if value.dtype not in KINDS:
+            raise ValueError(
+                f"The value {key!r} has the type {value.dtype!r}; types are {', '.join(KINDS)}."
+            )
+        _check_constant(key, value)
     made: dict[str, int] = {}
     for node in model.nodes:
         for key in (*node.reads, *node.writes):
@@ -78,12 +83,6 @@ def check_model(model: HostModel) -> None:
     for key in model.outputs:
         if key not in model.values:
             raise ValueError(f"The output {key!r} is not among the values of the model.")
-    for key, value in model.values.items():
-        if value.dtype not in KINDS:
-            raise ValueError(
-                f"The value {key!r} has the type {value.dtype!r}; types are {', '.join(KINDS)}."
-            )
-        _check_constant(key, value)
 
 
 def check_shapes(model: HostModel, shapes: Mapping[str, Shape]) -> None:
