@@ -34,7 +34,8 @@ def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
         if not isinstance(found, (int, np.integer) if kind is int else kind):
             held_type = type(found).__name__
             raise ValueError(f"The field {name} of {what} is a {held_type}, no {kind.__name__}.")
-        for item in found if items else ():
+        listed: Any = found if items else ()
+        for item in listed:
             if not isinstance(item, tuple(items)):
                 wanted = items[0].__name__
                 raise ValueError(f"The field {name} of {what} has {item!r}, no {wanted}.")
