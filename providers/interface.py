@@ -22,6 +22,7 @@ from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.loop_body import Body, otherwise
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
+from tflgpu_plugin.importer.row_conditions import shaped
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
@@ -43,5 +44,5 @@ __all__ = [
     "adapters", "again", "arithmetic", "broadcast", "callbacks", "claimed_again",
     "judged", "kept", "log", "loop_layer", "messages", "narrowed",
     "native", "operands", "otherwise", "packed", "parse", "partition", "placeholders", "remember",
-    "revived", "same_bits", "select", "symbols", "threads", "unpacked", "without_kernel",
+    "revived", "same_bits", "select", "shaped", "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

@@ -5,10 +5,11 @@ through which defects of ours pass.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
-from tflgpu_plugin.ir import Refusal
+from tflgpu_plugin.ir import Node, Refusal
 
 
 def debugging() -> str:
@@ -23,6 +24,18 @@ def defect(error: Exception, what: str, where: str = "inside this plugin") -> Re
     if debugging():
         raise error
     return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
+
+
+@contextmanager
+def blaming(node: Node) -> Iterator[None]:
+    """Around what is done for a node: what fails there refuses this node, and no others. Raises
+    Unsupported."""
+    try:
+        yield
+    except Unsupported as refused:
+        raise Unsupported(refused.sentence, node.id, *node.sources) from refused
+    except Exception as error:
+        raise Unsupported(defect(error, f"Planning {node.op}"), node.id, *node.sources) from error
 
 
 class BuildError(RuntimeError):
@@ -54,6 +67,8 @@ class Unsupported(Exception):
     """
 
     def __init__(self, sentence: Refusal, *nodes: int) -> None:
+        if not isinstance(sentence, Refusal):
+            raise TypeError("Unsupported takes a Refusal; Unsupported.of(code, text) makes one.")
         super().__init__(sentence)
         self.nodes, self.sentence = nodes, sentence
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMPY_DTYPES, Condition, Refusal, Unfit, needs
-from tflgpu_plugin.providers import COUNTED, Builder, without_kernel
+from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
 from . import fused
 from .host import DTYPES
@@ -34,15 +34,6 @@ def constant(e: Builder) -> Refusal | None:
             told = "" if position in e.row.constants else ", or come from outside the partition"
             said = f"The {what} of {e.host.title} must be a constant of the model{told}."
             return Refusal("constant.required", said)
-    return None
-
-
-def shaped(e: Builder) -> Refusal | None:
-    """Inputs whose shapes are known before a run, or follow from what it tells."""
-    for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
-        if any(extent < 0 for extent in tensor.shape):
-            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
-            return Refusal("dynamic.shape", said)
     return None
 
 

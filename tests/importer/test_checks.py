@@ -235,9 +235,9 @@ WINDOW = {"strides": (1, 1), "padding": "valid"}
 @pytest.mark.parametrize(
     ("op", "takes", "right", "wrong", "said"),
     [
-        ("conv_2d", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, "only known when"),
+        ("conv_2d", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, "not 'same'"),
         ("max_pool_2d", "value", WINDOW | {"window": (2, 2)},
-         WINDOW | {"window": (2, 2), "padding": ""}, "only known when"),
+         WINDOW | {"window": (2, 2), "padding": ""}, "not 'same'"),
         ("conv_2d", "value weights", WINDOW, WINDOW | {"activation": "Relu"}, "A Relu fused"),
         ("matmul", "value weights", {}, {"activation": "relu"}, "no attribute 'activation'"),
         ("relu", "value", {}, {"alpha": 0.1}, "no attribute 'alpha'"),
@@ -256,3 +256,52 @@ def test_operands_that_an_op_would_ignore_are_refused(op: str, takes: str) -> No
     assert "inputs at most" in told(op, takes)
     count = len(takes.split())
     assert "inputs at most" in plus(lambda b: b.add(op, *[b.x()] * count))
+
+
+def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:
+    """Not that its result has no shape."""
+    assert told("conv_2d", "value weights", padding="valid") == (
+        "twice cannot be planned: it lacks 'strides'."
+    )
+    assert "perm" in told("transpose", "value", perm=(0, 0))
+    wrong = told("conv_2d", "value weights", **WINDOW | {"padding": "SAME"})
+    assert "padding is 'SAME', not 'same', 'valid' or numbers" in wrong
+
+
+def test_lists_of_json_are_taken() -> None:
+    assert told("transpose", "value", perm=[1, 0]) == ""
+
+
+@pytest.mark.adapter
+def test_a_node_that_cannot_be_planned_takes_no_others_with_it() -> None:
+    """`beta` of softmax is missed when its parameters are made."""
+    table = providers.Table({
+        name: providers.HostOp(name, name, (1, 1), operands=operands("value"))
+        for name in ("relu", "softmax")
+    })  # fmt: skip
+    steps = [
+        HostNode(k, op, "", 1, op, (key,), (chr(ord(key) + 1),))
+        for k, (op, key) in enumerate((("relu", "a"), ("softmax", "b"), ("relu", "c")))
+    ]
+    values = {key: Value(key, "f32", (2, 3)) for key in "abcd"}
+    given = HostModel(tuple(steps), values, ("d",))
+    facts = providers.Facts(judge=providers.judge({"force": True}))
+    claim = providers.claim(providers.import_(given, table, facts))
+    assert list(claim.refusals) == [1] and len(claim.islands) == 2
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("i32", 1.9), ("i32", np.int64(1 << 40)), ("f32", 1j), ("i32", np.nan)]
+)
+def test_a_run_takes_no_numbers_that_its_plan_does_not(dtype: str, value: Any) -> None:
+    one = node(0, ("a", "a"), "c")
+    values = {key: Value(key, dtype, (2,)) for key in "abc"}
+    facts = providers.Facts(judge=providers.judge({"force": True}))
+    found = providers.import_(
+        HostModel((replace(one, attributes={}),), values, ("c",)), TABLE, facts
+    )
+    (partition_,) = providers.claim(found).islands
+    with pytest.raises(ValueError, match="which this plan does not take"):
+        partition_.run([np.array([value, value])])
+    assert partition_.run([np.array([1, 2])])[0].tolist() == [2, 4]

@@ -79,7 +79,8 @@ def _needs(row: HostOp) -> str:
 
 
 def _sentence(condition: Any) -> str:
-    return " ".join((inspect.getdoc(condition) or "").split())
+    function = getattr(condition, "func", condition)  # of a partial
+    return " ".join((inspect.getdoc(function) or "").split())
 
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:

@@ -4,15 +4,14 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, half_products, memory, precision
-from tflgpu_plugin.errors import Unsupported, defect
+from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
@@ -42,11 +41,11 @@ def lower(graph: Graph, target: Target) -> Lowering:
     for before, _ in graph.states:
         io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
     for node in graph.nodes:
-        with _blaming(node):
+        with blaming(node):
             table[node.op].lower(low, node)
     makers = graph.producers()
     for tensor in _filled(graph, graph.outputs):
-        with _blaming(makers.get(tensor, _at_the_host(tensor))):
+        with blaming(makers.get(tensor, _at_the_host(tensor))):
             io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
         io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
@@ -57,17 +56,6 @@ def lower(graph: Graph, target: Target) -> Lowering:
 def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
     """Those that have elements: of others nothing is read or written."""
     return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
-
-
-@contextmanager
-def _blaming(node: Node) -> Iterator[None]:
-    """A defect of ours must not take the host down: the node is refused."""
-    try:
-        yield
-    except Unsupported as refused:
-        raise Unsupported(refused.sentence, node.id, *node.sources) from refused
-    except Exception as error:
-        raise Unsupported(defect(error, f"Planning {node.op}"), node.id, *node.sources) from error
 
 
 def _at_the_host(tensor: int) -> Node:
@@ -122,7 +110,7 @@ class Assembly:
         self._place_weights()
         blocks, dispatches = bytearray(), []
         for place, launch in enumerate(self.low.launches):
-            with _blaming(launch.node):
+            with blaming(launch.node):
                 dispatches.append(self._dispatch(place, launch, uniforms, len(blocks)))
             blocks += self.block
         inputs = [self._port("input", t) for t in self.whole.inputs]

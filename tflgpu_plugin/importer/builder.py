@@ -47,6 +47,13 @@ def cast_array(data: Array, dtype: str) -> Array:
     return data.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else data
 
 
+def fixed(value: Any) -> Any:
+    """Returns lists and arrays of an attribute, as JSON has them, as tuples."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(fixed(item) for item in value) if isinstance(value, list | tuple) else value
+
+
 def _moves_integers(row: Op) -> bool:
     return bool(row.keeps) and not row.fills
 
@@ -149,7 +156,8 @@ class Builder:
 
     def text(self, name: str, default: str) -> str:
         found = self.host.attributes.get(name)
-        return default if found is None else bytes(found).decode(errors="replace")
+        text = found if isinstance(found, str | None) else bytes(found).decode(errors="replace")
+        return default if text is None else text
 
     def attribute(self, name: str, default: Default) -> Default:
         """An attribute of the type of its default; an axis from the front of the first input."""
@@ -283,6 +291,7 @@ class Builder:
         for tensor in inputs:
             if tensor is not None:
                 self._check_type(row, tensor)
+        attributes = {name: fixed(value) for name, value in attributes.items()}
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
         first = self.tensors.table[next(tensor for tensor in inputs if tensor is not None)]

@@ -127,7 +127,7 @@ class _Importer(State):
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
         self._guess(builder)
-        asked = (*self.every, *row.conditions, *self.table.kernels)
+        asked = (*self.every, *row.conditions, *self.table.kernels, row_conditions.shaped)
         if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
         made = building.build(builder)

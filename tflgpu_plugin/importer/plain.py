@@ -18,11 +18,11 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import building, folding, row_conditions
-from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.builder import Builder, fixed
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
-from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, NotConstant, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -36,7 +36,9 @@ class Plain:
     """`known` are results that were worked out, without their values, `variable` those of them that
     follow from shapes, and `chained` what follows from constants alone, whether it could be worked
     out or not. `doubtful` are values whose shape is not what the inputs give. `later` are nodes
-    that make float32 of a constant, and `widened` what they make, once it was asked for."""
+    that make float32 of a constant, and `widened` what they make, once it was asked for.
+    `senseless` says why nodes make nothing of their inputs, by the host's ids, where nobody states
+    a result."""
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Plain:
     doubtful: set[int] = field(default_factory=set)
     later: dict[int, Node] = field(default_factory=dict)
     widened: dict[int, Tensor] = field(default_factory=dict)
+    senseless: dict[int, Refusal] = field(default_factory=dict)
 
     @property
     def table(self) -> MutableMapping[int, Tensor]:
@@ -64,6 +67,7 @@ class Plain:
                 said = f"{host.title} {node.name!r} has no value for these input shapes."
                 raise Unsupported.of("dynamic.value", said)
             self._shape(host, node, refusal)
+            refusal = refusal or self.senseless.get(host.id)
         if made is None and refusal is not None:
             self.state.refusals[host.id] = refusal
             op = STORE if node.op == STORE else ""
@@ -90,7 +94,8 @@ class Plain:
         if every and (reason := row_conditions.unmet(every, state.builder(host, row, inputs))):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
         given = row.arranged(inputs)
-        node = Node(host.id, row.op, given, outputs, host.attributes, row=row, **common)
+        attributes = {name: fixed(value) for name, value in host.attributes.items()}
+        node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
         # Of a node that was claimed for other shapes, types and constants are not asked again.
         roles = row_conditions.BY_ROLES if state.planned is None else (row_conditions.extents,)
         asked = (*roles, *row.conditions, *row_conditions.LAST)
@@ -300,8 +305,14 @@ class Plain:
         wrong: str | None = None
         try:
             found = op.shapes(Graph.over(self.table, node), node)
-        except Exception as error:  # whoever runs the node will say what is wrong with it
+        except NotConstant as error:  # only a run tells
             wrong = str(error)
+        except Exception as error:
+            wrong = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
+            if runs and known and all(values[k].shape is None for k in host.writes):
+                said = f"{host.title} cannot be planned: {wrong}."
+                self.senseless[host.id] = Unfit("shape.mismatch", said)
         extents = [extent for shape in found or () for extent in shape]
         if any(extent < 0 for extent in extents):
             wrong = f"{[*self.table[inputs[0]].shape]} is too small for it."

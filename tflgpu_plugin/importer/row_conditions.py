@@ -33,6 +33,15 @@ def complete(e: Builder) -> Refusal | None:
     return e.row.lacking(e.inputs) if e.row.operands else None
 
 
+def shaped(e: Builder) -> Refusal | None:
+    """Inputs whose shapes are known before a run, or follow from what it tells."""
+    for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
+        if any(extent < 0 for extent in tensor.shape):
+            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", said)
+    return None
+
+
 FIRST: tuple[Condition, ...] = (version, complete)
 
 # ---- what a node needs that becomes one of the same attributes, by the roles of its operands -----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import blaming
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -18,9 +19,11 @@ def decompose(graph: Graph) -> Graph:
         node = waiting.pop()
         rule = ops.rows()[node.op].decompose
         steps = Decomposition(e, node)
-        if rule is None or not rule(steps, node):
-            done.append(node)
-        else:
+        with blaming(node):
+            expanded = rule is not None and rule(steps, node)
+        if expanded:
             waiting += reversed(steps.nodes)
+        else:
+            done.append(node)
     e.nodes = done
     return e.finish()
