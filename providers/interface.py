@@ -20,7 +20,7 @@ from tflgpu_plugin.importer.builder import COUNTED, Builder, Default
 from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import judged
-from tflgpu_plugin.importer.loop_body import Body, otherwise
+from tflgpu_plugin.importer.loop_body import otherwise
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.row_conditions import shaped
 from tflgpu_plugin.importer.rules import INCOMPLETE
@@ -36,7 +36,7 @@ from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 __all__ = [
     "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo",
-    "Again", "Body", "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts",
+    "Again", "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts",
     "GraphRecord", "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes",
     "Instance", "Island", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options",
     "Partition", "PerCaller", "PlacedPartition", "Quantization",

@@ -9,8 +9,8 @@ import numpy as np
 
 from conformance.cases import seeded
 from tests.support.net import Net
+from tflgpu_plugin import ir
 from tflgpu_plugin.importer import loop_layer
-from tflgpu_plugin.importer.loop_body import Body
 from tflgpu_plugin.ir import Array, Shape, Tensor
 
 STEPS, BATCH, INPUTS, UNITS = 6, 2, 5, 3
@@ -40,8 +40,9 @@ class Graph(Net):
     def split(self, x: int, count: int) -> list[int]:
         return self.many("split", x, self.ints(-1), count=count)
 
-    def body(self) -> Body:
-        return Body(self.nodes, self.tensors, self.inputs, self.outputs)
+    def body(self) -> ir.Graph:
+        inputs, outputs = tuple(self.inputs), tuple(self.outputs)
+        return ir.Graph(self.tensors, tuple(self.nodes), inputs, outputs)
 
 
 def weights(blocks: int, inputs: int = INPUTS, seed: int = 1) -> Array:

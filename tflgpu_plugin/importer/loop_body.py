@@ -92,16 +92,6 @@ class Below:
     limits: frozenset[tuple[Counter, int]]
 
 
-@dataclass(frozen=True)
-class Body:
-    """A graph that a loop runs: nodes, tensors, and which of these it is given and gives."""
-
-    nodes: Sequence[Node]
-    tensors: Mapping[int, Tensor]
-    inputs: Sequence[int]
-    outputs: Sequence[int]
-
-
 def otherwise(why: str) -> Unsupported:
     """The refusal of a loop."""
     return Unsupported.of("loop.unsupported", OTHERWISE.format(why))
@@ -128,7 +118,7 @@ class Forms:
         """One in which the order of two does not count."""
         return self.form(name, *sorted((a, b)))
 
-    def run(self, body: Body, given: Sequence[Tensor]) -> list[Any]:
+    def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
         """What the body gives, of carried values with these shapes and types."""
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
             raise otherwise(f"it has {len(body.nodes)} nodes and {len(body.inputs)} values")

@@ -9,7 +9,7 @@ it another loop, which is refused (Unsupported, with a sentence).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from tflgpu_plugin.importer.imported import Facts, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.loop_body import (
     Below,
-    Body,
     Carried,
     Counter,
     Forms,
@@ -30,7 +29,7 @@ from tflgpu_plugin.importer.loop_body import (
     otherwise,
 )
 from tflgpu_plugin.importer.model import HostModel
-from tflgpu_plugin.ir import Array, Tensor
+from tflgpu_plugin.ir import Array, Graph, Tensor
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 
 
@@ -68,7 +67,7 @@ class Cell(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-def read(model: HostModel, table: Table) -> Body:
+def read(model: HostModel, table: Table) -> Graph:
     """A graph that a loop runs, without evaluating anything."""
     found = import_(model, table, Facts(arithmetic=()))
     tensors = dict(found.graph.tensors)
@@ -76,11 +75,11 @@ def read(model: HostModel, table: Table) -> Body:
         value = model.values[key]
         shape = tuple(n for n in value.shape or () if isinstance(n, int))
         tensors.setdefault(found.ids[key], Tensor(value.name, shape, value.dtype, value.data))
-    inputs, outputs = ([found.ids[k] for k in keys] for keys in (model.given, model.outputs))
-    return Body(found.graph.nodes, tensors, inputs, outputs)
+    inputs, outputs = (tuple(found.ids[k] for k in ks) for ks in (model.given, model.outputs))
+    return replace(found.graph, tensors=tensors, inputs=inputs, outputs=outputs)
 
 
-def layer(given: Sequence[Tensor], condition: Body, body: Body) -> Layer:
+def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
     """The layer that a loop is. `given` are the tensors that it begins with, in the shapes that
     they have; constants tell where it counts from. Raises Unsupported."""
     forms = Forms(dict(body.tensors))
@@ -163,7 +162,7 @@ def _counts(position: int, value: Any, start: Tensor) -> bool:
     return start.data is not None and not start.data.any()
 
 
-def _steps(given: Sequence[Tensor], condition: Body) -> int:
+def _steps(given: Sequence[Tensor], condition: Graph) -> int:
     """How many steps the loop takes, if all that it carries of whole numbers are counters."""
     forms = Forms(dict(condition.tensors))
     (end,) = forms.run(condition, given) if len(condition.outputs) == 1 else (None,)
