@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import calcsize, unpack
-from typing import Any, NamedTuple
+from typing import Any
 
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import Unsupported, native
@@ -23,19 +23,13 @@ from .tensors import IN_MODEL
 IDENTIFIER = b"TFL3"  # bytes 4 to 7
 MOST_BYTES = 1 << 40  # of a file
 MOST_ITEMS = 1 << 16  # graphs of a model, inputs and outputs of a graph
+Order = tuple[tuple[int, ...], tuple[int, ...]]  # tensors that a graph is given, and that it gives
 GRAPHS, INPUTS, OUTPUTS = 2, 1, 2  # fields of the model, and of a graph
 DAMAGED = Refusal("model.damaged", "The model file cannot be read: an offset in it leads outside.")
 HIDDEN = Refusal(
     "host.interface",
     "This host does not show the model file, which tells the order of a loop's values.",
 )
-
-
-class Order(NamedTuple):
-    """Tensors of a graph, in the order in which it is given and gives values."""
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ def order(ffi: Any, contexts: Iterable[Any], number: int) -> Order:
     if file is None:
         raise Unsupported(HIDDEN)
     graph = file.item(file.follow(0), GRAPHS, number)
-    return Order(file.numbers(graph, INPUTS), file.numbers(graph, OUTPUTS))
+    return file.numbers(graph, INPUTS), file.numbers(graph, OUTPUTS)
 
 
 def _files(ffi: Any, context: Any) -> Iterator[File]:
