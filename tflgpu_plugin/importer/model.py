@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from tflgpu_plugin.ir import Array, Quantization, Refusal
@@ -58,13 +59,13 @@ class HostNode:
     refusal: Refusal | None = field(default=None, compare=False)
     bodies: tuple[HostModel, ...] = field(default=(), compare=False)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Every value that must exist before the node runs."""
         given = [key for key in (*self.inputs, *self.implicit) if key is not None]
         return tuple(dict.fromkeys(given))
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return tuple(key for key in self.outputs if key is not None)
 

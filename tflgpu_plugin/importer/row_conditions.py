@@ -104,15 +104,16 @@ def extents(e: Builder) -> Refusal | None:
     """Axes, sizes, paddings and the like in shapes that hosts take."""
     found = [*_operands(e)]
     rank = next((len(tensor.shape) for _, tensor, operand in found if operand.role == "value"), 0)
-    for at, tensor, operand in found:
-        shape, wanted = tensor.shape, operand.traits.extents
+    asked = ((at, t, operand.traits.extents) for at, t, operand in found if operand.traits.extents)
+    for at, tensor, wanted in asked:
+        shape = tensor.shape
         fits = {
             "list": len(shape) == 1,
             "pairs": shape == (rank, 2),
             "axes": shape == (rank,),
             "one": prod(shape) == 1,
         }
-        if wanted and not fits[wanted]:
+        if not fits[wanted]:
             return Refusal(
                 "shape.mismatch",
                 f"Input {at}, {tensor.name!r}, has the shape {list(shape)}, "

@@ -313,18 +313,16 @@ def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
 
 def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     for tensor in _values(graph, node):
-        known = f"Tensor {tensor.name!r} has"
-        if len(tensor.shape) > MAX_RANK:
-            said = f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+        rank = len(tensor.shape)
+        if rank > MAX_RANK:
+            said = f"Tensor {tensor.name!r} has rank {rank}; ranks up to {MAX_RANK} are supported."
             return Refusal("rank.too_large", said)
         if any(extent < 0 for extent in tensor.shape):
-            return Refusal(
-                "dynamic.shape", f"{known} a shape that is only known when the model runs."
-            )
+            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", said)
         if 0 in tensor.shape and not _takes_empty(graph, node):
-            return Refusal(
-                "shape.empty", f"{known} no elements, its shape being {list(tensor.shape)}."
-            )
+            said = f"Tensor {tensor.name!r} has no elements, its shape being {list(tensor.shape)}."
+            return Refusal("shape.empty", said)
     return None
 
 
