@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conformance import direct as one_node
-from conformance import host, tolerance
+from conformance import direct as one_node, host, tolerance
 from conformance.cases import Case, listed
 from conformance.host import Array, Feed, Outputs
 from conformance.models import tflite as models

@@ -17,8 +17,7 @@ import numpy as np
 
 from conformance import host as hosts
 from conformance.cases import Case, all_cases
-from conformance.models import tflite as models
-from conformance.models import tflite_file
+from conformance.models import tflite as models, tflite_file
 from tflgpu_plugin import report
 
 NUMBERS = (-(2**31), -100, -3, -1, 0, 1, 2, 3, 5, 8, 127, 128, 255, 2**20)

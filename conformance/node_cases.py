@@ -14,8 +14,7 @@ import numpy as np
 
 from conformance import host, tolerance
 from conformance.cases import Input, listed
-from conformance.references import nodes as references
-from conformance.references import truth
+from conformance.references import nodes as references, truth
 from conformance.references.rounding import Change
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler

@@ -19,8 +19,7 @@ from conformance.models import onnx_twins
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
-from conformance.variants import float16 as float16_cases
-from conformance.variants import half as half_cases
+from conformance.variants import float16 as float16_cases, half as half_cases
 from tflgpu_plugin.ops import FAMILIES
 
 pytestmark = [pytest.mark.adapter, pytest.mark.dtype("f16")]

@@ -11,8 +11,7 @@ import pytest
 
 from conformance import host, tolerance
 from conformance.models.tflite import Model
-from conformance.random import graphs as random_graphs
-from conformance.random import quantized as random_quantized
+from conformance.random import graphs as random_graphs, quantized as random_quantized
 from conformance.variants import quantized as quantized_cases
 
 SEEDS = range(120)

@@ -11,13 +11,11 @@ import pytest
 
 from conformance import host, tolerance
 from conformance.cases import Case
-from conformance.models import model_inputs, real_models
-from conformance.models import tflite as models
+from conformance.models import model_inputs, real_models, tflite as models
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
 from conformance.test_ops import describe, record_of
-from conformance.variants import half as half_cases
-from conformance.variants import half_models, half_storage
+from conformance.variants import half as half_cases, half_models, half_storage
 from tflgpu_plugin.ops import FAMILIES
 
 FLOATS = half_models.tflite_entries()

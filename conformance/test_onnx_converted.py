@@ -12,8 +12,7 @@ import pytest
 from conformance import check, converted, host, onnx_host
 from conformance.cases import Case
 from conformance.host import Outputs
-from conformance.models import onnx_twins
-from conformance.models import tflite as models
+from conformance.models import onnx_twins, tflite as models
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import record_of

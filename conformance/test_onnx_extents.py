@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from conformance import onnx_host, tolerance
-from conformance import onnx_node_tests as node_tests
+from conformance import onnx_host, onnx_node_tests as node_tests, tolerance
 from tflgpu_plugin.harness import onnx as runner
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from conformance import onnx_host
-from conformance import onnx_node_tests as node_tests
+from conformance import onnx_host, onnx_node_tests as node_tests
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 

@@ -20,8 +20,7 @@ from conformance import check, host, node_cases, tolerance
 from conformance.cases import Case
 from conformance.host import Feed
 from conformance.models import tflite as models
-from conformance.variants import hybrid as hybrid_cases
-from conformance.variants import quantized as quantized_cases
+from conformance.variants import hybrid as hybrid_cases, quantized as quantized_cases
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ops import FAMILIES
 

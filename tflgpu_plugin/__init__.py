@@ -18,8 +18,7 @@ from contextlib import contextmanager as _contextmanager
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin import native as _native
-from tflgpu_plugin import threads as _threads
+from tflgpu_plugin import native as _native, threads as _threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import native, ops, threads
-from tflgpu_plugin.cache import fingerprint, plan_file
-from tflgpu_plugin.cache import store as plans
+from tflgpu_plugin.cache import fingerprint, plan_file, store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant, seeded
-from conformance.cases.quantization import scaled
-from conformance.cases.quantization import stored as value
+from conformance.cases.quantization import scaled, stored as value
 
 
 def layer(name: str, units: int, rank: int = 1, length: int = 6, inputs: int = 5, batch: int = 2,

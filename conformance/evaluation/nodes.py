@@ -19,8 +19,7 @@ from conformance.evaluation.numbers import (
 from conformance.references.truth import REFERENCES, padding
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import BFLOAT16, Array, Graph, Node, Tensor, bfloat16, quantization
-from tflgpu_plugin.ops import quantization as quantize
-from tflgpu_plugin.ops import svdf
+from tflgpu_plugin.ops import quantization as quantize, svdf
 from tflgpu_plugin.ops.table import BIAS
 
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from conformance import host
 from conformance.host import Array, Feed
-from conformance.models import tflite as models
-from conformance.models import tflite_file
+from conformance.models import tflite as models, tflite_file
 from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 from tflgpu_plugin.ir.quantization import dequantize
 

@@ -13,10 +13,12 @@ import numpy as np
 
 from conformance.host import Array
 from conformance.models.tflite import Model
-from conformance.random import graphs_choosing as choosing
-from conformance.random import graphs_indexed as indexed
-from conformance.random import graphs_newer as newer
-from conformance.random import values
+from conformance.random import (
+    graphs_choosing as choosing,
+    graphs_indexed as indexed,
+    graphs_newer as newer,
+    values,
+)
 from conformance.random.graphs_maker import ACTIVATIONS, Maker
 
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from conformance.references import attention as references_attention
-from conformance.references import boxes as references_boxes
-from conformance.references import convolutions
-from conformance.references import pools as references_pools
-from conformance.references import recurrent as references_recurrent
-from conformance.references import samples as references_samples
-from conformance.references import scatter as references_scatter
+from conformance.references import (
+    attention as references_attention,
+    boxes as references_boxes,
+    convolutions,
+    pools as references_pools,
+    recurrent as references_recurrent,
+    samples as references_samples,
+    scatter as references_scatter,
+)
 from conformance.references.rounding import rounded, rounds, times_factor
 from tflgpu_plugin.ir import Array, bfloat16
 

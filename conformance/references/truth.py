@@ -12,9 +12,7 @@ import numpy as np
 
 from conformance import direct
 from conformance.cases import Case, Input
-from conformance.references import layers as references_layers
-from conformance.references import nodes as references
-from conformance.references import rounding
+from conformance.references import layers as references_layers, nodes as references, rounding
 from conformance.references.rounding import Change
 from conformance.tolerance import UNIT
 from tflgpu_plugin import ops

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.cases import Case, Input, all_cases
-from conformance.models import split_models
-from conformance.models import tflite as models
+from conformance.models import split_models, tflite as models
 from conformance.variants.quantized import weights_of
 
 

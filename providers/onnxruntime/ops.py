@@ -16,6 +16,7 @@ from . import (
     conditions,
     counting,
     einsum,
+    elementwise as ew,
     fitting,
     indexing,
     matrices,
@@ -31,7 +32,6 @@ from . import (
     spectral,
     windows,
 )
-from . import elementwise as ew
 from .contrib import contributed
 from .rows import AXES, BOTH, CELL, COUNTS, CURRENT, LAYER, MANY, NORMED, PLACED, TWO, row
 

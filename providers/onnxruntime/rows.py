@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tflgpu_plugin.ir import Condition, HostOp, operands
-from tflgpu_plugin.ops import rows as op_rows
-from tflgpu_plugin.ops import unary
+from tflgpu_plugin.ops import rows as op_rows, unary
 from tflgpu_plugin.providers import Builder, Default
 
 from . import narrow

@@ -6,8 +6,7 @@ sentence for the host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from typing import Any
 

@@ -22,8 +22,7 @@ from typing import Any
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
 from tflgpu_plugin.providers import Builder, Table, arithmetic
 
-from . import conditions as need
-from . import flexbuffers, loops, params
+from . import conditions as need, flexbuffers, loops, params
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 # MediaPipe's operators.

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conformance.variants import half as half_cases
-from conformance.variants import half_storage
+from conformance.variants import half as half_cases, half_storage
 from tests.support.harness import run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, precision

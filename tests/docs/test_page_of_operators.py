@@ -18,11 +18,9 @@ from tflgpu_plugin.importer import partition_rules, rules
 from tflgpu_plugin.importer.row_conditions import BY_ROLES, FIRST, LAST
 from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.providers.onnxruntime import conditions as onnx_conditions
-from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
+from tflgpu_plugin.providers.onnxruntime import conditions as onnx_conditions, ops as onnx_ops
 from tflgpu_plugin.providers.onnxruntime.reader import read
-from tflgpu_plugin.providers.tflite import conditions as tflite_conditions
-from tflgpu_plugin.providers.tflite import ops as tflite_ops
+from tflgpu_plugin.providers.tflite import conditions as tflite_conditions, ops as tflite_ops
 
 TFLITE, _, ONNX = (ROOT / "docs" / "ops.md").read_text().partition("## ONNX operators")
 LSTM = {"W": (1, 8, 3), "R": (1, 8, 2)}

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host as hosts
-from conformance import mutated
+from conformance import host as hosts, mutated
 from conformance.cases import all_cases
-from conformance.models import tflite as models
-from conformance.models import tflite_file
+from conformance.models import tflite as models, tflite_file
 from tests.support.interpreters import delegate
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin import report

@@ -10,8 +10,7 @@ import pytest
 import tflgpu_plugin
 from conformance import host as hosts
 from conformance.models.tflite import Model
-from tests.support import onnx_models as onnx
-from tests.support import shape_models, small_models
+from tests.support import onnx_models as onnx, shape_models, small_models
 from tests.support.interpreters import gpu, places, same
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler

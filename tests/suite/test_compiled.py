@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.compiled import __main__ as command
-from benchmarks.compiled import driver, models
+from benchmarks.compiled import __main__ as command, driver, models
 from benchmarks.compiled.blocks import BLOCKS
 from benchmarks.compiled.cost import GCN, RDNA, Cost, Made, cost
 from benchmarks.compiled.kernels import AMD

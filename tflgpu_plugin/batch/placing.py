@@ -12,8 +12,7 @@ from typing import Any
 
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.registry import Registry
-from tflgpu_plugin.runtime.adapter import adapters as present
-from tflgpu_plugin.runtime.adapter import select
+from tflgpu_plugin.runtime.adapter import adapters as present, select
 
 ALL = "all"
 LONGEST = 60.0  # seconds that a worker waits for another to be ready

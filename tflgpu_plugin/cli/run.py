@@ -84,8 +84,7 @@ def run(
     Results are in the order of the inputs. Exit status 1 when some inputs have no results, each
     with a sentence; 130 after Ctrl-C, from which --resume goes on.
     """
-    from tflgpu_plugin.batch import placing
-    from tflgpu_plugin.batch import run as runner
+    from tflgpu_plugin.batch import placing, run as runner
     from tflgpu_plugin.batch.spec import Spec
 
     settings = {name: more.pop(name) for name in ("batch", "mean", "std")}

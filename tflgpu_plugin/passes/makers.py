@@ -8,8 +8,7 @@ from math import isclose, isfinite
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Node, merged, whole
-from tflgpu_plugin.ops.views import View, through
-from tflgpu_plugin.ops.views import whole as all_of
+from tflgpu_plugin.ops.views import View, through, whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 # How far a constant may be from a number that it stands for, relative: float32 of six digits, and

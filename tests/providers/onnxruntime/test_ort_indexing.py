@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.providers.onnxruntime.test_ort_integers import check
-from tests.support.onnx_models import Array, assert_same, model, node
-from tests.support.onnx_models import places as on
+from tests.support.onnx_models import Array, assert_same, model, node, places as on
 from tests.support.onnx_nodes import Node
 
 pytest.importorskip("onnx")

@@ -10,8 +10,7 @@ import pytest
 
 from conformance.evaluation import nodes
 from tests.support.onnx_nodes import MS, F, Node, rows
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph
-from tflgpu_plugin.ir import Node as Made
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Node as Made
 
 CHANCE = np.random.default_rng(11)
 

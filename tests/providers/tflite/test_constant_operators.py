@@ -13,8 +13,7 @@ from conformance.models import sparse
 from conformance.models.tflite import Model
 from tests.support import host_models
 from tests.support.interpreters import gpu, same
-from tflgpu_plugin import engine, native
-from tflgpu_plugin import ops as internal
+from tflgpu_plugin import engine, native, ops as internal
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir import FOLDED, Array, Graph, HostOp, Quantization, Tensor
 from tflgpu_plugin.ops import evaluation

@@ -12,8 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
-from conformance.models import sparse
-from conformance.models import tflite as models
+from conformance.models import sparse, tflite as models
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import native

@@ -10,8 +10,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
-from tests.support import interpreters, loop_models
-from tests.support import onnx_models as m
+from tests.support import interpreters, loop_models, onnx_models as m
 from tests.support.recurrent_loops import Loop
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError

@@ -12,8 +12,7 @@ from conformance import check, host
 from conformance.cases import Case, Input, constant, seeded
 from conformance.cases.transpose_conv import CUSTOM, built_in, custom
 from conformance.host import Outputs
-from conformance.models import tflite as models
-from conformance.models import unpool_graphs
+from conformance.models import tflite as models, unpool_graphs
 from conformance.models.tflite import Model
 from conformance.models.unpool_graphs import POOL, STRUCT, UNPOOL
 from tflgpu_plugin.cli import check as checker

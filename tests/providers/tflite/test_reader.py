@@ -18,8 +18,7 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.importer.tensors import Tensors as BuiltTensors
 from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal, Target, Tensor
-from tflgpu_plugin.providers.tflite import codes, conditions, ops, tensors
-from tflgpu_plugin.providers.tflite import delegate as delegates
+from tflgpu_plugin.providers.tflite import codes, conditions, delegate as delegates, ops, tensors
 from tflgpu_plugin.providers.tflite.host_node import RawNode
 
 # ---- the host's parameters ----------------------------------------------------------------------
