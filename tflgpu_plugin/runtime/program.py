@@ -289,8 +289,8 @@ class Instance:
 def _as_port(array: Array, port: Any) -> Array:
     given, kind = np.asarray(array), np.dtype(NUMPY_DTYPES[port.dtype])
     ready = np.asarray(given, kind, order="C")  # keeps a scalar a scalar
-    alike = np.can_cast(given.dtype, kind, "same_kind")
-    if not alike or (kind.kind in "iu" and not np.array_equal(ready, given)):
+    alike = given.dtype == kind or np.can_cast(given.dtype, kind, "same_kind")
+    if not alike or (ready is not given and kind.kind in "iu" and np.any(ready != given)):
         raise ValueError(
             f"input {port.name or port.tensor} holds {given.dtype} numbers, which this plan does "
             f"not take: it is made for {kind}"
