@@ -90,16 +90,16 @@ class Plain:
             op = STORE if other is not None and other.op == STORE else row.op if row else ""
             reads = (*inputs, *map(state.tensor, host.implicit))
             return Node(host.id, op, reads, outputs, **common), state.table.refusal(host)
-        every = () if state.planned is not None else state.every
-        if every and (reason := row_conditions.unmet(every, state.builder(host, row, inputs))):
+        builder = state.builder(host, row, inputs)
+        if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
         given = row.arranged(inputs)
         attributes = {name: fixed(value) for name, value in host.attributes.items()}
         node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
-        # Of a node that was claimed for other shapes, types and constants are not asked again.
-        roles = row_conditions.BY_ROLES if state.planned is None else (row_conditions.extents,)
-        asked = (*roles, *row.conditions, *row_conditions.LAST)
-        refusal = row_conditions.unmet(asked, self._seen(host, row))
+        asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.LAST)
+        if state.planned is not None:  # it was claimed for other shapes, with these types
+            asked = (row_conditions.extents, *row.conditions)
+        refusal = row_conditions.unmet(asked, self._seen(builder))
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)
@@ -109,10 +109,10 @@ class Plain:
             node = replace(node, inputs=kept, outputs=(*outputs, *hidden))
         return node, refusal
 
-    def _seen(self, host: HostNode, row: HostOp) -> Builder:
-        """What conditions look at: inputs in the order of the op, and no values but constants of
-        the host."""
-        builder = self.state.builder(host, row, row.arranged(self.state.operands(host)))
+    def _seen(self, builder: Builder) -> Builder:
+        """The node as conditions look at it: inputs in the order of the op, and no values but
+        constants of the host."""
+        builder.inputs = builder.row.arranged(builder.inputs)
         if self.known:
             builder.tensors = Tensors(ChainMap(self.known, self.table))
         return builder
@@ -135,9 +135,10 @@ class Plain:
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.chained.update(node.outputs[: len(host.writes)])
-        row = node.row
-        if row is not None and row_conditions.unmet(row.conditions, self._seen(host, row)):
-            return None  # hosts need not agree about it
+        if row := node.row:
+            given = self.state.builder(host, row, self.state.operands(host))
+            if row_conditions.unmet(row.conditions, self._seen(given)):
+                return None  # hosts need not agree about it
         if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
             self.later[node.outputs[0]] = node
             return None
