@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,9 @@ from tests.support import host_models
 from tests.support.refused import refused
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer import folding, partition, subgraph
+from tflgpu_plugin.importer.imported import Facts
+from tflgpu_plugin.importer.importer import import_
+from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Quantization, Tensor
 from tflgpu_plugin.providers.tflite import ops as tflite
@@ -180,3 +185,20 @@ def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
     assert (graph.shape(3), graph.inputs, graph.outputs) == ((4, 2), (0,), (3,))
     with refused("shape.unsupported"):
         kept.reshaped([(8,), (3, 2)], Judge()).runs()
+
+
+def test_an_import_keeps_no_constants_in_a_circle() -> None:
+    """They would stay until the garbage collector looks, copies of a model's weights among them."""
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    values = {"x": Value("x", "f32", (2, 3)), "w": Value("w", "f32", (2, 3), data),
+              "y": Value("y", "f32", (2, 3))}  # fmt: skip
+    node = HostNode(0, "RELU", "", 1, "y", ("w",), ("y",))
+    gc.collect()
+    gc.disable()
+    try:
+        found = import_(HostModel((node,), values, ("y",)), tflite.TABLE, Facts())
+        dead = weakref.ref(found.graph.tensors[found.ids["y"]])
+        del found
+        assert dead() is None
+    finally:
+        gc.enable()

@@ -34,20 +34,16 @@ def import_(model: HostModel, table: Table, facts: Facts) -> Imported:
     while True:
         symbols = None if facts.symbols is None else dict(facts.symbols)
         importer = _Importer(model, table, facts, symbols, guesses)
-        known = len(guesses)
+        known, plain = len(guesses), Plain(importer)  # apart, so that no cycle keeps constants
         for node in model.nodes:
-            importer.visit(node)
+            importer.visit(node, plain)
         if len(guesses) == known:  # else a node before may have taken one for unknown
             found = importer.finish()
             return judged(found, facts.judge) if facts.judge else found
 
 
 class _Importer(State):
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.plain = Plain(self)
-
-    def visit(self, host: HostNode) -> None:
+    def visit(self, host: HostNode, plain: Plain) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
         refused."""
         row, inputs = self.table.row(host), self.operands(host)
@@ -57,7 +53,7 @@ class _Importer(State):
             if host.provider:
                 raise Unsupported(self.table.refusal(host))
             if row is None or row.build is None or host.refusal:
-                self.plain.visit(host)
+                plain.visit(host)
             else:
                 self._build(host, row, inputs)
         except Unsupported as reason:
@@ -224,7 +220,7 @@ class _Importer(State):
         outputs = [self.ids[key] for key in self.model.outputs if key in self.ids]
         pairs = tuple(pair for node in self.nodes for pair in states(node))
         stated: dict[str, Any] = {
-            "states": pairs, "chained": tuple(sorted(self.plain.chained)),
+            "states": pairs, "chained": tuple(sorted(self.chained)),
             "fused": self.model.fused, "ordered": self.model.ordered,
         }  # fmt: skip
         return Imported(

@@ -33,17 +33,15 @@ LISTS = {"shape", "perm", "expand"}  # attributes that stand for a second input
 
 @dataclass
 class Plain:
-    """`known` are results that were worked out, without their values, `variable` those of them that
-    follow from shapes, and `chained` what follows from constants alone, whether it could be worked
-    out or not. `doubtful` are values whose shape is not what the inputs give. `later` are nodes
-    that make float32 of a constant, and `widened` what they make, once it was asked for.
+    """`known` are results that were worked out, without their values, and `variable` those of them
+    that follow from shapes. `doubtful` are values whose shape is not what the inputs give. `later`
+    are nodes that make float32 of a constant, and `widened` what they make, once it was asked for.
     `senseless` says why nodes make nothing of their inputs, by the host's ids, where nobody states
     a result."""
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)
     variable: set[int] = field(default_factory=set)
-    chained: set[int] = field(default_factory=set)
     doubtful: set[int] = field(default_factory=set)
     later: dict[int, Node] = field(default_factory=dict)
     widened: dict[int, Tensor] = field(default_factory=dict)
@@ -134,7 +132,7 @@ class Plain:
         where these cannot be read."""
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
-        self.chained.update(node.outputs[: len(host.writes)])
+        self.state.chained.update(node.outputs[: len(host.writes)])
         if row := node.row:
             given = self.state.builder(host, row, self.state.operands(host))
             if row_conditions.unmet(row.conditions, self._seen(given)):
@@ -152,7 +150,7 @@ class Plain:
         values = self.state.model.values
         fixed = {t for key, t in inputs.items() if values[key].constant or values[key].dense}
         fixed |= {t for t in inputs.values() if self.table[t].data is not None} - self.known.keys()
-        return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.chained
+        return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.state.chained
 
     def present(self, host: HostNode) -> dict[str, int]:
         """The tensors of inputs that are there, by key."""

@@ -23,7 +23,8 @@ class State:
     """`symbols` are numbers of open extents, which become more on the way, and `run_values` guesses
     at inputs. `nodes` are ours so far, `refusals` say why some of them cannot run, `arithmetic`
     host nodes whose results are known, `unfit` and `impossible` as in `Imported`, `misled` values
-    whose shape the host infers wrongly."""
+    whose shape the host infers wrongly, and `chained` tensors that follow from constants alone,
+    whether they could be worked out or not."""
 
     model: HostModel
     table: Table
@@ -37,6 +38,7 @@ class State:
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
     misled: set[str] = field(default_factory=set)
+    chained: set[int] = field(default_factory=set)
     unfit: set[int] = field(default_factory=set)
     impossible: set[int] = field(default_factory=set)
 
