@@ -27,7 +27,8 @@ def seen(graph: Graph, node: Node) -> Builder:
 
 
 def by_row(graph: Graph, node: Node) -> Refusal | None:
-    """What the roles of its operands and the conditions of its row say against a node."""
+    """Returns why a node does not meet what the roles of its operands and its row's conditions ask,
+    None where it does."""
     assert isinstance(node.row, HostOp)
     return row_conditions.unmet((*row_conditions.BY_ROLES, *node.row.conditions), seen(graph, node))
 

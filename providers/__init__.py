@@ -9,7 +9,7 @@ through one:
 >>> facts = providers.Facts(judge=providers.judge())     # doctest: +SKIP
 >>> found = providers.import_(model, table, facts)       # doctest: +SKIP
 >>> claim = providers.claim(found)                       # doctest: +SKIP
->>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP
+>>> outputs = claim.partitions[0].run(inputs)               # doctest: +SKIP
 """
 # ruff: noqa: F403, F405
 

@@ -1,6 +1,7 @@
-"""What hosts use of this plugin, as names of `tflgpu_plugin.providers`, which imports this module
-when the first is asked for: how a graph is handed over, how rows build nodes, and, for hosts with
-native code, callbacks, records and reports. The words of graphs and rows are `tflgpu_plugin.ir`.
+"""The interface for hosts: functions that import and claim a graph, builders of rows, and (for
+hosts with native code) callbacks, records and reports. Hosts use these names through
+`tflgpu_plugin.providers`, which loads this module on first use; types of graphs and rows are in
+`tflgpu_plugin.ir`.
 """
 # ruff: noqa: I001
 
@@ -35,14 +36,13 @@ from tflgpu_plugin.runtime.adapter import adapters, select
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 __all__ = [
-    "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo",
-    "Again", "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts",
-    "GraphRecord", "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes",
-    "Instance", "Island", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options",
-    "Partition", "PerCaller", "PlacedPartition", "Quantization",
-    "Records", "Refusal", "Report", "Shape", "Subgraph", "Table", "Unsupported", "Value",
-    "adapters", "again", "arithmetic", "broadcast", "callbacks", "claimed_again",
-    "judged", "kept", "log", "loop_layer", "messages", "narrowed",
+    "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo", "Again",
+    "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts", "GraphRecord",
+    "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
+    "Island", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition",
+    "PerCaller", "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape",
+    "Subgraph", "Table", "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast",
+    "callbacks", "claimed_again", "judged", "kept", "log", "loop_layer", "messages", "narrowed",
     "native", "operands", "otherwise", "packed", "parse", "partition", "placeholders", "remember",
     "revived", "same_bits", "select", "shaped", "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

@@ -236,9 +236,14 @@ class Claim:
     """The answer to a graph: partitions, and why every node outside them is not in one, by its
     id."""
 
-    islands: list[Partition]
+    partitions: list[Partition]
     refusals: dict[int, Refusal]
     adapter: AdapterInfo
+
+    @property
+    def islands(self) -> list[Partition]:
+        """The partitions under their old name (deprecated)."""
+        return self.partitions
 
 
 def claim(

@@ -157,9 +157,10 @@ _here = _Here()
 
 
 def for_call(caller: int, work: Callable[[], T]) -> T:
-    """What `work` gives, done by this thread, and those that it begins, for a call of the host by
-    that one. Work that is ended from outside (by what is no Exception, such as KeyboardInterrupt or
-    GreenletExit) is done again, and the program gets that exception when the host returns.
+    """Returns the result of `work`, which this thread and the threads that it starts do on behalf
+    of the thread `caller`. Work that is interrupted by what is no Exception, such as
+    KeyboardInterrupt or GreenletExit, is done again; the program gets that exception when the host
+    returns.
     """
     before, _here.caller = _here.caller, caller
     try:

@@ -1,22 +1,8 @@
-"""How rows ask something of a node: by functions whose docstrings say what it needs, and in the
-forms that several rows have."""
+"""Conditions that several rows have, with a text of their own for the page of operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tflgpu_plugin.ir import Condition, Refusal, needs
-from tflgpu_plugin.providers import Builder
-
-Answer = Callable[[Builder], bool]
-
-
-def asks(
-    code: str, sentence: str = "", kind: type[Refusal] = Refusal
-) -> Callable[[Answer], Condition]:
-    """Decorates a function that answers whether a node has what its docstring says, and makes a
-    condition of it, as `needs` does."""
-    return lambda met: needs(code, " ".join(str(met.__doc__).split()), met, sentence, kind)
+from tflgpu_plugin.ir import Condition, needs
 
 
 def unset(page: str, *attributes: str) -> Condition:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, needs
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent, asks, together, unread, unset
+from .asking import absent, together, unread, unset
 from .rearranging import part, parts
 
 # Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
@@ -290,8 +290,8 @@ def divides(e: Builder, sizes: Sequence[int]) -> bool:
 
 
 def _projected(mask: int, past: int, *buffers: int) -> tuple[Condition, ...]:
-    """What takes its own product with weights needs, with its mask and past in these places, and
-    with inputs that only a past in a longer buffer has."""
+    """Returns the conditions of operators that project their input themselves. `mask` and `past`
+    are positions of inputs, and `buffers` those of inputs that only a shared past buffer has."""
     return (
         needs(
             "input.unsupported",

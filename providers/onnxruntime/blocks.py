@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit
+from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, asks
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent, asks
+from .asking import absent
 from .host import nibbles, paired
 
 

@@ -7,12 +7,11 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, needs
+from tflgpu_plugin.ir import COUNTS, asks, needs
 from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder
 
 from . import narrow
-from .asking import asks
 from .rearranging import joined, part, parts
 
 SMALLEST = 2.0**-126  # an overlap above this is one above 0

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import wraps
 
-from tflgpu_plugin.ir import Condition, Refusal, needs
+from tflgpu_plugin.ir import Condition, Refusal, asks, needs
 from tflgpu_plugin.providers import Builder
 
 from . import windows
-from .asking import asks
 from .matrices import normalized_groups
 from .rearranging import parts
 

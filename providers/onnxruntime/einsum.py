@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
+from tflgpu_plugin.ir import asks
 from tflgpu_plugin.providers import Builder
-
-from .asking import asks
 
 TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 

@@ -118,7 +118,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     claim = providers.claim(
         reading, grouping=grouping.group, extraction=grouping.extract, repeated=taken.repeated
     )
-    for partition in claim.islands:
+    for partition in claim.partitions:
         level.placed.append(_placed(partition, grouping, session.export))
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}

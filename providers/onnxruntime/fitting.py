@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, needs
+from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, asks, needs
 from tflgpu_plugin.providers import Builder, broadcast
-
-from .asking import asks
 
 
 def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Condition:

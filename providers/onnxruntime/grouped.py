@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Refusal, Unfit, needs
+from tflgpu_plugin.ir import Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent, asks, together, unread
+from .asking import absent, together, unread
 from .attention import BOTH_PASTS, heads_first, listed, of_heads, whole
 from .rearranging import cut, parts
 from .rotary import turned

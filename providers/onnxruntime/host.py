@@ -74,7 +74,7 @@ class Host:
         return self._array(count, function, subject, f"const {kind} *")
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
-        """What `function(subject, out, length)` writes."""
+        """Returns the list that `function(subject, out, length)` fills."""
         length = self.get(count, subject, "size_t")
         out = self.ffi.new(f"{kind}[]", max(1, length))
         self.check(function(subject, out, length))

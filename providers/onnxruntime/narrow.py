@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, asks
 from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
-from .asking import asks
 from .host import DTYPES
 
 TYPES = COUNTED

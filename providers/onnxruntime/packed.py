@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir import Condition, Unfit, needs
+from tflgpu_plugin.ir import Condition, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import asks
 from .attention import KEY_BIAS, Part, biased, divided, divides, of_heads, widths
 from .rearranging import parts
 
@@ -40,7 +39,7 @@ def _thirds(e: Builder, x: int) -> list[Part]:
 
 
 def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None) -> int:
-    """Of tensors [tokens, width], each sequence by itself."""
+    """Returns the attention of packed tensors [tokens, width], computed for each sequence alone."""
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
     q, k, v = (e.reshape(t, (*places, e.shape(t)[1])) for t in given)
     return e.reshape(of_heads(e, q, k, v, heads, heads, bias), e.shape(given[2]))

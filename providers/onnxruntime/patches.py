@@ -7,10 +7,9 @@ from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, needs
+from tflgpu_plugin.ir import Array, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import asks
 from .windows import Window, window_over
 
 LARGEST = 1 << 22  # elements of a table of indices

@@ -93,7 +93,8 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
 
 
 def _names(listed: Any) -> set[Any]:
-    """Those of the providers that a program lists; none of what the host refuses."""
+    """Returns the names of the providers that a program lists, none for a list that the host
+    refuses."""
     given = listed if isinstance(listed, Sequence) else ()
     return {one[0] if isinstance(one, tuple) else one for one in given}
 

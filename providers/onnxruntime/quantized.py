@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit
+from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, asks
 from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow
-from .asking import asks
 from .host import DTYPES
 from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
 

@@ -7,10 +7,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, needs
+from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import COUNTED, Builder
-
-from .asking import asks
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 
@@ -85,7 +83,7 @@ def part(e: Builder, x: int, start: int, stop: int, axis: int = -1) -> int:
 
 
 def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[int]:
-    """What lies beside each other on an axis, each made when it is asked for."""
+    """Yields adjacent slices of an axis; a slice is added to the graph when it is read."""
     start = 0
     for size in sizes:
         yield part(e, x, start, start + size, axis)

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, needs
+from tflgpu_plugin.ir import Array, Impossible, asks, needs
 from tflgpu_plugin.providers import COUNTED, Builder
-
-from .asking import asks
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"

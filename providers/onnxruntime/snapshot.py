@@ -131,7 +131,7 @@ class _Reader:
         )
 
     def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
-        """Those of the values that a pair of functions gives, None for absent ones."""
+        """Returns the names of the values that a pair of functions lists, None for absent ones."""
         handles = self.host.handles(count, function, handle, "tgo_value_info")
         return tuple(self.value(value) for value in handles)
 

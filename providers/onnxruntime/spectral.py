@@ -10,10 +10,9 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.ir import asks
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
-
-from .asking import asks
 
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
 

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
+from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
-
-from .asking import asks
 
 # Attributes that are lists: numbers for each spatial axis, and what these are at least.
 LISTS = (("kernel_shape", 1, 1), ("strides", 1, 1), ("dilations", 1, 1), ("output_padding", 1, 0),

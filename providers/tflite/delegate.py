@@ -108,8 +108,8 @@ def _place_new(
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = providers.placeholders.explained(host, reasons, read)
-    found = [providers.kept(host, one.graph) for one in claim.islands]
-    for partition, kept in zip(claim.islands, found, strict=True):
+    found = [providers.kept(host, one.graph) for one in claim.partitions]
+    for partition, kept in zip(claim.partitions, found, strict=True):
         # An input of another partition stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.ports for other in found if other is not kept)

@@ -36,7 +36,7 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
 
 
 def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
-    """Those that the model leaves open, of tensors that have any; it may not say."""
+    """Returns the axes that the model leaves open, by tensor; older models do not tell."""
     found = {}
     for index in range(context.tensor_count):
         raw = context.tensors[index]

@@ -15,7 +15,7 @@ from tests.providers.onnxruntime.test_ort_reader import snapshot
 from tests.providers.tflite.test_reader import CONV, POOL, host_node, refused
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.importer import partition_rules, rules
-from tflgpu_plugin.importer.row_conditions import BY_ROLES, FIRST, LAST
+from tflgpu_plugin.importer.row_conditions import AFTER_ROW, BY_ROLES, FIRST
 from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.providers.onnxruntime import conditions as onnx_conditions, ops as onnx_ops
@@ -176,7 +176,7 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
                 said = " ".join((condition.__doc__ or "").split())
                 assert said.endswith(".") and said in line(page, key), key
     parted = [rule for together in partition_rules.PARTITION_RULES for rule in together]
-    tflite = (*FIRST, *tflite_conditions.EVERY, *BY_ROLES, *LAST)
+    tflite = (*FIRST, *tflite_conditions.EVERY, *BY_ROLES, *AFTER_ROW)
     every = (TFLITE, tflite), (ONNX, (*FIRST, *onnx_conditions.EVERY))
     for page, conditions in (*every, (ONNX, rules.RULES), (ONNX, parted)):
         for number, one in enumerate(conditions, 1):

@@ -176,14 +176,14 @@ program = Program(steps, ["grown", "scaled"], constants)
 feed = {{"x": np.linspace(-1, 1, 35, dtype=np.float32).reshape(7, 5)}}
 wanted = program.run(feed)
 claim = program.accelerate({{"x": (7, 5)}})
-assert sorted(n for i in claim.islands for n in i.nodes) == [0, 1, 3, 4], claim
+assert sorted(n for i in claim.partitions for n in i.nodes) == [0, 1, 3, 4], claim
 assert claim.refusals == {{2: "cumsum is not in the table of this plugin."}}
-assert len(claim.islands) == 2 and claim.adapter.name
+assert len(claim.partitions) == 2 and claim.adapter.name
 for got, want in zip(program.run(feed), wanted):
     np.testing.assert_allclose(got, want, rtol=2e-5)
-assert all(int(i.instance.counters().runs) == 1 for i in claim.islands)
+assert all(int(i.instance.counters().runs) == 1 for i in claim.partitions)
 bigger = np.ones((3, 5), np.float32)
-first = claim.islands[0]
+first = claim.partitions[0]
 outputs = first.build(program.kept[0].reshaped([bigger.shape], first.judge).runs()).run([bigger])
 np.testing.assert_allclose(outputs[0], np.tanh(bigger + constants["bias"]), rtol=1e-5)
 try:

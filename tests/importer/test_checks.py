@@ -1,4 +1,4 @@
-"""What third-party hosts hand over and that does not fit together is refused with a sentence."""
+"""Inconsistent models, tables and rows of third-party hosts are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_circle_of_nodes_ends() -> None:
 
 
 def test_subclasses_and_numbers_of_numpy_are_taken() -> None:
-    """As both built-in hosts have subclasses."""
+    """Both built-in hosts use subclasses."""
 
     class Model(HostModel):
         pass
@@ -287,7 +287,7 @@ def test_a_node_that_cannot_be_planned_takes_no_others_with_it() -> None:
     given = HostModel(tuple(steps), values, ("d",))
     facts = providers.Facts(judge=providers.judge({"force": True}))
     claim = providers.claim(providers.import_(given, table, facts))
-    assert list(claim.refusals) == [1] and len(claim.islands) == 2
+    assert list(claim.refusals) == [1] and len(claim.partitions) == 2
 
 
 @pytest.mark.adapter
@@ -301,7 +301,7 @@ def test_a_run_takes_no_numbers_that_its_plan_does_not(dtype: str, value: Any) -
     found = providers.import_(
         HostModel((replace(one, attributes={}),), values, ("c",)), TABLE, facts
     )
-    (partition_,) = providers.claim(found).islands
+    (partition_,) = providers.claim(found).partitions
     with pytest.raises(ValueError, match="which this plan does not take"):
         partition_.run([np.array([value, value])])
     assert partition_.run([np.array([1, 2])])[0].tolist() == [2, 4]

@@ -1,5 +1,5 @@
-"""What the headers of hosts' interfaces say of their layouts is checked while the library is built:
-a wrong place would crash a host, or work with another member.
+"""Layouts that the headers of the hosts' interfaces state are checked when the library is built: a
+wrong offset would crash a host or read another member.
 """
 
 from __future__ import annotations

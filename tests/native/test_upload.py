@@ -56,7 +56,7 @@ def watch():
         peak[0] = max(peak[0], private())
 thread = threading.Thread(target=watch)
 thread.start()
-(partition,) = claimed(graph, {"serialization_dir": kept} if kept else {}).islands
+(partition,) = claimed(graph, {"serialization_dir": kept} if kept else {}).partitions
 ended.set(); thread.join()
 print(partition.instance.plan.bytes_of("weights"), max(peak[0], private()) - before)
 """
@@ -146,7 +146,7 @@ def test_a_claimed_partition_holds_the_constants_of_the_host() -> None:
         Node(1, "fully_connected", (0, 2, None), (3,), layer),
         Node(2, "fully_connected", (3, 4, None), (5,), layer),
     )
-    (part,) = claimed(Graph(tensors, nodes, (0,), (5,))).islands
+    (part,) = claimed(Graph(tensors, nodes, (0,), (5,))).partitions
     held = {t: tensor.data for t, tensor in part.graph.tensors.items()}
     assert held[1] is stored and held[4] is numbers and held[2] is None
     x = np.random.default_rng(2).standard_normal((3, 16)).astype(np.float32)

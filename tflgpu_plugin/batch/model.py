@@ -47,7 +47,7 @@ class _Tflite:
         return [plain(value) for value in hosts.invoked(self.interpreter, values)]
 
     def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
-        """Of the outputs, with all made ready that a run of such values needs."""
+        """Returns the outputs' shapes for inputs like these, for which the model is allocated."""
         self._allocate(values)
         return [tuple(one["shape"]) for one in self.interpreter.get_output_details()]
 
@@ -66,7 +66,7 @@ class _Tflite:
 
 
 class _Onnx:
-    """The same in the other host."""
+    """A model that ONNX Runtime runs."""
 
     def __init__(self, spec: Spec) -> None:
         self.session = onnx.session(onnx.read(spec.model), spec.options)

@@ -40,11 +40,10 @@ class Damaged(ValueError):
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> int:
-    """Of a run of bytes in parts, all of them whole blocks but the last: the crc32 of the sums of
-    its blocks (4 KiB as whole numbers of 64 bits, the last filled up with zeros). It sees what
-    befalls files: flipped bits, and blocks that are lost, empty, or in another place; and it is as
-    fast as memory, where a crc32 of all would take longer than all else that a start does with a
-    file.
+    """Returns a checksum of bytes that come in parts, each a multiple of `BLOCK` long but the last:
+    the crc32 of one sum per block, of its 64-bit integers (the last block is padded with zeros).
+    It detects flipped bits and lost, empty or swapped blocks at the speed of memory; a crc32 of all
+    bytes would take longer than the rest of a start from a file.
     """
     crc = 0
     for part in parts:

@@ -139,9 +139,9 @@ class Cache:
     options: str
 
     def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
-        """Where this partition's plan for this target is kept. `known` gives what
-        `fingerprint.content` can use, and is asked when that is needed. Raises TypeError, see
-        `fingerprint.structure`.
+        """Returns the entry of this partition's plan for this target. `known` returns digests for
+        `fingerprint.content` and is called when these are needed. Raises TypeError as
+        `fingerprint.structure` does.
         """
         key = target_key(target) | {"options": self.options, "token": self.token}
         structure = fingerprint.structure(graph)

@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.importer.partition_rules import PARTITION_RULES
-from tflgpu_plugin.importer.row_conditions import BY_ROLES, FIRST, LAST
+from tflgpu_plugin.importer.row_conditions import AFTER_ROW, BY_ROLES, FIRST
 from tflgpu_plugin.importer.rules import RULES
 from tflgpu_plugin.importer.support import MAX_RANK, QUIRKS, type_names
 from tflgpu_plugin.ir import BFLOAT16, CODES, COMPLEX, COUNTS, OTHER, HostOp, Target
@@ -37,7 +37,7 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
 
 
 def _row(row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
-    """What is told of the operators of any host."""
+    """Returns the fields of the table that the operators of all hosts have."""
     return {
         "operator": name,
         "op": row.op,
@@ -160,7 +160,7 @@ rows.
 
 Every node needs these, and what the page says of its operator:
 
-{_listed((*FIRST, *NODES, *BY_ROLES, *LAST))}
+{_listed((*FIRST, *NODES, *BY_ROLES, *AFTER_ROW))}
 
 {_markdown(OP_HEAD, op_cells(op_rows()))}
 

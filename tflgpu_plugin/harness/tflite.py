@@ -16,8 +16,8 @@ from tflgpu_plugin.harness.inputs import BadInput, refused
 
 
 def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
-    """What the host says of each input, and as `open` its extents, None for open ones. Raises
-    BadInput."""
+    """Returns the host's details of each input; the key `open` has its extents, None for dynamic
+    ones. Raises BadInput."""
     try:
         found: list[dict[str, Any]] = runner.plain(content).get_input_details()
     except (ValueError, RuntimeError) as error:

@@ -279,10 +279,8 @@ class Builder:
         row = ops.row(op)
         if row is None:
             raise ValueError(f"There is no op {op!r}.")
-        if unknown := attributes.keys() - row.attributes:
-            raise ValueError(f"{op} has no attribute {min(unknown)!r}.")
-        if row.operands is not None and len(given) > row.operands:
-            raise ValueError(f"{op} takes {row.operands} inputs at most, not {len(given)}.")
+        if refusal := row.ignores(attributes, len(given)):
+            raise ValueError(refusal)
         inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
@@ -309,7 +307,7 @@ class Builder:
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
         """The id of an operand. Raises TypeError for a number that is neither id nor float."""
-        if given is None or (isinstance(given, TensorId) and given.graph is self.tensors.mark):
+        if given is None or (isinstance(given, TensorId) and given.mark is self.tensors.mark):
             return given
         if isinstance(given, float):
             return self.const(given)

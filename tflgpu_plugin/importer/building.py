@@ -1,5 +1,5 @@
-"""What the row of a node makes of it: nodes, or constants where it is evaluated. bfloat16 is
-float32 between casts where the host's kernels compute in that and round what comes of it."""
+"""Runs the builder of a node's row, for nodes or, where all inputs are known, for constants. Where
+a host's kernels compute bfloat16 in float32, inputs are cast to float32 and results back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflgpu_plugin.ops import evaluation
 
 
 def build(e: Builder) -> list[int | None]:
-    """The outputs, by the node's row. Raises Unsupported."""
+    """Returns the tensors of the node's outputs. Raises Unsupported."""
     assert e.row.build is not None
     if e.row.rounds:
         _widen(e)
@@ -26,8 +26,8 @@ def build(e: Builder) -> list[int | None]:
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
-    """The outputs as constants, None where they are none, or the node does not meet what is asked
-    of it."""
+    """Returns the outputs as constants; None where one is not constant, or a condition is not
+    met."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except (Unsupported, *evaluation.FAILURES):

@@ -28,11 +28,11 @@ class Table:
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
     provider's name) why a node does that another provider has. `version` is the host's word for the
-    versions of operators. `asks_runs`: a run may tell values
-    of inputs that decide shapes; see `Facts.run_values`. `keeps_half`: float16 constants stay what
-    they are. `keeps_folded`: nodes whose results are known stay in the graph, for the host's
-    partitions list them. `keeps_weights`: the host may keep what follows from constants as weights
-    of its own, and never write them. Raises ValueError for rows that do not name ops of ours.
+    versions of operators. `asks_runs`: a run may tell values of inputs that decide shapes; see
+    `Facts.run_values`. `keeps_half`: float16 constants stay what they are. `keeps_folded`: nodes
+    whose results are known stay in the graph, for the host's partitions list them. `keeps_weights`:
+    the host may keep what follows from constants as weights of its own, and never write them.
+    Raises ValueError for rows that do not name ops of ours.
     """
 
     rows: Mapping[str, HostOp]
@@ -99,9 +99,8 @@ class Imported:
     of them, and in `sources` of all. `unfit` are nodes of the host that cannot run because of their
     inputs' shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were
     refused for a guess at open extents: another one suited them. `options` are those of the judge.
-    `run_values` were guessed: runs
-    tell them. `open` are the axes of inputs that the model leaves open; `contradictions` counts
-    shapes that the host tells otherwise.
+    `run_values` were guessed: runs tell them. `open` are the axes of inputs that the model leaves
+    open; `contradictions` counts shapes that the host tells otherwise.
     """
 
     model: HostModel

@@ -189,7 +189,7 @@ class Forms:
         return self.form("linear", *sorted(slabs, key=lambda slab: (slab.tensor, slab.start)))
 
     def parts(self, name: str, form: int | None) -> tuple[Any, ...]:
-        """What an expression of this name is made of, nothing of another."""
+        """Returns the operands of an expression of this name, () for any other expression."""
         found, *parts = self.made[form] if form is not None else ("",)
         return tuple(parts) if found == name else ()
 

@@ -1,5 +1,4 @@
-"""What keeps nodes of partitions off the GPU: an ordered list of rules over a graph and its
-partitions.
+"""An ordered list of rules that keep nodes of partitions off the GPU.
 
 A rule returns why nodes cannot run here, by their ids. Its docstring is on the page of operators.
 """
@@ -121,7 +120,7 @@ PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
 
 
 def placed(found: Parted) -> dict[int, Refusal]:
-    """What keeps nodes of partitions off the GPU: what the first rules find that find something."""
+    """Returns why nodes of partitions stay on the CPU, by the first rules that find a reason."""
     for together in PARTITION_RULES:
         reasons: dict[int, Refusal] = {}
         for rule in together:

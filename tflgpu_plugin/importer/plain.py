@@ -36,8 +36,8 @@ class Plain:
     """`known` are results that were worked out, without their values, and `variable` those of them
     that follow from shapes. `doubtful` are values whose shape is not what the inputs give. `later`
     are nodes that make float32 of a constant, and `widened` what they make, once it was asked for.
-    `senseless` says why nodes make nothing of their inputs, by the host's ids, where nobody states
-    a result."""
+    `unplanned` says why the op cannot infer shapes of a node, by the host's ids, where the model
+    states none."""
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Plain:
     doubtful: set[int] = field(default_factory=set)
     later: dict[int, Node] = field(default_factory=dict)
     widened: dict[int, Tensor] = field(default_factory=dict)
-    senseless: dict[int, Refusal] = field(default_factory=dict)
+    unplanned: dict[int, Refusal] = field(default_factory=dict)
 
     @property
     def table(self) -> MutableMapping[int, Tensor]:
@@ -65,7 +65,7 @@ class Plain:
                 said = f"{host.title} {node.name!r} has no value for these input shapes."
                 raise Unsupported.of("dynamic.value", said)
             self._shape(host, node, refusal)
-            refusal = refusal or self.senseless.get(host.id)
+            refusal = refusal or self.unplanned.get(host.id)
         if made is None and refusal is not None:
             self.state.refusals[host.id] = refusal
             op = STORE if node.op == STORE else ""
@@ -94,7 +94,7 @@ class Plain:
         given = row.arranged(inputs)
         attributes = {name: fixed(value) for name, value in host.attributes.items()}
         node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
-        asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.LAST)
+        asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.AFTER_ROW)
         if state.planned is not None:  # it was claimed for other shapes, with these types
             asked = (row_conditions.extents, *row.conditions)
         refusal = row_conditions.unmet(asked, self._seen(builder))
@@ -311,7 +311,7 @@ class Plain:
             known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
             if runs and known and all(values[k].shape is None for k in host.writes):
                 said = f"{host.title} cannot be planned: {wrong}."
-                self.senseless[host.id] = Unfit("shape.mismatch", said)
+                self.unplanned[host.id] = Unfit("shape.mismatch", said)
         extents = [extent for shape in found or () for extent in shape]
         if any(extent < 0 for extent in extents):
             wrong = f"{[*self.table[inputs[0]].shape]} is too small for it."

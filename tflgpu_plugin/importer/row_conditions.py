@@ -1,5 +1,5 @@
-"""What rows of hosts' tables ask of a node: its version, and operands as their roles demand.
-Conditions look at a node as the host gives it, through a Builder."""
+"""Conditions that rows of all hosts share: a supported version, and operands that have the types,
+shapes and constants which their roles require. A condition reads a node through a Builder."""
 
 from __future__ import annotations
 
@@ -124,15 +124,7 @@ def extents(e: Builder) -> Refusal | None:
 
 def known_to_op(e: Builder) -> Refusal | None:
     """No attributes but those of its op, and no more operands than that takes."""
-    if e.op.operands is not None and len(e.inputs) > e.op.operands:
-        said = f"{e.row.op} takes {e.op.operands} inputs at most, not {len(e.inputs)}."
-        return Refusal("input.unsupported", said)
-    unknown = e.host.attributes.keys() - e.op.attributes
-    if not unknown:
-        return None
-    known = ", ".join(sorted(e.op.attributes)) or "none"
-    said = f"{e.row.op} has no attribute {min(unknown)!r} (it has {known})."
-    return Refusal("attribute.unsupported", said)
+    return e.op.ignores(e.host.attributes, len(e.inputs))
 
 
 def variables(e: Builder) -> Refusal | None:
@@ -149,4 +141,4 @@ def variables(e: Builder) -> Refusal | None:
 
 
 BY_ROLES: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
-LAST: tuple[Condition, ...] = (known_to_op,)  # after those of the row
+AFTER_ROW: tuple[Condition, ...] = (known_to_op,)  # asked after the row's own conditions

@@ -1,4 +1,4 @@
-"""What keeps nodes off the GPU because of others: an ordered list of rules over a whole graph.
+"""An ordered list of rules over a whole graph that keep nodes off the GPU because of other nodes.
 
 A rule is given a graph and why nodes of it cannot run here, by their ids, and returns the same of
 further nodes. Its docstring is on the page of operators.

@@ -94,7 +94,7 @@ class State:
 
     @property
     def every(self) -> tuple[Condition, ...]:
-        """What every node needs."""
+        """Returns the conditions that every node must meet."""
         return (*row_conditions.FIRST, *self.table.every)
 
     def builder(

@@ -13,16 +13,16 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built, which no plain number is; `graph` is the mark of
-    that graph."""
+    """The id of a tensor of a graph being built, unlike a plain number; `mark` is that of its
+    `Tensors`."""
 
-    graph: object
+    mark: object
 
 
 @dataclass
 class Tensors:
-    """The tensors of a graph that is being read, whose ids have this `mark`, which keeps nothing
-    alive."""
+    """The tensors of a graph that is being built. Their ids carry this `mark`, not a reference to
+    the table, which would keep constants alive."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -37,7 +37,7 @@ class Tensors:
     def add(self, tensor: Tensor, number: int | None = None) -> int:
         """The id of a new tensor, which may be given."""
         made = TensorId(self.next if number is None else number)
-        made.graph = self.mark
+        made.mark = self.mark
         self.next = max(self.next, made + 1)
         self.table[made] = tensor
         return made

@@ -1,5 +1,5 @@
-"""What every other room knows, hosts' too: graphs, rows of hosts' operators, refusals, plans,
-targets, quantization. A leaf."""
+"""The types that all packages share, hosts included: graphs, rows of hosts' operators, refusals,
+plans, targets and quantization. This package imports no other."""
 # ruff: noqa: I001
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
@@ -9,7 +9,9 @@ from tflgpu_plugin.ir.graph import (
     Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,
     planar, verify,
 )  # fmt: skip
-from tflgpu_plugin.ir.host_op import ROLES, Condition, HostOp, Operand, needs, operands, table
+from tflgpu_plugin.ir.host_op import (
+    ROLES, Condition, HostOp, Operand, asks, needs, operands, table,
+)  # fmt: skip
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pack, Pipeline, Plan, Port, Weight, forgotten
 from tflgpu_plugin.ir.quantization import (
     COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, STORED, Levels, alike, fixed_point,
@@ -24,7 +26,7 @@ __all__ = [
     "STORE", "STORED", "Array", "Buffer", "Condition", "Dispatch", "Editor", "EpilogueOp",
     "Geometry", "Graph", "HostOp", "Impossible", "Levels", "Misfit", "Node", "NotConstant",
     "Operand", "Pack", "Pipeline", "Plan", "Port", "Quantization", "Refusal", "Shape", "Target",
-    "Tensor", "Unfit", "Weight", "alike", "code_of", "counts", "dump", "fixed_point",
+    "Tensor", "Unfit", "Weight", "alike", "asks", "code_of", "counts", "dump", "fixed_point",
     "forgotten", "geometry", "levels", "merged", "needs", "operands", "paired", "planar",
     "quantized", "renamed", "table", "verify", "whole",
 ]  # fmt: skip

@@ -67,6 +67,14 @@ def needs(
     return condition
 
 
+def asks(
+    code: str, sentence: str = "", kind: type[Refusal] = Refusal
+) -> Callable[[Callable[[Any], bool]], Condition]:
+    """Returns a decorator that makes a condition of a function of a Builder, as `needs` does; the
+    function's docstring is the `page`."""
+    return lambda met: needs(code, " ".join(str(met.__doc__).split()), met, sentence, kind)
+
+
 class Operand(NamedTuple):
     """An input of a host operator. `repeated`: this one and all that follow; `constant`: its value
     must be known before a run.

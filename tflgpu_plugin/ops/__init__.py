@@ -71,7 +71,7 @@ def row(op: str) -> Op | None:
 
 
 def traits(op: str) -> Op:
-    """The same, or for what is no op a row without any trait."""
+    """Returns the row of this name, or a row without traits where there is no such op."""
     return rows().get(op, NO_OP)
 
 

@@ -121,7 +121,7 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
-    """Of numbers that stand for others: scale and zero (point)."""
+    """Returns the scale and the zero point of a quantized tensor."""
     if not quantization.real(tensor) and tensor.dtype not in PLAIN:
         return {}
     scale, zero = quantization.parameters(tensor)

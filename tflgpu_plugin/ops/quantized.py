@@ -100,8 +100,8 @@ def by_scales(
 
 
 def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
-    """Of the inputs; None unless all are quantized as a whole, or where the result rounds to
-    even."""
+    """Returns the inputs' scales; None unless all are quantized per tensor, or where the result
+    rounds half to even."""
     if quantization.even(graph.tensors[node.outputs[0]]):
         return None
     return quantization.scales(None if t is None else graph.tensors[t] for t in node.inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -206,6 +206,18 @@ class Op:
     converts: bool = False
     quantizes: str = ""
     numbers_places: str = ""
+
+    def ignores(self, attributes: Iterable[str], inputs: int) -> Refusal | None:
+        """Returns a refusal that names an attribute or an input which the op would ignore."""
+        if self.operands is not None and inputs > self.operands:
+            said = f"{self.name} takes {self.operands} inputs at most, not {inputs}."
+            return Refusal("input.unsupported", said)
+        unknown = sorted({*attributes} - self.attributes)
+        if not unknown:
+            return None
+        known = ", ".join(sorted(self.attributes)) or "none"
+        said = f"{self.name} has no attribute {unknown[0]!r} (it has {known})."
+        return Refusal("attribute.unsupported", said)
 
     @property
     def moves(self) -> bool:

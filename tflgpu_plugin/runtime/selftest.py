@@ -135,7 +135,7 @@ def _measure(device: Any, lanes: int) -> Any:
 
 
 def _run(device: Any, pipeline: Pipeline, ports: tuple[Port, ...], given: list[Any]) -> Any:
-    """What one launch writes to the last port; the others are given."""
+    """Returns what one launch writes to its last port, with the other ports given."""
     inputs, result = ports[:-1], ports[-1]
     buffers = (
         Buffer("uniforms", 256),

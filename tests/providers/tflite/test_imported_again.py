@@ -68,14 +68,19 @@ def test_a_state_of_an_open_signature_keeps_its_shape(host: str) -> None:
     assert live and all(one.runs and not one.host_runs for one in live)
 
 
+def widened() -> tuple[Model, int, int]:
+    """Returns a model, its input x [-1, 3] and float32 values that DEQUANTIZE makes of float16."""
+    model = Model()
+    x = model.input("x", (2, 3), signature=(-1, 3))
+    half = model.constant(np.full((1, 3), 0.5, np.float16))
+    return model, x, model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+
+
 def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
     host: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The CPU makes a value of constants; the partition that reads it takes it as an input."""
-    model = Model()
-    x = model.input("x", (2, 3), signature=(-1, 3))
-    half = model.constant(np.full((1, 3), 0.5, np.float16))
-    wide = model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+    model, x, wide = widened()
     ones = model.constant(np.ones((1, 3), np.float32))
     condition = model.constant(np.array([[True, False, True]]))
     chosen = model.op("SELECT_V2", [condition, ones, wide], shape=(1, 3), name="chosen")
@@ -91,10 +96,7 @@ def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
     host: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """EXP of constants is not worked out: the first partition makes it, the second reads it."""
-    model = Model()
-    x = model.input("x", (2, 3), signature=(-1, 3))
-    half = model.constant(np.full((1, 3), 0.5, np.float16))
-    wide = model.op("DEQUANTIZE", [half], shape=(1, 3), version=3, name="wide")
+    model, x, wide = widened()
     grown = model.op("EXP", [wide], shape=(1, 3), name="grown")
     first = model.op("MUL", [x, grown], "MulOptions", PLAIN, shape=(2, 3), name="first")
     between = model.op("ABS", [first], shape=(2, 3), name="between")

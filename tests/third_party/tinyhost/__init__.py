@@ -56,7 +56,7 @@ class Program:
         facts = providers.Facts(judge=providers.judge({"force": True}))
         found = providers.import_(self.model(shapes), TABLE, facts)
         self.claim = providers.claim(found)
-        self.kept = [providers.kept(found, part.graph) for part in self.claim.islands]
+        self.kept = [providers.kept(found, part.graph) for part in self.claim.partitions]
         return self.claim
 
     def model(self, shapes: Mapping[str, tuple[int, ...]]) -> providers.HostModel:
@@ -80,7 +80,7 @@ class Program:
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The results; steps that belong to a partition run with it."""
         values: dict[str, Array] = {**self.constants, **inputs}
-        partitions = self.claim.islands if self.claim else []
+        partitions = self.claim.partitions if self.claim else []
         inside = {n for partition in partitions for n in partition.nodes}
         parts: list[Any] = list(zip(partitions, self.kept, strict=True))
         waiting = [*parts, *(k for k in range(len(self.steps)) if k not in inside)]

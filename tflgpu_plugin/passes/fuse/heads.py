@@ -139,8 +139,8 @@ def _start(shape: Shape, heads: Heads, turned: bool) -> View | None:
 
 
 def _view(heads: Heads, own: int, head: int, row: int, lane: int = 1) -> View:
-    """So many heads, which are repeated to those asked for; elements between neighbours of them, of
-    their rows and in a row."""
+    """Returns the view of `own` heads, each repeated until there are as many as `heads` says.
+    `head`, `row` and `lane` are the strides between heads, between rows and within a row."""
     batch, count, length, depth = heads
     axes = (
         Axis(batch, own * length * depth), Axis(own, head), Axis(count // own), Axis(length, row),
