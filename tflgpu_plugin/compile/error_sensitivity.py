@@ -109,8 +109,7 @@ class Walk:
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
         for each in node.epilogue:
-            row = ops.row(each.op)
-            affine = row.affine if row else ""
+            affine = ops.traits(each.op).affine
             if affine == "factor":
                 total *= self._mean_square(each.tensor, each.parameters) or 1.0
             elif affine == "term":

@@ -54,15 +54,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 ATTRIBUTES = "alpha beta bias size"
 OPS = (
-    Op(
-        "lrn",
-        refuse,
-        same_shape,
-        lower,
-        "transcendental",
-        operands=1,
-        work=_work,
-        kind="window",
-        fuses=True,
-    ),
-)
+    Op("lrn", refuse, same_shape, lower, "transcendental", work=_work, kind="window", fuses=True,
+       operands=1),
+)  # fmt: skip
