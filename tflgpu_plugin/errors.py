@@ -26,6 +26,12 @@ def defect(error: Exception, what: str, where: str = "inside this plugin") -> Re
     return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
 
 
+def told(error: Exception) -> str:
+    """Returns what is wrong with a node whose op raised this error: a missing attribute is a
+    KeyError."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+
+
 @contextmanager
 def blaming(node: Node) -> Iterator[None]:
     """Around what is done for a node: what fails there refuses this node, and no others. Raises

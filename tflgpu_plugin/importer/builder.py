@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.errors import Unsupported, told
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
@@ -281,6 +281,7 @@ class Builder:
             raise ValueError(f"There is no op {op!r}.")
         if refusal := row.ignores(attributes, len(given)):
             raise ValueError(refusal)
+        attributes = {name: fixed(value) for name, value in attributes.items()}
         inputs = tuple([self._operand(op, one) for one in given])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
@@ -289,7 +290,6 @@ class Builder:
         for tensor in inputs:
             if tensor is not None:
                 self._check_type(row, tensor)
-        attributes = {name: fixed(value) for name, value in attributes.items()}
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
         first = self.tensors.table[next(tensor for tensor in inputs if tensor is not None)]
@@ -398,7 +398,7 @@ class Builder:
             # Of what is not the node's own it may be a limit of ours, and the host runs it.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
-            plain = Refusal("shape.mismatch", f"{self.host.title}: {error}.")
+            plain = Refusal("shape.mismatch", f"{self.host.title}: {told(error)}.")
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):

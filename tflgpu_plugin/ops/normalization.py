@@ -273,15 +273,15 @@ OPS = (
        decompose=decompose_groups),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=elements(8),
-           kind="composite", decompose=decompose, accumulates=False)
+           kind="composite", decompose=decompose, accumulates=False, operands=3)
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
         "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=elements(8),
-        kind="composite", decompose=decompose_log_softmax,
+        kind="composite", decompose=decompose_log_softmax, operands=1,
     ),
     Op(
         "lp_normalization", refuse_lp, same_shape, lower_decomposed, "reduction", work=elements(8),
-        kind="composite", decompose=decompose_lp, accumulates=False,
+        kind="composite", decompose=decompose_lp, accumulates=False, operands=1,
     ),
 )  # fmt: skip

@@ -106,7 +106,7 @@ def decompose_dilation(steps: Decomposition, node: Node) -> bool:
 
 ATTRIBUTES = {"pad": "mode paddings"}
 OPS = (
-    moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True, fills=True),
+    moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True, fills=True, operands=3),
     Op("dilate", refuse_dilation, dilated_shapes, lower_decomposed, "exact", types=("f32", "i32"),
        decompose=decompose_dilation, kind="movement", keeps="first", errors=MOVED),
 )  # fmt: skip

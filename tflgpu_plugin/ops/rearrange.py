@@ -228,12 +228,15 @@ ATTRIBUTES = {
     "gather": "axis batch_dims raises wraps",
 }  # fmt: skip
 OPS = (
-    moving("tile", tiled, NEEDS, fuses=True),
-    moving("expand", expanded, NEEDS, fuses=True),
-    moving("reverse", reversed_axes, NEEDS, fuses=True),
-    *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
+    moving("tile", tiled, NEEDS, fuses=True, operands=2),
+    moving("expand", expanded, NEEDS, fuses=True, operands=2),
+    moving("reverse", reversed_axes, NEEDS, fuses=True, operands=2),
+    *(
+        moving(name, blocks, NEEDS, fuses=True, operands=1)
+        for name in ("depth_to_space", "space_to_depth")
+    ),
     replace(
-        moving("gather", gathered, "", fuses=True, decompose=decompose_gather),
+        moving("gather", gathered, "", fuses=True, decompose=decompose_gather, operands=2),
         refuse=refuse_gather,
         shapes=gather_shapes,
     ),
@@ -249,6 +252,7 @@ OPS = (
             decompose=decompose_batches,
             keeps="first",
             errors=MOVED,
+            operands=3,
         )
         for name in ("space_to_batch", "batch_to_space")
     ),

@@ -417,7 +417,7 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in MEANINGS:
         traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
     return Op(name, refuse, shapes, lower, accuracy, work=elements(), kind="reduction", fuses=True,
-              accumulates=True, follows="reduced", **traits)  # fmt: skip
+              accumulates=True, follows="reduced", operands=2, **traits)  # fmt: skip
 
 
 ATTRIBUTES = "keep_dims saturates unchecked"
@@ -430,5 +430,5 @@ OPS = (
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
     Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=elements(),
-       kind="composite", accumulates=True, decompose=_decompose_log_sum_exp),
+       kind="composite", accumulates=True, decompose=_decompose_log_sum_exp, operands=2),
 )  # fmt: skip

@@ -86,5 +86,6 @@ OPS = (
         types=(*ANY, COMPLEX),
         decompose=decompose,
         arranges="shape",
+        operands=2,
     ),
 )

@@ -89,6 +89,7 @@ def sums(data: Array, axis: Array, exclusive: bool = False, reverse: bool = Fals
 ATTRIBUTES = "exclusive reverse"
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
-       decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True)
+       decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True,
+       operands=2)
     for name, meaning in (("cumsum", sums), ("cumprod", None))
 )  # fmt: skip

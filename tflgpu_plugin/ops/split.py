@@ -60,7 +60,11 @@ def unstacked(graph: Graph, node: Node) -> list[View]:
 ATTRIBUTES = {"unstack": "axis"}
 OPS = (
     moving(
-        "unstack", unstacked, "As many outputs as the axis has elements.", decompose=decompose_parts
+        "unstack",
+        unstacked,
+        "As many outputs as the axis has elements.",
+        decompose=decompose_parts,
+        operands=1,
     ),
     moving(
         "split",
@@ -68,5 +72,6 @@ OPS = (
         "A constant axis that divides into equal parts, or (SPLIT_V) into parts of constant "
         "extents, one of which may be -1, the rest.",
         decompose=decompose_parts,
+        operands=3,
     ),
 )

@@ -115,9 +115,7 @@ ATTRIBUTES = {
 }
 OPS = (
     moving(
-        "strided_slice", views, "Constant begin, end and strides.", fuses=True,
-    ),
+        "strided_slice", views, "Constant begin, end and strides.", fuses=True, operands=4),
     moving(
-        "slice", sliced, "Constant begin and size, inside the tensor.", fuses=True,
-    ),
+        "slice", sliced, "Constant begin and size, inside the tensor.", fuses=True, operands=3),
 )  # fmt: skip

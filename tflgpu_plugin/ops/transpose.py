@@ -31,6 +31,7 @@ OPS = (
         "A permutation of up to 8 axes.",
         fuses=True,
         arranges="order",
+        operands=2,
     ),
     moving(
         "view",

@@ -287,14 +287,21 @@ class Instance:
 
 
 def _as_port(array: Array, port: Any) -> Array:
+    """Returns the array in the port's dtype. Raises ValueError where that does not represent its
+    numbers (floats may be rounded), or for another shape."""
     given, kind = np.asarray(array), np.dtype(NUMPY_DTYPES[port.dtype])
-    ready = np.asarray(given, kind, order="C")  # keeps a scalar a scalar
-    alike = given.dtype == kind or np.can_cast(given.dtype, kind, "same_kind")
-    if not alike or (ready is not given and kind.kind in "iu" and np.any(ready != given)):
-        raise ValueError(
-            f"input {port.name or port.tensor} holds {given.dtype} numbers, which this plan does "
-            f"not take: it is made for {kind}"
-        )
+    ready = given
+    if given.dtype != kind:
+        with np.errstate(all="ignore"):
+            ready = given.real.astype(kind)
+        exact = kind.kind != "f" and np.array_equal(ready, given)
+        rounded = kind.kind == "f" and given.dtype.kind in "biuf"
+        if not exact and not (rounded and np.array_equal(np.isinf(ready), np.isinf(given))):
+            raise ValueError(
+                f"input {port.name or port.tensor} holds {given.dtype} numbers that {kind}, which "
+                "this plan takes, does not represent"
+            )
+    ready = np.asarray(ready, order="C")  # keeps a scalar a scalar
     if ready.shape != tuple(port.shape):
         raise ValueError(
             f"input {port.name or port.tensor} has shape {ready.shape}; "
