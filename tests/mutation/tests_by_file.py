@@ -193,7 +193,7 @@ TESTS: dict[str, Sequence[str]] = {
     "precision": ("test_half", "test_error_sensitivity"),
     "error_sensitivity": ("test_error_sensitivity", "test_half"),
     "copies": ("test_copies", "test_branches", "test_compiler", "test_passes"),
-    "graph": ("test_graph",),
+    "graph": ("test_verifier", "test_graph"),
     "requantize": (
         "test_fixed_point",
         "test_quantization",
@@ -232,7 +232,6 @@ TESTS: dict[str, Sequence[str]] = {
     "pick": ("test_split_weights",),
     "gather_blocks": ("test_split_weights", "test_ort_blocks"),
     "recurrent": ("test_ort_recurrent",),
-    "run_values": ("test_ort_run_values",),
     "narrow": ("test_ort_narrow",),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral",),

@@ -78,6 +78,10 @@ def test_ids_are_never_given_again(name: str) -> None:
         given = made
 
 
+def test_an_empty_graph_gives_the_first_ids() -> None:
+    assert Graph({}, (), (), ()).next_ids() == (0, 0)
+
+
 def test_a_scratch_graph_gives_no_ids() -> None:
     with pytest.raises(ValueError, match="no new ids"):
         Graph.over(chain().tensors).next_ids()
