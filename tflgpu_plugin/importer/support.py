@@ -342,7 +342,7 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal |
             return reason
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down
-        if isinstance(error, KeyError):
+        if isinstance(error, KeyError) and {*error.args} <= op.attributes:
             return Refusal("attribute.invalid", f"{_name(node)} cannot be planned: {told(error)}.")
         if empty and isinstance(error, ValueError):  # what `refuse` would have found
             return Refusal("shape.mismatch", f"{_name(node)} cannot be planned: {error}.")
