@@ -23,6 +23,12 @@ TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
                                                    operands=operands("value value"))})  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def not_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defects are refusals here, also where the conformance suite's settings raise them."""
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+
+
 def node(number: int, reads: tuple[str, ...], made: str) -> HostNode:
     return HostNode(number, "twice", "", 1, made, reads, (made,), attributes={"activation": "none"})
 
