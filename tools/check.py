@@ -64,6 +64,12 @@ def _contracts(output: str) -> str:
     return found[1] if found else "?"
 
 
+def _prose(output: str) -> str:
+    """Returns the line of findings: "linters 0 of 0, starts 12 of 12, in 931 files"."""
+    found = re.search(r"^findings: (.*)$", output, re.MULTILINE)
+    return found[1] if found else "?"
+
+
 def _pytest_summary(output: str) -> str:
     """pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
     lines = [line.strip(" =") for line in output.splitlines() if re.search(r" in [\d.]+s", line)]
@@ -115,6 +121,8 @@ def steps() -> list[Step]:
         Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
         Step("layers", "import-linter: arrows one way, no circle",
              (PYTHON, "tools/layers.py"), _contracts, {}),
+        Step("prose", "spelling and style: codespell, proselint, ours",
+             (PYTHON, "tools/prose.py"), _prose, {}),
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
