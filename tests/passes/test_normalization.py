@@ -11,8 +11,8 @@ import pytest
 from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph
+from tflgpu_plugin.passes.fuse.functions import recompose
 from tflgpu_plugin.passes.fuse.normalization import standardize
-from tflgpu_plugin.passes.fuse.patterns import recompose
 
 SHAPE = (2, 3, 8)
 Spelling = Callable[["Rows", int], int]

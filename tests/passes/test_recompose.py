@@ -13,7 +13,7 @@ from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.patterns import recompose
+from tflgpu_plugin.passes.fuse.functions import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 
 MAP = (1, 4, 4, 8)

@@ -40,12 +40,13 @@ class Makers:
         data = self.e.data(tensor)
         return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
 
-    def made_by(self, tensor: int | None, *ops: str) -> Node | None:
-        """The node that makes a tensor, when it is one of these ops."""
+    def made_by(self, tensor: int | None, *ops: str, activation: str = "none") -> Node | None:
+        """Returns the node that makes a tensor, where it is one of these ops and ends with this
+        activation."""
         node = None if tensor is None else self.producer.get(tensor)
         if node is None or node.op not in ops or node.epilogue or not self.plain(node):
             return None
-        return node if node.attributes.get("activation", "none") == "none" else None
+        return node if node.attributes.get("activation", "none") == activation else None
 
     def reader(self, tensor: int) -> Node | None:
         """The only node that reads a tensor, where nothing else needs that."""

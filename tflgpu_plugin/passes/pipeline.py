@@ -20,12 +20,12 @@ from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.branches import join_branches
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.excitation import join_excitations
+from tflgpu_plugin.passes.fuse.functions import recompose
 from tflgpu_plugin.passes.fuse.gates import take_gates
 from tflgpu_plugin.passes.fuse.groups import group
 from tflgpu_plugin.passes.fuse.layers import join_layers
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
-from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.rotary import turn
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 from tflgpu_plugin.passes.fuse.turns import join_turns

@@ -1,0 +1,149 @@
+"""Every rule has an example as its exporter writes it, and a near miss: the rule replaces the one,
+with the same values, and leaves the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from conformance.evaluation import passes
+from tests.support.formulas import Value
+from tests.support.net import Net
+from tflgpu_plugin.ir import Graph, Shape
+from tflgpu_plugin.passes.fuse import functions, normalization
+from tflgpu_plugin.passes.pattern import rewrite
+
+RULES = {rule.name: rule for module in (functions, normalization) for rule in module.RULES}
+Formula = Callable[[Value], Value]
+
+
+class Example(NamedTuple):
+    """A formula of x, the ops that are left of it, and one that looks like it."""
+
+    formula: Formula
+    after: tuple[str, ...]
+    near_miss: Formula
+    shape: Shape = (2, 5, 16)
+
+
+# ---- functions of each value ---------------------------------------------------------------------
+
+
+def gelu(x: Value, half: float = 0.5) -> Value:
+    return x * ((x / 2**0.5).op("erf") + 1) * half
+
+
+def gelu_tanh(x: Value, cubic: float = 0.044715) -> Value:
+    inner = (x + x.op("cube") * cubic) * (2 / np.pi) ** 0.5
+    return x * 0.5 * (inner.op("tanh") + 1)
+
+
+def six(x: Value, above: float = 3) -> Value:
+    return (x + above).op("clip", low=0.0, high=6.0)
+
+
+def hard_swish(x: Value, slope: float = 1 / 6) -> Value:
+    return x * x.op("hard_sigmoid", alpha=slope, beta=0.5)
+
+
+# ---- normalizations ------------------------------------------------------------------------------
+
+
+def squares(x: Value, axis: int = -1) -> Value:
+    return x.op("reduce_mean_square", np.array([axis], np.int32), keep_dims=True)
+
+
+def layer(x: Value, axis: int = -1) -> Value:
+    """As torch writes it."""
+    d = x - x.mean(axis)
+    return d / (squares(d, axis) + 1e-3).op("sqrt")
+
+
+def rms(x: Value, axis: int = -1) -> Value:
+    return x * (squares(x, axis) + 1e-3).op("rsqrt") * ramp(x)
+
+
+def multiplied_out(x: Value, changed: bool = False) -> Value:
+    """As TensorFlow writes it."""
+    mean = x.mean(-1)
+    variance = x.binary("squared_difference", mean).mean(-1)
+    factor = (variance + 1e-3).op("rsqrt") * ramp(x)
+    other = x.mean(-2) if changed else mean
+    return x * factor + (-other * factor + ramp(x))
+
+
+def ramp(x: Value) -> Value:
+    values = np.linspace(0.5, 2, x.shape[-1], dtype=np.float32)
+    return Value(x.n, x.n.constant(values))
+
+
+def variance(x: Value, axes: tuple[int, ...] = (1, 2)) -> Value:
+    return x.binary("squared_difference", x.mean(*axes)).mean(*axes)
+
+
+EXAMPLES = {
+    "power": Example(lambda x: x.op("pow", 3.0), ("cube",), lambda x: x.op("pow", 2.5)),
+    "square": Example(lambda x: x * x, ("square",), lambda x: x * x.op("neg")),
+    "swish": Example(
+        lambda x: x.op("logistic") * x, ("swish",), lambda x: x * x.op("neg").op("logistic")
+    ),
+    "mish": Example(
+        lambda x: x * x.op("softplus").op("tanh"), ("mish",), lambda x: x * x.op("tanh")
+    ),
+    "gelu": Example(gelu, ("gelu",), partial(gelu, half=0.501)),
+    "gelu_tanh": Example(gelu_tanh, ("gelu_tanh",), partial(gelu_tanh, cubic=0.0448)),
+    "hard_sigmoid": Example(
+        lambda x: six(x) / 6, ("hard_sigmoid",), lambda x: six(x, above=2.5) / 6
+    ),
+    "hard_swish": Example(hard_swish, ("hard_swish",), partial(hard_swish, slope=0.2)),
+    "hard_swish by limits": Example(
+        lambda x: x * six(x) * (1 / 6), ("hard_swish",), lambda x: x * six(x) * (1 / 5)
+    ),
+    "mean of squares": Example(
+        lambda x: x.op("square").mean(-1), ("reduce_mean_square",), lambda x: x.op("cube").mean(-1)
+    ),
+    "variance of an image": Example(
+        variance, ("mean", "reduce_mean_square"), partial(variance, axes=(3,)), (2, 5, 7, 8)
+    ),
+    "layer normalization": Example(layer, ("standardize",), partial(layer, axis=1)),
+    "layer normalization, multiplied out": Example(
+        multiplied_out, ("standardize", "mul", "add"), partial(multiplied_out, changed=True)
+    ),
+    "RMS normalization": Example(rms, ("standardize", "mul"), partial(rms, axis=1)),
+}
+
+
+def graph_of(formula: Formula, shape: Shape) -> Graph:
+    n = Net()
+    return n.graph(formula(Value(n, n.input(shape))).tensor)
+
+
+def test_every_rule_has_an_example() -> None:
+    assert EXAMPLES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_rule_replaces_its_example(name: str) -> None:
+    example, rule = EXAMPLES[name], RULES[name]
+    graph = graph_of(example.formula, example.shape)
+    assert tuple(node.op for node in rewrite(graph, [rule]).nodes) == example.after
+
+    def applied(graph: Graph) -> Graph:
+        return rewrite(graph, [rule])
+
+    checked = passes.check(graph, [applied])
+    assert (checked.skipped, checked.findings, checked.applied) == ("", [], ["applied"])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_rule_leaves_a_near_miss(name: str) -> None:
+    graph = graph_of(EXAMPLES[name].near_miss, EXAMPLES[name].shape)
+    assert rewrite(graph, [RULES[name]]) is graph
+
+
+def test_every_rule_names_who_writes_it() -> None:
+    assert all(rule.written_by for rule in RULES.values())
