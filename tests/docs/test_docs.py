@@ -11,7 +11,7 @@ from tflgpu_plugin.cli import environment, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+    path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
 )
 
 
@@ -29,8 +29,17 @@ def test_generated_page_is_fresh(page: str) -> None:
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
         if "://" not in target:
-            path = (ROOT / page).parent / target.partition("#")[0]
+            name, _, anchor = target.partition("#")
+            path = (ROOT / page).parent / name if name else ROOT / page
             assert path.exists(), f"{page} links to {target}"
+            if anchor:
+                assert anchor in anchors(path), f"{page} links to {target}"
+
+
+def anchors(path: Path) -> set[str]:
+    """Returns the anchors of the headings of a page, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 def test_pages_are_finished() -> None:

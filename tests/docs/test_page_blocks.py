@@ -20,7 +20,7 @@ from tests.support.subprocesses import ROOT
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.runtime import adapter
 
-PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")))
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 # Commands that are not run here, and where they are.
@@ -92,13 +92,14 @@ STAYS = "node 3 stays"
 OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime", STAYS)
 COMPARE = "python -m conformance.compare"
 KERNELS = "tflgpu kernels "
+MEASURES = "tflgpu check "
 CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
     names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST)
     names = names if one.language == "python" else ()
-    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE))
+    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, MEASURES, CASES, *ELSEWHERE))
 
 
 def test_every_block_is_run_here_or_elsewhere() -> None:
@@ -113,6 +114,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
         *OUTPUTS,
         COMPARE,
         KERNELS,
+        MEASURES,
         CASES,
         *ELSEWHERE,
     )
@@ -219,6 +221,16 @@ def test_tflgpu_kernels(folder: Path) -> None:
         pytest.skip("onnxruntime is not installed here")
     for line in block(KERNELS).splitlines():
         assert "@compute" in tflgpu(*line.split()[1:], folder=folder)
+
+
+@pytest.mark.adapter
+def test_commands_that_measure(folder: Path) -> None:
+    if not (folder / "model.onnx").exists():
+        pytest.skip("onnxruntime is not installed here")
+    commands = [line.partition("#")[0].split() for line in block(MEASURES).splitlines()]
+    assert [words[1] for words in commands] == ["check", "bench", "profile"]
+    for _, *words in commands:
+        assert "model.onnx" in tflgpu(*words, folder=folder)
 
 
 @pytest.mark.adapter

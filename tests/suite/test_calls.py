@@ -11,7 +11,7 @@ import pytest
 from benchmarks import calls
 from benchmarks.engine import Unavailable
 
-SPEED = Path(__file__).parents[2] / "docs" / "speed.md"
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "host.md"
 DISPATCH = {
     "vkCmdBindDescriptorSets": 1,
     "vkCmdBindPipeline": 1,
@@ -53,8 +53,8 @@ def test_a_run_of_one_dispatch(staged: bool, family: str) -> None:
     assert found.staged or not (staged or family)
 
 
-def test_the_page_on_speed_tells_the_counts() -> None:
-    told = re.search(r"(\d+) calls of Vulkan and (\d+) of each dispatch, (\d+)", SPEED.read_text())
+def test_the_design_note_has_the_counts() -> None:
+    told = re.search(r"(\d+) calls of Vulkan and (\d+) of each dispatch, (\d+)", PAGE.read_text())
     assert told and [int(number) for number in told.groups()] == [
         sum(RUN.values()), sum(DISPATCH.values()), sum(STAGING.values())
     ]  # fmt: skip
