@@ -48,7 +48,7 @@ def attended(
         if e.wants(1):
             present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
     masked = _mask(e, mask, (batch, length, before + length), raises=True)
-    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, bias), causal=_causal(e),
+    y = of_heads(e, (q, k, v), (heads, heads), _sum(e, masked, bias), causal=_causal(e),
                   past=before)  # fmt: skip
     return [y, present]
 
@@ -59,8 +59,8 @@ def multi_head(e: Builder) -> list[int | None]:
     q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
     k, v, before = _with_past(e, k, v, heads, PAST_KEY)
     masked = _mask(e, KEY_MASK, (*e.shape(q)[:2], e.shape(k)[-2]))
-    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(SCORE_BIAS)), causal=_causal(e),
-                  past=before)  # fmt: skip
+    y = of_heads(e, (q, k, v), (heads, heads), _sum(e, masked, e.get(SCORE_BIAS)),
+                  causal=_causal(e), past=before)  # fmt: skip
     return [y, k, v]
 
 
@@ -80,7 +80,7 @@ def scaled_dot_product(e: Builder) -> list[int | None]:
     if e.wants(SCORES):
         shared = e.integer(MODE) == SHARED
         scores = _shares(e, seen, q, k, heads) if shared else _scores(e, q, k, lengths, before)
-    return [seen(e, q, k, v, heads, kv_heads), k, v, scores]
+    return [seen(e, (q, k, v), (heads, kv_heads)), k, v, scores]
 
 
 def _with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
@@ -144,7 +144,7 @@ def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) 
     q, k = _apart(e, q, k)
     (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
     values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
-    return seen(e, q, k, values, heads, kv_heads)
+    return seen(e, (q, k, values), (heads, kv_heads))
 
 
 def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
@@ -154,12 +154,13 @@ def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
 
 
 def of_heads(
-    e: Builder, q: Part, k: Part, v: Part, heads: int, kv_heads: int, mask: int | None,
+    e: Builder, given: Sequence[Part], heads: tuple[int, int], mask: int | None,
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
-    """The op; its result is [batch, queries, values of all heads] where q is so."""
-    return e.add("attention", q, k, v, mask, lengths, heads=heads, kv_heads=kv_heads,
-                 scale=_scale(e, q, heads), **attributes)  # fmt: skip
+    """Adds the op for queries, keys and values with so many heads of queries and of keys, and
+    returns its result: [batch, queries, values of all heads] where the queries have three axes."""
+    return e.add("attention", *given, mask, lengths, heads=heads[0], kv_heads=heads[1],
+                 scale=_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
 
 
 def _scale(e: Builder, q: Part, heads: int) -> float:

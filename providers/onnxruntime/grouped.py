@@ -39,7 +39,7 @@ def grouped_query(e: Builder) -> list[int | None]:
     if e.has(PAST_KEY):  # also where nothing is in it: another run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
         k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
-    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True, joined=True,
+    y = of_heads(e, (q, k, v), (heads, kv_heads), None, lengths, causal=True, joined=True,
                  past=None if before else 0, window=max(e.integer("local_window_size", -1), 0),
                  softcap=e.number("softcap", 0.0))  # fmt: skip
     return [y, *(_filled(e, t, _buffer(e)) for t in (k, v))]

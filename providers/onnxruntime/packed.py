@@ -42,7 +42,7 @@ def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None)
     """Returns the attention of packed tensors [tokens, width], computed for each sequence alone."""
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
     q, k, v = (e.reshape(t, (*places, e.shape(t)[1])) for t in given)
-    return e.reshape(of_heads(e, q, k, v, heads, heads, bias), e.shape(given[2]))
+    return e.reshape(of_heads(e, (q, k, v), (heads, heads), bias), e.shape(given[2]))
 
 
 # ---- what they need ------------------------------------------------------------------------------

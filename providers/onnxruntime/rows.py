@@ -32,28 +32,31 @@ LISTS = ("shape", "count", "repeats")  # roles of what is read when a node is
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
+FACTS = ("bounds", "bfloat16", "rounds", "fragile")  # of HostOp
+
+
 def row(
     host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
-    by: Row | None = None, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
-    bounds: str = "", small: bool = False, bfloat16: bool = False,
-    rounds: bool = False, fragile: bool = False, **more: Any,
+    by: Row | None = None, **more: Any,
 ) -> HostOp:  # fmt: skip
-    """A row of nodes that are made as `declared` of `more` (numbers of the op have its defaults),
-    or `by` a function of their own; `gives` names the outputs that are supported where not all are,
-    and `listed` the editions of the documentation that list what a converter to TFLite makes of the
-    operator. `small`: also of whole numbers of 8 and 16 bits. `bfloat16`: onnxruntime's CPU
-    provider has kernels of that, too, which compute in float32 and round where it `rounds`.
-    `fragile`: see HostOp."""
-    documented = dict.fromkeys(listed, versions)
+    """Returns a row whose nodes are built `by` a function, or as `declared` of `more`: attributes
+    of the op, with its defaults. `more` also has the row's FACTS; `types` and `gives` (the outputs
+    that are supported where not all are) as words; the editions of the documentation (`listed`)
+    that list what a converter to TFLite makes of the operator; and `small` where integers of 8 and
+    16 bits are supported."""
+    listed: tuple[str, ...] = more.pop("listed", ())
+    types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
+    small = more.pop("small", False)
+    facts = {name: more.pop(name) for name in FACTS if name in more}
+    facts["bfloat16"] = bool(facts.get("bfloat16") or facts.get("rounds"))
     made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
-    given = tuple(types.split())
     if small:
         own = op_rows()[op].types
-        made, given = narrow.also(made), (*own, *(["f16"] if "f32" in own else []), *narrow.TYPES)
+        made, types = narrow.also(made), [*own, *(["f16"] if "f32" in own else []), *narrow.TYPES]
     return HostOp(
-        host_op, op, versions, documented, build=made, operands=operands(takes),
-        outputs=tuple(gives.split()) or None, types=given, conditions=asked,
-        bounds=bounds, bfloat16=bfloat16 or rounds, rounds=rounds, fragile=fragile,
+        host_op, op, versions, dict.fromkeys(listed, versions), build=made,
+        operands=operands(takes), outputs=tuple(gives) or None, types=tuple(types),
+        conditions=asked, **facts,
     )  # fmt: skip
 
 

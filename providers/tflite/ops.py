@@ -16,11 +16,11 @@ parameters are bytes of the model that `RawNode.options` reads as a struct.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
-from tflgpu_plugin.providers import Builder, Table, arithmetic
+from tflgpu_plugin.providers import Table, arithmetic
 
 from . import conditions as need, flexbuffers, loops, params
 
@@ -45,6 +45,8 @@ FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
 SUMMED = ("f32", "i32")  # not int64, whose sums may be over what is held
+# Editions of the GPU delegate documentation, by what rows call them.
+EDITIONS = {"edition_2019": "2019", "current": "current", "quantized": "quantized"}
 
 
 def _row(
@@ -54,38 +56,18 @@ def _row(
     parameters: params.Reader | None = None,
     takes: str = "value",
     *conditions: Condition,
-    gives: str = "value",
-    order: tuple[int, ...] = (),
-    edition_2019: int | None = None,
-    current: int | None = None,
-    quantized: int | None = None,
-    first: int = 1,
-    types: tuple[str, ...] = (),
-    alone: bool = True,
-    longer: HostOp | None = None,
-    bfloat16: bool = False,
-    build: Callable[[Builder], Any] | None = None,
+    **facts: Any,
 ) -> HostOp:
-    """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
-    may read and write, where quantized forms of these are not among it. `bfloat16`: ai-edge-litert
-    has kernels of that, too."""
-    documented = {"2019": edition_2019, "current": current, "quantized": quantized or current}
+    """Returns a row. `facts` are fields of HostOp, `gives` (the roles of its outputs), and for each
+    of EDITIONS the last version that it lists; those versions begin at `first`."""
+    first, gives = facts.pop("first", 1), facts.pop("gives", "value")
+    ends = {edition: facts.pop(edition, None) for edition in EDITIONS}
+    ends["quantized"] = ends["quantized"] or ends["current"]
+    documented = {EDITIONS[edition]: (first, end) for edition, end in ends.items() if end}
+    fields = {"operands": operands(takes), "outputs": tuple(gives.split()), **facts}
     return HostOp(
-        host_op,
-        op,
-        (1, last),
-        {edition: (first, end) for edition, end in documented.items() if end is not None},
-        parameters,
-        build,
-        operands=operands(takes),
-        order=order,
-        outputs=tuple(gives.split()),
-        types=types,
-        conditions=conditions,
-        alone=alone,
-        longer=longer,
-        bfloat16=bfloat16,
-    )
+        host_op, op, (1, last), documented, parameters, conditions=conditions, **fields
+    )  # fmt: skip
 
 
 def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
