@@ -97,7 +97,7 @@ COMPARED = {
 FORMULAS = "tflgpu_plugin.passes.fuse"
 PATTERNS = {
     "tflgpu_plugin.passes.layout.rows": {"fully_connected"},
-    "tflgpu_plugin.passes.makers": {"div"},  # for `fuse`
+    "tflgpu_plugin.passes.makers": {"div", "neg"},  # for `fuse`
     "tflgpu_plugin.passes.quant.fake_quantization": {"mean"},
 }
 

@@ -14,10 +14,12 @@ from conformance.evaluation import passes
 from tests.support.formulas import Value
 from tests.support.net import Net
 from tflgpu_plugin.ir import Graph, Shape
-from tflgpu_plugin.passes.fuse import functions, normalization
+from tflgpu_plugin.ops.views import region
+from tflgpu_plugin.passes.fuse import functions, normalization, rotary
 from tflgpu_plugin.passes.pattern import rewrite
 
-RULES = {rule.name: rule for module in (functions, normalization) for rule in module.RULES}
+MODULES = functions, normalization, rotary
+RULES = {rule.name: rule for module in MODULES for rule in module.RULES}
 Formula = Callable[[Value], Value]
 
 
@@ -34,7 +36,7 @@ class Example(NamedTuple):
 
 
 def gelu(x: Value, half: float = 0.5) -> Value:
-    return x * ((x / 2**0.5).op("erf") + 1) * half
+    return x * ((x / np.sqrt(2)).op("erf") + 1) * half
 
 
 def gelu_tanh(x: Value, cubic: float = 0.044715) -> Value:
@@ -85,6 +87,55 @@ def variance(x: Value, axes: tuple[int, ...] = (1, 2)) -> Value:
     return x.binary("squared_difference", x.mean(*axes)).mean(*axes)
 
 
+# ---- rotary embeddings ---------------------------------------------------------------------------
+
+HEADS = (1, 3, 5, 16)
+
+
+def cut(x: Value, start: int, extent: int, step: int = 1) -> Value:
+    """A part of the last axis."""
+    starts, extents = (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], extent)
+    return x.op("view", view=region(x.shape, starts, extents, (*[1] * (len(starts) - 1), step)))
+
+
+def joined(first: Value, second: Value) -> Value:
+    return first.op("concat", second, axis=-1, activation="none")
+
+
+def angles(x: Value, width: int) -> tuple[Value, Value]:
+    values = np.linspace(0, 3, x.shape[-2] * width, dtype=np.float32).reshape(-1, width)
+    return Value(x.n, x.n.constant(np.cos(values))), Value(x.n, x.n.constant(np.sin(values)))
+
+
+def rotated(x: Value, negated: int = 1) -> Value:
+    """As Llama does it."""
+    half = x.shape[-1] // 2
+    cos, sin = angles(x, x.shape[-1])
+    return x * cos + joined(-cut(x, negated * half, half), cut(x, 0, half)) * sin
+
+
+def rotated_neighbours(x: Value, first: int = 0) -> Value:
+    """As GPT-J does it."""
+    half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1])
+    pairs = [each.op("reshape", None, shape=(*x.shape[:-1], half, 1))
+             for each in (-cut(x, 1, half, 2), cut(x, first, half, 2))]  # fmt: skip
+    return x * cos + joined(*pairs).op("reshape", None, shape=x.shape) * sin
+
+
+def rotated_halves(x: Value, swapped: bool = False) -> Value:
+    """As GPT-OSS does it."""
+    half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1] // 2)
+    a, b = cut(x, 0, half), cut(x, half, half)
+    return joined(a * cos - b * sin, a * cos + b * sin if swapped else b * cos + a * sin)
+
+
+def rotated_partly(x: Value, start: int = 8) -> Value:
+    """As GPT-NeoX does it, with an op for the first values."""
+    cos, sin = angles(x, 8)
+    given = {"paired": False, "together": False, "joined": False}
+    return joined(cut(x, 0, 8).op("rotary", cos, sin, **given), cut(x, start, 8))
+
+
 EXAMPLES = {
     "power": Example(lambda x: x.op("pow", 3.0), ("cube",), lambda x: x.op("pow", 2.5)),
     "square": Example(lambda x: x * x, ("square",), lambda x: x * x.op("neg")),
@@ -114,6 +165,16 @@ EXAMPLES = {
         multiplied_out, ("standardize", "mul", "add"), partial(multiplied_out, changed=True)
     ),
     "RMS normalization": Example(rms, ("standardize", "mul"), partial(rms, axis=1)),
+    "rotary embedding of halves": Example(rotated, ("rotary",), partial(rotated, negated=0), HEADS),
+    "rotary embedding of neighbours": Example(
+        rotated_neighbours, ("rotary",), partial(rotated_neighbours, first=1), HEADS
+    ),
+    "rotary embedding of each half": Example(
+        rotated_halves, ("rotary",), partial(rotated_halves, swapped=True), HEADS
+    ),
+    "rotary embedding of the first values": Example(
+        rotated_partly, ("rotary",), partial(rotated_partly, start=7), HEADS
+    ),
 }
 
 
@@ -130,10 +191,11 @@ def test_every_rule_has_an_example() -> None:
 def test_a_rule_replaces_its_example(name: str) -> None:
     example, rule = EXAMPLES[name], RULES[name]
     graph = graph_of(example.formula, example.shape)
-    assert tuple(node.op for node in rewrite(graph, [rule]).nodes) == example.after
 
     def applied(graph: Graph) -> Graph:
         return rewrite(graph, [rule])
+
+    assert tuple(node.op for node in applied(graph).nodes) == example.after
 
     checked = passes.check(graph, [applied])
     assert (checked.skipped, checked.findings, checked.applied) == ("", [], ["applied"])

@@ -21,8 +21,8 @@ class Value:
     def shape(self) -> Shape:
         return self.n.shape(self.tensor)
 
-    def op(self, op: str, *operands: Value | Array | float, **attributes: object) -> Value:
-        given = [self._tensor(each) for each in operands]
+    def op(self, op: str, *operands: Value | Array | float | None, **attributes: object) -> Value:
+        given = [None if each is None else self._tensor(each) for each in operands]
         return Value(self.n, self.n.op(op, self.tensor, *given, **attributes))
 
     def binary(self, op: str, other: Value | Array | float) -> Value:

@@ -53,16 +53,26 @@ class Makers:
         near = self.readers.get(tensor, [])
         return near[0] if len(near) == 1 and tensor not in self.e.needed else None
 
-    def moved_from(self, tensor: int) -> Iterator[tuple[int, View]]:
-        """Tensors further back whose elements are only moved, and what this one is as a view of
-        each, the nearest first."""
-        view = all_of(self.e.shape(tensor))
-        while (node := self.producer.get(tensor)) is not None and self.plain(node):
+    def sources(
+        self, tensor: int, view: View | None = None, *, scaled: bool = False
+    ) -> Iterator[tuple[int, View, float]]:
+        """Yields the tensor and those further back whose elements are only moved, or with `scaled`
+        multiplied by a number, the nearest first: what the tensor, or a view of it, is as a view of
+        each, and how many times as large."""
+        view, factor = view or all_of(self.e.shape(tensor)), 1.0
+        while True:
+            yield tensor, view, factor
+            node = self.producer.get(tensor)
+            if node is None or not self.plain(node):
+                return
+            times = self.scaling(node) if scaled else None
+            if times is not None:
+                tensor, factor = times[0], factor * times[1]
+                continue
             further = through(self.e.view(node), view)
             if further is None:
                 return
             tensor, view = node.operand(), further
-            yield tensor, view
 
     def operand(self, node: Node | None, value: float) -> int | None:
         """The other operand of a node that has this number as one (either place)."""
@@ -79,6 +89,8 @@ class Makers:
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
         """What a node multiplies by which finite number, where it does only that."""
+        if node.op == "neg" and not node.epilogue and self.plain(node):
+            return node.operand(), -1.0
         kind = ops.traits(node.op).affine
         if kind not in ("factor", "divisor") or node.epilogue or not self.plain(node):
             return None

@@ -18,7 +18,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Graph, Node
+from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
@@ -30,7 +30,6 @@ class Match(NamedTuple):
 
     tensors: Mapping[str, int] = {}
     numbers: Mapping[str, float] = {}
-    views: Mapping[str, View] = {}
     nodes: tuple[Node, ...] = ()
 
     def covering(self, node: Node) -> Match:
@@ -191,6 +190,24 @@ class Product(Pattern):
                 yield from _in_order(uses, self.factors, order, node, found.covering(node))
 
 
+Where = Callable[[View, Shape], bool]
+
+
+@dataclass(frozen=True)
+class Moved(Pattern):
+    """The elements of a tensor in other places, times a factor; `where` is a condition on the view
+    of the tensor and on its shape."""
+
+    source: Pattern
+    where: Where
+    factor: float = 1.0
+
+    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+        for source, view, factor in uses.sources(tensor, scaled=True):
+            if factor == self.factor and self.where(view, uses.e.shape(source)):
+                yield from self.source.matches(uses, source, reader, found)
+
+
 def op(
     name: str,
     *operands: Pattern | float,
@@ -242,9 +259,12 @@ class Rule:
     written_by: str = field(compare=False)
 
 
-def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """Returns the graph with each rule applied wherever it matches. A node is replaced by the first
-    rule that does; later nodes see what replaced earlier ones."""
+def rewrite(
+    graph: Graph, rules: Sequence[Rule], finish: Callable[[Makers], None] | None = None
+) -> Graph:
+    """Returns the graph with each rule applied wherever it matches, and with what `finish` does
+    then (None: `clean`). A node is replaced by the first rule that does; later nodes see what
+    replaced earlier ones."""
     rooted: dict[str, list[Rule]] = {}
     for rule in rules:
         for root in dict.fromkeys(rule.pattern.roots):
@@ -261,7 +281,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
     if not made:
         return graph
     e.nodes = [each for node in graph.nodes for each in made.get(node.id, (node,))]
-    clean(e)
+    clean(e) if finish is None else finish(uses)
     return e.finish()
 
 

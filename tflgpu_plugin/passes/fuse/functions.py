@@ -101,7 +101,7 @@ RULES = (
     Rule("hard_swish", product(1, X, op("hard_sigmoid", X, where=_slope)),
          function("hard_swish"), "torch.onnx (Hardswish before opset 14)"),
     Rule("hard_swish by limits", product(1 / 6, X, FROM_0_TO_6), function("hard_swish"),
-         "Keras (MobileNet v3)"),
+         "Keras (MobileNet v3), Paddle2ONNX"),
     Rule("mean of squares", op("mean", op("square", X)), _mean_square, "every exporter"),
     Rule("variance of an image", op("mean", DIFFERENCE), _variance,
          "TensorFlow (tf.nn.moments)"),

@@ -4,6 +4,7 @@ that a tensor is brought into and out of again, becomes the op on the tensor as 
 
 from __future__ import annotations
 
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -69,7 +70,7 @@ def _tensors(makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]
     """What a tensor of groups was brought from, and whether that has its channels first: those with
     their channels last, which need no turn, before the others, the furthest before nearer ones."""
     last, first = list[int](), list[int]()
-    for source, view in makers.moved_from(tensor):
+    for source, view, _ in islice(makers.sources(tensor), 1, None):
         given = makers.e.shape(source)
         if len(given) > 2 and view.key == _grouped(given, groups).key:
             last.append(source)

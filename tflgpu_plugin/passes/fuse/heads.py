@@ -37,7 +37,7 @@ def held(
     the best first. `scaled`: a factor may be taken out."""
     start = _start(makers.e.shape(tensor), heads, turned)
     found: list[tuple[tuple[bool, bool, int], Held]] = []
-    sources = _sources(makers, tensor, start, scaled) if start else ()
+    sources = makers.sources(tensor, start, scaled=scaled) if start else ()
     batch, count, length, depth = heads
     for number, (source, view, factor) in enumerate(sources):
         own, rest = divmod(prod(makers.e.shape(source)), batch * length * depth)
@@ -96,7 +96,7 @@ def counts(makers: Makers, tensor: int, every: int) -> Iterator[Lead]:
     """Batches and heads that may be `every` one of a tensor [..., length, depth], from the widths
     of what it is split from."""
     *_, depth = makers.e.shape(tensor)
-    for source, _, _ in _sources(makers, tensor, whole(makers.e.shape(tensor)), True):
+    for source, _, _ in makers.sources(tensor, scaled=True):
         width = makers.e.shape(source)[-1]
         if width % depth == 0 and width > depth and every % (width // depth) == 0:
             yield every // (width // depth), width // depth
@@ -147,24 +147,3 @@ def _view(heads: Heads, own: int, head: int, row: int, lane: int = 1) -> View:
         Axis(depth, lane),
     )  # fmt: skip
     return View(heads, axes)
-
-
-def _sources(
-    makers: Makers, tensor: int, view: View, scaled: bool
-) -> Iterator[tuple[int, View, float]]:
-    """The tensor and those that it is made of by moving elements, and by a number as a factor:
-    what it is as a view of each, and how many times as large."""
-    factor = 1.0
-    while True:
-        yield tensor, view, factor
-        node = makers.producer.get(tensor)
-        if node is None or node.epilogue:
-            return
-        times = makers.scaling(node) if scaled else None
-        if times is not None:
-            tensor, factor = times[0], factor * times[1]
-            continue
-        further = through(makers.e.view(node), view)
-        if further is None or not makers.plain(node):
-            return
-        tensor, view = node.operand(), further

@@ -36,7 +36,7 @@ def _kept(makers: Makers, node: Node) -> bool:
     layer = e.shape(node.outputs[0])
     if node.epilogue or not makers.plain(node) or node.outputs[0] in e.needed:
         return False
-    for source, view in reversed(list(makers.moved_from(node.operand()))):
+    for source, view, _ in list(makers.sources(node.operand()))[:0:-1]:
         given = e.shape(source)
         if not view.reshapes(given) or given[-1:] != e.shape(node.operand())[-1:]:
             continue
