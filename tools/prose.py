@@ -57,12 +57,13 @@ class Passage:
 
 
 def page(text: str) -> Iterator[Passage]:
-    """Yields the page without blocks of code; the cells of a table row become sentences."""
+    """Yields the page without blocks of code; headings and cells of tables become sentences."""
 
     def blank(found: re.Match[str]) -> str:
         return "\n" * found[0].count("\n")
 
     text = re.sub(r"^( *)```.*?^ *```$", blank, text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(#+ .*)$", r"\1.", text, flags=re.MULTILINE)
     yield Passage("page", 1, re.sub(r"\s*\|\s*$|(?<!^)\|", ". ", text, flags=re.MULTILINE))
 
 

@@ -92,6 +92,7 @@ STAYS = "node 3 stays"
 OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime", STAYS)
 COMPARE = "python -m conformance.compare"
 KERNELS = "tflgpu kernels "
+INFO = "tflgpu info"
 MEASURES = "tflgpu check "
 CASES = "python -m conformance.try_case"
 
@@ -99,7 +100,9 @@ CASES = "python -m conformance.try_case"
 def is_known(one: Block) -> bool:
     names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST)
     names = names if one.language == "python" else ()
-    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, MEASURES, CASES, *ELSEWHERE))
+    return one.text.startswith(
+        (*names, *OUTPUTS, COMPARE, INFO, KERNELS, MEASURES, CASES, *ELSEWHERE)
+    )
 
 
 def test_every_block_is_run_here_or_elsewhere() -> None:
@@ -113,6 +116,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
         HOST,
         *OUTPUTS,
         COMPARE,
+        INFO,
         KERNELS,
         MEASURES,
         CASES,
@@ -221,6 +225,11 @@ def test_tflgpu_kernels(folder: Path) -> None:
         pytest.skip("onnxruntime is not installed here")
     for line in block(KERNELS).splitlines():
         assert "@compute" in tflgpu(*line.split()[1:], folder=folder)
+
+
+@pytest.mark.adapter
+def test_tflgpu_info(folder: Path) -> None:
+    assert f"adapter {adapter.select().index}" in tflgpu(*block(INFO).split()[1:], folder=folder)
 
 
 @pytest.mark.adapter
