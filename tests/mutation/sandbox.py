@@ -123,7 +123,10 @@ def compile_one(source: Path, made: Path, more: Sequence[str] = ()) -> None:
     resources = Path(str(importlib.util.find_spec("wgpu").origin)).parent / "resources"  # type: ignore[union-attr]
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)
     assert version is not None
-    defines = ("-D_GNU_SOURCE", f'-DTFLGPU_VERSION="{version[1]}"', f"-I{NATIVE}")
+    defines = (
+        *("-D_GNU_SOURCE", "-DTGI_CHECK_LOCKS", f'-DTFLGPU_VERSION="{version[1]}"'),
+        f"-I{NATIVE}",
+    )
     flags = (
         *("-std=c11", "-O1", "-fPIC", "-fvisibility=hidden"),
         *("-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"),

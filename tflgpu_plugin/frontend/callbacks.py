@@ -62,7 +62,8 @@ def guarded(work: Callable[[], int | None], err: Any) -> int:
     says.
     """
     try:
-        result = threads.for_call(native.lib.tg_caller_thread(), work)
+        with native.delivering():
+            result = threads.for_call(native.lib.tg_caller_thread(), work)
         return 1 if result is None else result
     except BaseException as error:
         text = sentence(error).encode(errors="replace")[: len(err.text) - 1]

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin import threads, trusted
+from tflgpu_plugin import log, threads, trusted
 from tflgpu_plugin.registry import Single
 
 MAX_ADAPTERS = 32  # adapters
@@ -84,7 +84,12 @@ def keep_for_ever(function: Any) -> None:
 
 def _load() -> Any:
     library: Any = declarations().dlopen(str(library_path()))
-    atexit.register(library.tg_close)
+    deliver = declarations().callback("void(*)(void)", _deliver_for_call)
+    keep_for_ever(deliver)
+    library.tg_set_log_callback(deliver)
+    atexit.register(library.tg_close)  # called last
+    atexit.register(library.tg_set_log_callback, declarations().NULL)
+    atexit.register(deliver_log)
     return library
 
 
@@ -124,7 +129,8 @@ def busy() -> Iterator[None]:
     call(lib.tg_is_forked)
     lib.tg_busy(1)
     try:
-        yield
+        with delivering():
+            yield
     finally:
         lib.tg_busy(-1)
 
@@ -193,8 +199,44 @@ def wgpu_path() -> Path:
     raise NativeError(f"{folder} has no {_WGPU[0]}. Install wgpu again: `pip install wgpu`.")
 
 
-def take_log() -> str:
-    """What wgpu has logged since the last call."""
-    text = declarations().new("char[]", 16384)
-    count = load().tg_take_log(text, 16384)
-    return bytes(declarations().buffer(text, count)).decode(errors="replace")
+class _Depth(threads.local):
+    """How many `delivering` contexts this thread is in."""
+
+    depth = 0
+
+
+_inside = _Depth()
+_taking = threads.Lock()  # never waited for: handlers of the program may lead back here
+
+
+@contextmanager
+def delivering() -> Iterator[None]:
+    """Around a call into our code, whose locks are free again at its end: the outermost of these
+    contexts then hands the GPU's messages to `logging`.
+    """
+    _inside.depth += 1
+    try:
+        yield
+    finally:
+        _inside.depth -= 1
+        if not _inside.depth:
+            deliver_log()
+
+
+def deliver_log() -> None:
+    """Log, each once, what wgpu has logged and what became of devices. The caller holds no lock,
+    since handlers are the program's code."""
+    library = load()
+    while library.tg_has_log() and _taking.acquire(blocking=False):
+        try:
+            text = declarations().new("char[]", library.TG_LOG_BYTES)
+            taken = bytes(declarations().buffer(text, library.tg_take_log(text)))
+            for message in taken.decode(errors="replace").split("\0")[:-1]:
+                log.say(message[1:], 10 * int(message[0]))
+        finally:
+            _taking.release()
+
+
+def _deliver_for_call() -> None:
+    """What native code calls at the end of a host's call."""
+    threads.for_call(load().tg_caller_thread(), deliver_log)

@@ -231,11 +231,12 @@ class Instance:
         """
         plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
-        native.call(
-            native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
-            self.native_ports(outputs), self.native_ports(list(states)),
-            options or native.ffi.NULL,
-        )  # fmt: skip
+        with native.delivering():
+            native.call(
+                native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
+                self.native_ports(outputs), self.native_ports(list(states)),
+                options or native.ffi.NULL,
+            )  # fmt: skip
         return outputs
 
     def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:

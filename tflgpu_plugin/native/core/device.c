@@ -4,19 +4,26 @@
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------ */
 
-static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUStringView message, void *fate, void *unused) {
+/* Log once that a device is lost, with what the driver says of it. */
+static void log_lost(tgi_fate *fate, const char *text) {
+  if (atomic_exchange(&fate->logged, true)) return;
+  tgi_log(TGI_ERROR, *text ? "The GPU device was lost: %s" : "The GPU device was lost.%s", text);
+}
+
+static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUStringView message, void *data, void *unused) {
+  tgi_fate *fate = data;
   char text[512];
   tgi_readable(message, text, sizeof text);
-  atomic_store(&((tgi_fate *)fate)->lost, true);
+  atomic_store(&fate->lost, true);
   if (reason == WGPUDeviceLostReason_Destroyed || reason == WGPUDeviceLostReason_CallbackCancelled) return;
-  tgi_log(text, strlen(text));
+  log_lost(fate, text);
 }
 
 static void on_uncaptured(WGPUDevice const *device, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
   tgi_fate *fate = data;
   char text[512];
   tgi_readable(message, text, sizeof text);
-  tgi_log(text, strlen(text));
+  tgi_log(TGI_ERROR, "The GPU reported an error that no call expected: %s", text);
   tgi_lock();
   memcpy(fate->text, text, sizeof text);
   tgi_unlock();
@@ -77,11 +84,13 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   if (device && device->wgpu) {
     device->refs = 1;
     device->queue = W(DeviceGetQueue)(device->wgpu);
-    device->probe = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
     device->timestamps = has_feature(features, feature_count, WGPUFeatureName_TimestampQuery) &&
                          has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
     device->mappable = has_feature(features, feature_count, WGPUNativeFeature_MappablePrimaryBuffers);
     tgi_mutex_init(&device->lock);
+    tgi_device_lock(device);
+    device->probe = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
+    tgi_device_unlock(device);
     tgi_register_exit();
   } else {
     free(device);
@@ -96,8 +105,9 @@ void tgi_device_retain(tg_device *device) { atomic_fetch_add(&device->refs, 1); 
 void tg_device_release(tg_device *device) {
   if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
   if (tgi_enter_release()) {
-    /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. */
-    if (tgi_is_alive(device)) {
+    /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. The
+     * lock is free, since nobody else has a reference. */
+    if (!tgi_check_alive(device, NULL)) {
       if (device->probe) W(BindGroupLayoutRelease)(device->probe);
       W(QueueRelease)(device->queue);
       W(DeviceRelease)(device->wgpu);
@@ -127,14 +137,40 @@ void tg_device_destroy(tg_device *device) {
 
 /* ---- the lock, and what ends under it --------------------------------------------------------------------------------- */
 
-void tgi_device_lock(tg_device *device) { tgi_mutex_lock(&device->lock); }
+#ifdef TGI_CHECK_LOCKS
+static _Thread_local int locks_held;  /* by this thread */
+#define NOTE_LOCK(change) (locks_held += (change))
+void tgi_check_lock(bool needed, const char *name) {
+  if (!needed || locks_held > 0) return;
+  fprintf(stderr, "tflgpu: wgpu%s was called without the device's lock\n", name);
+  abort();
+}
+#else
+#define NOTE_LOCK(change) ((void)0)
+#endif
+
+static bool try_lock(tg_device *device) {
+  if (!tgi_mutex_try(&device->lock)) return false;
+  NOTE_LOCK(1);
+  return true;
+}
+
+static void unlock(tg_device *device) {
+  NOTE_LOCK(-1);
+  tgi_mutex_unlock(&device->lock);
+}
+
+void tgi_device_lock(tg_device *device) {
+  tgi_mutex_lock(&device->lock);
+  NOTE_LOCK(1);
+}
 
 /* What comes after the last look at the list finds the lock free, and is ended by the thread that brings it. */
 static void end_all(tg_device *device) {
-  while (atomic_load(&device->endings) && tgi_mutex_try(&device->lock)) {
+  while (atomic_load(&device->endings) && try_lock(device)) {
     tgi_ending *ending = atomic_exchange(&device->endings, NULL);
     for (tgi_ending *each = ending; each; each = each->next) each->end(each);
-    tgi_mutex_unlock(&device->lock);
+    unlock(device);
     for (tgi_ending *next; ending; ending = next) {
       next = ending->next;
       ending->bury(ending);
@@ -143,7 +179,7 @@ static void end_all(tg_device *device) {
 }
 
 void tgi_device_unlock(tg_device *device) {
-  tgi_mutex_unlock(&device->lock);
+  unlock(device);
   if (!atomic_load(&device->endings) || !tgi_enter_release()) return;
   end_all(device);
   tgi_leave_release();
@@ -201,12 +237,15 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
 /* The cheapest call that asks whether the device is valid. wgpu tells of a device that was destroyed only once its queue
  * is polled, but ends the process that submits to it, or looks into the memory of its buffers, at once. */
 bool tgi_is_alive(tg_device *device) {
-  if (is_told_lost(device)) return false;
-  W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
-  WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
-  if (layout) W(BindGroupLayoutRelease)(layout);
-  if (pop(device).type != WGPUErrorType_NoError) tg_device_mark_lost(device);
-  return !is_told_lost(device);
+  if (!is_told_lost(device)) {
+    W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
+    WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
+    if (layout) W(BindGroupLayoutRelease)(layout);
+    if (pop(device).type == WGPUErrorType_NoError) return true;
+    tg_device_mark_lost(device);
+  }
+  log_lost(device->fate, "");
+  return false;
 }
 
 int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }

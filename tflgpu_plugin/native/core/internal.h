@@ -21,34 +21,47 @@
 
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "hosts' layouts are those of 64 bits");
 
-/* ---- library.c: wgpu's functions, the gate, error text --------------------------------------------------------- */
+/* ---- wgpu.c: wgpu's functions ------------------------------------------------------------------------------------ */
 
-/* Every function of wgpu that is called. Those that panic in this wgpu-native (SetLabel, WaitAny, GetMapState, ...)
- * must not be listed. */
-#define TGI_WGPU_FUNCTIONS(F)                                                                                          \
+/* Every wgpu function that is called. Those that panic in this wgpu-native (SetLabel, WaitAny, GetMapState, ...) must not
+ * be listed. F: may be called at any time. L: only with the device's lock held (tg_device.lock). */
+#define TGI_WGPU_FUNCTIONS(F, L)                                                                                       \
   F(AdapterGetInfo) F(AdapterGetLimits) F(AdapterHasFeature) F(AdapterInfoFreeMembers) F(AdapterRelease)               \
-  F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease) F(CreateInstance) F(InstanceEnumerateAdapters) \
-  F(BufferGetConstMappedRange) F(BufferGetMappedRange) F(BufferMapAsync) F(BufferRelease) F(BufferUnmap)               \
-  F(CommandBufferRelease)                                                                                              \
-  F(CommandEncoderBeginComputePass) F(CommandEncoderClearBuffer) F(CommandEncoderCopyBufferToBuffer)                   \
-  F(CommandEncoderFinish) F(CommandEncoderRelease) F(CommandEncoderResolveQuerySet)                                    \
-  F(ComputePassEncoderDispatchWorkgroups) F(ComputePassEncoderEnd) F(ComputePassEncoderRelease)                        \
-  F(ComputePassEncoderSetBindGroup) F(ComputePassEncoderSetPipeline) F(ComputePassEncoderWriteTimestamp)               \
-  F(ComputePipelineRelease) F(DeviceCreateBindGroup) F(DeviceCreateBindGroupLayout) F(DeviceCreateBuffer)              \
-  F(DeviceCreateCommandEncoder) F(DeviceCreateComputePipeline) F(DeviceCreatePipelineLayout)                           \
-  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceDestroy) F(DeviceGetQueue)                                \
-  F(DevicePoll) F(DevicePopErrorScope) F(DevicePushErrorScope) F(DeviceRelease) F(PipelineLayoutRelease)               \
-  F(QuerySetRelease) F(QueueGetTimestampPeriod) F(QueueRelease) F(QueueSubmitForIndex) F(QueueWriteBuffer)             \
-  F(SetLogCallback) F(ShaderModuleRelease)
+  F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease) F(BufferRelease) F(CommandBufferRelease)       \
+  F(CommandEncoderRelease) F(ComputePassEncoderRelease) F(ComputePipelineRelease) F(CreateInstance) F(DeviceGetQueue)  \
+  F(DevicePoll) F(DeviceRelease) F(InstanceEnumerateAdapters) F(PipelineLayoutRelease) F(QuerySetRelease)              \
+  F(QueueRelease) F(SetLogCallback) F(ShaderModuleRelease)                                                             \
+  L(BufferGetConstMappedRange) L(BufferGetMappedRange) L(BufferMapAsync) L(BufferUnmap)                                \
+  L(CommandEncoderBeginComputePass) L(CommandEncoderClearBuffer) L(CommandEncoderCopyBufferToBuffer)                   \
+  L(CommandEncoderFinish) L(CommandEncoderResolveQuerySet) L(ComputePassEncoderDispatchWorkgroups)                     \
+  L(ComputePassEncoderEnd) L(ComputePassEncoderSetBindGroup) L(ComputePassEncoderSetPipeline)                          \
+  L(ComputePassEncoderWriteTimestamp) L(DeviceCreateBindGroup) L(DeviceCreateBindGroupLayout) L(DeviceCreateBuffer)    \
+  L(DeviceCreateCommandEncoder) L(DeviceCreateComputePipeline) L(DeviceCreatePipelineLayout) L(DeviceCreateQuerySet)   \
+  L(DeviceCreateShaderModule) L(DeviceDestroy) L(DevicePopErrorScope) L(DevicePushErrorScope)                          \
+  L(QueueGetTimestampPeriod) L(QueueSubmitForIndex) L(QueueWriteBuffer)
 
 typedef struct tgi_wgpu_table {
 #define TGI_MEMBER(name) __typeof__(wgpu##name) *name;
-  TGI_WGPU_FUNCTIONS(TGI_MEMBER)
+  TGI_WGPU_FUNCTIONS(TGI_MEMBER, TGI_MEMBER)
 #undef TGI_MEMBER
 } tgi_wgpu_table;
 
 extern tgi_wgpu_table tgi_wgpu;
+#ifdef TGI_CHECK_LOCKS               /* a build for tests: the process aborts where a lock is missing */
+enum {
+#define TGI_FREE(name) tgi_locked_##name = false,
+#define TGI_LOCKED(name) tgi_locked_##name = true,
+  TGI_WGPU_FUNCTIONS(TGI_FREE, TGI_LOCKED)
+#undef TGI_FREE
+#undef TGI_LOCKED
+};
+#define W(name) (tgi_check_lock(tgi_locked_##name, #name), tgi_wgpu.name)
+void tgi_check_lock(bool needed, const char *name);
+#else
 #define W(name) tgi_wgpu.name
+#endif
+
+/* ---- gate.c, errors.c -------------------------------------------------------------------------------------------- */
 
 /* One lock for all small shared tables (log, live delegates, handles, a kernel's replays): held for a few instructions
  * and never across a call-out, so waiting for it is harmless even with the GIL held. It is the innermost lock. */
@@ -73,9 +86,6 @@ int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(print
 #define tgi_none(...) (tgi_fail(__VA_ARGS__), NULL)
 /* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
-void tgi_log(const char *text, size_t length);
-/* wgpu logs to us: said again with each device, since a wgpu-py that is imported later makes it call Python. */
-void tgi_take_over_log(void);
 
 /* ---- memory.c: what goes with its owner ---------------------------------------------------------------------------- */
 
@@ -130,11 +140,22 @@ void tgi_client_remove(tgi_client *client);
 /* The number of one that lives, else 0: the pointer may lead anywhere. */
 int64_t tgi_client_number(const tgi_client *client);
 
+/* ---- log.c: messages for Python's `logging` -------------------------------------------------------------------------- */
+
+typedef enum tgi_level { TGI_WARNING = 3, TGI_ERROR = 4 } tgi_level;
+
+void tgi_log(tgi_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Have wgpu log to us; repeated for each device, because a wgpu-py that is imported later has it call Python. */
+void tgi_take_over_log(void);
+/* Have Python take the messages, if there are any. With no lock held, at the end of a host's call. */
+void tgi_log_deliver(void);
+
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 
 /* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */
 typedef struct tgi_fate {
   atomic_bool lost;
+  atomic_bool logged;              /* that it is lost */
   atomic_uint uncaptured;          /* errors that no scope caught */
   char text[512];                  /* of the newest uncaptured error; under tgi_lock */
 } tgi_fate;
@@ -155,9 +176,9 @@ struct tg_device {
   uint32_t max_groups;             /* workgroups in each direction */
   bool timestamps;                 /* both timestamp features were required */
   bool mappable;                   /* buffers that kernels use may be mapped */
-  /* Held around every call that may report an error of the device: creating, writing, submitting, mapping and unmapping,
-   * in a run from the unmapping of its inputs to its submit. Error scopes belong to the device, not to the thread, so
-   * nobody else may work in between. Polling, releasing and copying to or from mapped memory go on without it. */
+  /* Held around every call that may report an error of the device (the L functions above), in a run from the unmapping of
+   * its inputs to its submit. Error scopes belong to the device, not to the thread, so no other thread may use the device
+   * in between. Polling, releasing and copying to or from mapped memory need no lock. */
   tgi_mutex lock;
   _Atomic(tgi_ending *) endings;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */

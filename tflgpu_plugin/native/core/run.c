@@ -8,7 +8,7 @@ typedef struct run {
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
-  bool staged;                     /* inputs that cannot be mapped come by way of the staging buffer */
+  bool staged;                     /* the inputs that cannot be mapped are in the staging buffer */
   tgi_timestamping timestamping;
   bool reads_back;                 /* results, or the check, by way of the staging buffer */
   size_t mapping_count;
@@ -76,11 +76,11 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
     W(CommandEncoderCopyBufferToBuffer)(encoder, from->wgpu, from_offset, to->wgpu, to_offset, tgi_round_up(bytes, 4));
 }
 
-static void encode_inputs(const run *r, WGPUCommandEncoder encoder) {
+static void encode_inputs(const run *r, bool staged, WGPUCommandEncoder encoder) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
     if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
-    else if (r->staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
+    else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
   }
 }
 
@@ -193,8 +193,8 @@ static void keep_inputs(const run *r) {
 
 /* ---- one run ---------------------------------------------------------------------------------------------------------- */
 
-static void encode(run *r, WGPUCommandEncoder encoder) {
-  encode_inputs(r, encoder);
+static void encode(const run *r, bool staged, WGPUCommandEncoder encoder) {
+  encode_inputs(r, staged, encoder);
   if (r->replay->check) W(CommandEncoderClearBuffer)(encoder, r->replay->check->wgpu, 0, CHECK_BYTES);
   tgi_encode_steps(encoder, r->replay->steps, r->steps, r->timestamping, r->replay->queries);
   encode_outputs(r, encoder);
@@ -209,21 +209,21 @@ static bool is_plain(const run *r) {
   return plain;
 }
 
-static WGPUCommandBuffer make_commands(run *r, tg_error *err) {
+/* `staged`: inputs that cannot be mapped come from the staging buffer, instead of being written to by the queue. */
+static WGPUCommandBuffer make_commands(const run *r, bool staged, tg_error *err) {
   tg_device *device = r->replay->device;
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  encode(r, encoder);
+  encode(r, staged, encoder);
   return tgi_finish(device, encoder, mark, err);
 }
 
 /* The next run's commands, while the device is busy with this one. Not after the first run: there may be no other. */
-static void prepare_next(run *r) {
+static void prepare_next(const run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
   if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
-  r->staged = true;
-  if (is_plain(r)) replay->prepared = make_commands(r, &ignored);
+  if (is_plain(r)) replay->prepared = make_commands(r, true, &ignored);
   replay->prepared_timestamping = r->timestamping;
 }
 
@@ -231,7 +231,7 @@ static WGPUCommandBuffer take_commands(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
   bool like = replay->prepared_timestamping == r->timestamping && r->staged == (replay->upload != NULL);
-  if (!prepared || !like || !is_plain(r)) return make_commands(r, err);
+  if (!prepared || !like || !is_plain(r)) return make_commands(r, r->staged, err);
   replay->prepared = NULL;
   return prepared;
 }

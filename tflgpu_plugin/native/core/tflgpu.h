@@ -33,8 +33,8 @@ void tg_busy(int change);
 uint64_t tg_caller_thread(void);
 int64_t tg_caller_number(void);
 
-/* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
- * ring buffer. Idempotent. */
+/* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log to us
+ * (tg_take_log). Idempotent. */
 int tg_bind_wgpu(const char *path, tg_error *err);
 
 /* 1 when a loaded library offers LLVM to libraries that are loaded later; 0 where they cannot get into each other's way
@@ -44,8 +44,14 @@ int tg_llvm_is_exported(void);
  * alone: what it brings comes before what the process has. What cannot be opened is left to the Vulkan loader. */
 void tg_open_driver(const char *path, int alone);
 
-/* Move the newest log lines of wgpu into text; returns the number of bytes. */
-size_t tg_take_log(char *text, size_t size);
+/* Messages for `logging`, from wgpu and about devices. has: whether there are any; never in a child of a fork that must not
+ * use the GPU. take: move them into `text`, which has TG_LOG_BYTES; returns how many bytes are used. Each is a digit (3
+ * warning, 4 error), a text and a zero byte. The callback is called at the end of a host's call that leaves some; it takes
+ * them. NULL clears it and waits for calls in flight. */
+enum { TG_LOG_BYTES = 16384 };
+int tg_has_log(void);
+size_t tg_take_log(char *text);
+void tg_set_log_callback(void (*take)(void));
 
 /* The process is exiting (Python's atexit calls this): waits for what runs on the GPU, 10 seconds at most. Afterwards
  * only the calling thread may use the GPU; other threads that come back from a run or start one stay inside for good,

@@ -28,7 +28,7 @@ int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   return 1;
 }
 
-static int resolve(const tg_replay *replay, size_t count, tg_error *err) {
+static int resolve(const tg_replay *replay, size_t count, double *period, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
   tgi_device_lock(device);
@@ -37,6 +37,7 @@ static int resolve(const tg_replay *replay, size_t count, tg_error *err) {
   W(CommandEncoderResolveQuerySet)(encoder, replay->queries, 0, (uint32_t)count, replay->resolved->wgpu, 0);
   WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
   int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
+  *period = W(QueueGetTimestampPeriod)(device->queue);
   tgi_device_unlock(device);
   return failed;
 }
@@ -45,10 +46,11 @@ int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping 
                         tg_error *err) {
   size_t count = timestamping == TGI_EACH ? steps + 1 : ENDS, all = timestamping == TGI_EACH ? replay->step_count + 1 : ENDS;
   tg_buffer *staging = tgi_buffer_create(replay->device, count * 8, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
-  int failed = !staging || resolve(replay, count, err) || tgi_buffer_read(replay->resolved, staging, values, count * 8, err);
+  double period;
+  int failed = !staging || resolve(replay, count, &period, err) ||
+               tgi_buffer_read(replay->resolved, staging, values, count * 8, err);
   tg_buffer_release(staging);
   if (failed) return 1;
-  double period = W(QueueGetTimestampPeriod)(replay->device->queue);
   for (size_t i = 0; i < count; i++) values[i] = (uint64_t)((double)values[i] * period);
   for (size_t i = count; i < all; i++) values[i] = values[count - 1];
   return 0;

@@ -259,5 +259,6 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
   tgi_memory_free(&c.memory);
   free(c.shapes);
   if (failed || on_gpu) atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
+  tgi_log_deliver();
   return status;
 }

@@ -226,6 +226,7 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
     tgi_entry_release(entry);
   }
   if (failed || on_gpu) atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
+  tgi_log_deliver();
   return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }
 

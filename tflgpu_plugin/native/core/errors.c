@@ -1,0 +1,44 @@
+/* Sentences for users. */
+#include <stdarg.h>
+
+#include "core/internal.h"
+
+int tgi_fail(tg_error *err, const char *format, ...) {
+  if (err) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(err->text, sizeof err->text, format, arguments);
+    va_end(arguments);
+  }
+  return 1;
+}
+
+static bool is_scaffolding(const char *line, size_t length) {
+  static const char *const prefixes[] = {"Validation Error", "Caused by:", "In wgpu", "In a "};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    size_t n = strlen(prefixes[i]);
+    if (length >= n && !memcmp(line, prefixes[i], n)) return true;
+  }
+  return length == 0;
+}
+
+void tgi_readable(WGPUStringView message, char *text, size_t size) {
+  const char *at = message.data ? message.data : "";
+  size_t left = message.length == WGPU_STRLEN ? strlen(at) : message.length;
+  size_t used = 0;
+  while (left && used + 4 < size) {
+    const char *newline = memchr(at, '\n', left);
+    size_t length = newline ? (size_t)(newline - at) : left, skip = length + (newline ? 1 : 0);
+    const char *line = at;
+    while (length && (*line == ' ' || *line == '\t')) line++, length--;
+    while (length && (line[length - 1] == ' ' || line[length - 1] == '\r')) length--;
+    if (!is_scaffolding(line, length)) {
+      if (used) text[used++] = ' ';
+      for (size_t i = 0; i < length && used + 1 < size; i++)
+        if (line[i] != ' ' || text[used - 1] != ' ') text[used++] = line[i];
+    }
+    at += skip;
+    left -= skip;
+  }
+  text[used] = 0;
+}
