@@ -25,7 +25,7 @@ MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: memory is 
 WORTH = 4 << 20  # bytes to work on from which they pay
 
 if TYPE_CHECKING:
-    from threading import Lock as Lock, RLock as RLock, local
+    from threading import Lock as Lock, RLock as RLock, local as local
 
 
 def _as_built() -> Any:
