@@ -47,6 +47,7 @@ def uses(texts: dict[str, str]) -> dict[str, set[str]]:
         for pattern in (FUNCTION, VARIABLE)
         for name in (found[1] for found in pattern.finditer(text))
     }
+    texts = {file: text.replace("W(", "tgi_wgpu(") for file, text in texts.items()}  # the macro
     words = {file: set(re.findall(r"\w+", text)) for file, text in texts.items()}
     return {file: {owners[word] for word in words[file] & owners.keys()} - {file} for file in texts}
 

@@ -77,7 +77,7 @@ static bool has_feature(const uint32_t *features, size_t count, uint32_t feature
 tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, tg_error *err) {
   if (!W(AdapterRequestDevice)) return tgi_none(err, "tg_bind_wgpu was not called.");
   if (tgi_enter(err)) return NULL;
-  tgi_take_over_log();
+  W(SetLogCallback)(tgi_on_log, NULL);
   tg_device *device = calloc(1, sizeof *device);
   if (device && (device->fate = calloc(1, sizeof *device->fate))) request_device(device, adapter, features, feature_count, err);
   else tgi_fail(err, "Not enough memory for a device.");

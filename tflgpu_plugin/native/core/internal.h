@@ -145,8 +145,8 @@ int64_t tgi_client_number(const tgi_client *client);
 typedef enum tgi_level { TGI_WARNING = 3, TGI_ERROR = 4 } tgi_level;
 
 void tgi_log(tgi_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Have wgpu log to us; repeated for each device, because a wgpu-py that is imported later has it call Python. */
-void tgi_take_over_log(void);
+/* For wgpu's SetLogCallback: set anew for each device, because a wgpu-py that is imported later has wgpu call Python. */
+void tgi_on_log(WGPULogLevel level, WGPUStringView message, void *unused);
 /* Have Python take the messages, if there are any. With no lock held, at the end of a host's call. */
 void tgi_log_deliver(void);
 

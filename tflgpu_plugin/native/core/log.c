@@ -31,14 +31,12 @@ void tgi_log(tgi_level level, const char *format, ...) {
   atomic_store(&pending, true);
 }
 
-static void on_log(WGPULogLevel level, WGPUStringView message, void *unused) {
+void tgi_on_log(WGPULogLevel level, WGPUStringView message, void *unused) {
   char text[1024];
   if (level > WGPULogLevel_Warn) return;
   tgi_readable(message, text, sizeof text);
   tgi_log(level == WGPULogLevel_Error ? TGI_ERROR : TGI_WARNING, "wgpu: %s", text);
 }
-
-void tgi_take_over_log(void) { W(SetLogCallback)(on_log, NULL); }
 
 int tg_has_log(void) { return atomic_load(&pending) && !tgi_is_forked(); }
 

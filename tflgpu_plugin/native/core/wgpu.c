@@ -25,7 +25,7 @@ int tg_bind_wgpu(const char *path, tg_error *err) {
     else status = resolve(library, path, &table, err);
     if (!status) {
       tgi_wgpu = table;
-      tgi_take_over_log();
+      W(SetLogCallback)(tgi_on_log, NULL);
       bound = true;
     }
   }
