@@ -139,7 +139,7 @@ def __getattr__(name: str) -> Any:
 
 def _forked() -> str:
     """Why this process cannot use the GPU, if it is the child of one that has; else ""."""
-    text = _ctypes.create_string_buffer(_ERROR_BYTES)
+    text = _ctypes.create_string_buffer(_TEXT_BYTES + 4)
     return text.value.decode() if _library.tg_is_forked(text) else ""
 
 
@@ -194,7 +194,7 @@ def _busy() -> Iterator[None]:
 _CREATE = _ctypes.CFUNCTYPE(
     _ctypes.c_int64, _ctypes.c_void_p, _ctypes.c_void_p, _ctypes.c_size_t, _ctypes.c_void_p
 )
-_ERROR_BYTES = 4096  # of a tg_error
+_TEXT_BYTES = 4096  # of a tg_error, which has one 32-bit number after its text
 
 
 def _create(keys: int, values: int, count: int, err: int) -> int:
@@ -205,7 +205,7 @@ def _create(keys: int, values: int, count: int, err: int) -> int:
     try:
         return _threads.for_call(_library.tg_caller_thread(), create)
     except BaseException as error:  # what leaves this function would be an answer of any value
-        text = str(error).encode(errors="replace")[: _ERROR_BYTES - 1] + b"\0"
+        text = str(error).encode(errors="replace")[: _TEXT_BYTES - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0
 

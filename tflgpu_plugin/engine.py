@@ -157,12 +157,16 @@ class Partition:
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
-            raise BuildError.of(
-                sorted(nodes) or self.nodes, "device.build_failed", str(error)
-            ) from error
+            code = _build_code(error.__cause__)
+            raise BuildError.of(sorted(nodes) or self.nodes, code, str(error)) from error
         except native.NativeError as error:
             said = f"The device could not build this partition: {error}"
-            raise BuildError.of(self.nodes, "device.build_failed", said) from error
+            raise BuildError.of(self.nodes, _build_code(error), said) from error
+
+
+def _build_code(error: BaseException | None) -> str:
+    """Returns the refusal code for an error of native code that builds a partition."""
+    return "memory.exhausted" if isinstance(error, native.OutOfMemory) else "device.build_failed"
 
 
 Island = Partition  # its name in the interface of providers

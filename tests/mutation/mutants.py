@@ -54,9 +54,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "native": tuple(
         f"tflgpu_plugin/native/{name}.c"
         for name in ("core/adapters", "core/buffer", "core/device", "tflite/handles",
-                     "tflite/kernel", "ort/context", "ort/ep", "ort/run", "core/pipeline",
+                     "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run", "core/pipeline",
                      "core/plans", "core/replay", "core/run", "core/timestamps", "tflite/claim",
-                     "tflite/delegate", "tflite/records")
+                     "tflite/delegate", "tflite/lifetime", "core/log")
     ),
 }  # fmt: skip
 SHARES = {"kernels": 24, "ops": 20, "passes": 15, "readers": 15, "memory": 8, "cache": 8,

@@ -184,7 +184,7 @@ def test_shapes_that_cannot_be_built_are_refused_when_run(made: Make, spec: Spec
     running = made(spec, refusal=b"They are too large.")
     assert running.apply() == OK and running.prepare() == [OK]
     assert running.built == [0, 0]  # once more, for what has nothing to do with the shapes
-    sentence = "tflgpu: These input shapes cannot run on the GPU: They are too large."
+    sentence = "tflgpu: This run could not be planned for the GPU: They are too large."
     assert running.invoke() == sentence
     running.refusal = b""
     assert running.prepare() == [OK] and not running.invoke()

@@ -134,3 +134,31 @@ def test_a_circle_is_seen(name: str) -> None:
     mine = next(f[1] for f in FUNCTION.finditer(texts[user]))
     texts[owner] += f"\nvoid one_more(void) {{ {mine}(); }}\n"
     assert {owner, user} <= set(circle(uses(texts)))
+
+
+MOST_LINES, MOST_PARAMETERS = 60, 7
+# A function's name, its parameters (some are pointers to functions) and its body.
+DEFINITION = re.compile(
+    r"^\w[\w *]*?\b(\w+)\(((?:[^(){;]|\([^()]*\))*)\) (\{.*\}$|\{\n(?:.*\n)*?\})", re.MULTILINE
+)
+POINTED = re.compile(r"\(\*\w*\)\([^()]*\)")
+
+
+def test_functions_are_short_and_take_few_parameters() -> None:
+    found = [one for text in sources("*/*.[ch]").values() for one in DEFINITION.finditer(text)]
+    assert len(found) > 300
+    long = [one[1] for one in found if one[0].count("\n") >= MOST_LINES]
+    wide = [one[1] for one in found if POINTED.sub("", one[2]).count(",") >= MOST_PARAMETERS]
+    assert (long, wide) == ([], [])
+
+
+def test_what_the_header_exports_is_called_from_python() -> None:
+    """By the package, or by tests where the header says that it is for these."""
+    header = (NATIVE / "core" / "tflgpu.h").read_text()
+    exported = re.findall(r"^\w[\w *]*\b(tg_\w+)\([^;]*;(.*)", header, re.MULTILINE)
+    assert len(exported) > 50
+    for test, folders in ((False, ("tflgpu_plugin", "providers")), (True, ("tests",))):
+        paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+        words = set(re.findall(r"\w+", " ".join(path.read_text() for path in paths)))
+        mine = {name for name, said in exported if ("for tests" in said) is test}
+        assert {one for one in mine - words if not one.endswith("_set_callbacks")} == set()

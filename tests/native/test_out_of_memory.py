@@ -44,7 +44,7 @@ void *tg_test_realloc(void *old, size_t size) { return fails() ? NULL : realloc(
 char *tg_test_strdup(const char *text) { return fails() ? NULL : strdup(text); }
 """
 PRELUDE = """
-import ctypes, gc
+import ctypes, gc, logging
 import numpy as np
 from tests.native import test_plans as plans, test_refused_calls as calls
 from tflgpu_plugin import native
@@ -53,8 +53,20 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import NoAdapter, create
 library = ctypes.CDLL(str(library_path()))
 
+class Reasons(logging.Handler):
+    \"\"\"Why runs were left to the host's kernels, or nothing runs on the GPU.\"\"\"
+    def emit(self, record):
+        text = record.getMessage()
+        if "own CPU kernels" in text or "nothing of this model" in text:
+            reasons.append(text)
+
+reasons = []
+logging.getLogger("tflgpu_plugin").addHandler(Reasons())
+
 def each_allocation(work, host=()):
-    \"\"\"Fail the first, the second and so on in what `work` does, until it comes to its end.\"\"\"
+    \"\"\"Fail the first, the second and so on in what `work` does, until it comes to its end. What
+    is not done says that there is not enough memory, whether it is an error or left to the host.
+    \"\"\"
     work()
     for number in range(1000):
         library.tg_test_fail_at(number)
@@ -62,7 +74,8 @@ def each_allocation(work, host=()):
             work()
         except (native.NativeError, NoAdapter, *host) as error:
             assert library.tg_test_left() == -1, error
-            assert "emory" in str(error) or host, error
+            assert "emory" in str(error) or isinstance(error, host), error
+            assert not isinstance(error, native.NativeError) or type(error) is native.OutOfMemory
         finally:
             left = library.tg_test_left()
             library.tg_test_fail_at(-1)
@@ -70,8 +83,9 @@ def each_allocation(work, host=()):
         if left >= 0:
             break
     work()
-    print(number, "allocations")
-    assert number > 1
+    print(number, "allocations,", len(reasons), "left to the host")
+    assert number > 1 and all("emory" in reason for reason in reasons), reasons
+    assert reasons or not host
 
 opened = adapter.open_device(adapter.select(None))
 """

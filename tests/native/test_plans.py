@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.native.test_refused_calls import SIZE, Spec, buffer, spec
+from tests.support.native_plans import add
 from tflgpu_plugin import native
 
 pytestmark = pytest.mark.adapter
@@ -24,17 +25,6 @@ def partition(inputs: int = 2, outputs: int = 1, counts: int = 0) -> Any:
     spec.outputs, spec.output_count, spec.count_count = given[1], outputs, counts
     made = native.call(native.lib.tg_ort_partition_create, spec)
     return ffi.gc(made, native.lib.tg_ort_partition_release)
-
-
-def add(
-    to: Any, shapes: list[int], results: list[int], replay: Any = None, reason: str = "no"
-) -> None:
-    ffi = native.ffi
-    lists = [ffi.new("int32_t[]", each) for each in (shapes, results)]
-    native.call(
-        native.lib.tg_partition_add, ffi.cast("tg_partition *", to), lists[0], len(shapes),
-        lists[1], len(results), replay or ffi.NULL, reason.encode(),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.native.test_refused_calls import Spec, host
+from tests.support import native_plans
 from tflgpu_plugin import native
 from tflgpu_plugin.native import library_path
 
@@ -140,11 +141,7 @@ class Host:
             shape = [source.ndim, *source.shape]
             looked = [self.data[k] for k in self.shape_only]
             more = [n for each in looked for n in (each.ndim, *each.shape)]
-            lists = [ffi.new("int32_t[]", each) for each in ([*shape, *more], shape)]
-            native.call(
-                native.lib.tg_partition_add, ffi.cast("tg_partition *", kernel), lists[0],
-                len(shape) + len(more), lists[1], len(shape), self.spec.make(), ffi.NULL,
-            )  # fmt: skip
+            native_plans.add(kernel, [*shape, *more], shape, self.spec.make())
             return 1
 
         callbacks = self.keep(ffi.new("tg_tflite_callbacks *"))

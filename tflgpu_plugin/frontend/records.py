@@ -105,12 +105,12 @@ class PlacedPartition:
         """
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
-        text = found.encode() if isinstance(found, str) else ffi.NULL
-        replay = ffi.NULL if isinstance(found, str) else found.replay
-        native.call(
-            native.lib.tg_partition_add, ffi.cast("tg_partition *", handle),
-            inputs, len(inputs), outputs, len(outputs), replay, text,
-        )  # fmt: skip
+        spec = ffi.new("tg_plan_spec *")
+        spec.shapes, spec.shape_count = inputs, len(inputs)
+        spec.output_shapes, spec.output_shape_count = outputs, len(outputs)
+        text = ffi.new("char[]", found.encode()) if isinstance(found, str) else ffi.NULL
+        spec.reason, spec.replay = text, ffi.NULL if isinstance(found, str) else found.replay
+        native.call(native.lib.tg_partition_add, ffi.cast("tg_partition *", handle), spec)
 
     def fell_back(self, reason: str, host: str) -> None:
         """Warn that a run was done on the kernels of `host`; once for each reason."""

@@ -31,6 +31,10 @@ class NativeError(RuntimeError):
     """A native function failed; the message is its sentence."""
 
 
+class OutOfMemory(NativeError):
+    """The host or the GPU had not enough memory for what a native function does."""
+
+
 @functools.cache
 def library_path() -> Path:
     """The installed shared library: beside this file, or where an editable install has put it."""
@@ -116,7 +120,8 @@ def call(function: Any, *args: Any) -> Any:
     result = function(*args, err)
     if result == ffi.NULL if isinstance(result, ffi.CData) else result != 0:
         reason = ffi.string(err.text).decode(errors="replace")
-        raise NativeError(reason or "The native library gave no reason.")
+        kind = OutOfMemory if err.no_memory else NativeError
+        raise kind(reason or "The native library gave no reason.")
     return result
 
 

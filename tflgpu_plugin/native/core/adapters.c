@@ -70,7 +70,7 @@ static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *
   if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu makes no instance.");
   size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
   WGPUAdapter *handles = calloc(found + 1, sizeof *handles);
-  if (!handles) return tgi_fail(err, "Not enough memory to list adapters.");
+  if (!handles) return tgi_no_memory(err, "a list of adapters");
   if (found) W(InstanceEnumerateAdapters)(instance, NULL, handles);
   *count = 0;
   for (size_t i = 0; i < found; i++) {

@@ -13,7 +13,7 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
 
 static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
-  if (!buffer) return tgi_none(err, "Not enough memory for a buffer.");
+  if (!buffer) return (tgi_no_memory(err, "a buffer"), NULL);
   buffer->refs = 1;
   buffer->usage = usage;
   buffer->bytes = bytes;
@@ -135,7 +135,7 @@ int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err) {
   enum { WORDS = 1 << 18 };
   uint64_t left = tgi_round_up(buffer->bytes, 4), offset = 0;
   uint32_t *words = malloc(WORDS * sizeof *words);
-  if (!words) return tgi_fail(err, "Not enough memory to fill a buffer.");
+  if (!words) return tgi_no_memory(err, "filling a buffer");
   for (size_t i = 0; i < WORDS; i++) words[i] = word;
   int failed = tgi_enter(err);
   if (!failed) {

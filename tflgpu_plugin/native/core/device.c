@@ -80,7 +80,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   W(SetLogCallback)(tgi_on_log, NULL);
   tg_device *device = calloc(1, sizeof *device);
   if (device && (device->fate = calloc(1, sizeof *device->fate))) request_device(device, adapter, features, feature_count, err);
-  else tgi_fail(err, "Not enough memory for a device.");
+  else tgi_no_memory(err, "a device");
   if (device && device->wgpu) {
     device->refs = 1;
     device->queue = W(DeviceGetQueue)(device->wgpu);
@@ -224,8 +224,11 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
   bool said = memory.type != WGPUErrorType_NoError || validation.type != WGPUErrorType_NoError;
   if (said ? !tgi_is_alive(device) : is_told_lost(device))
     return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
-  if (memory.type != WGPUErrorType_NoError)
-    return tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
+  if (memory.type != WGPUErrorType_NoError) {
+    tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
+    if (err) err->no_memory = 1;
+    return 1;
+  }
   if (validation.type != WGPUErrorType_NoError) return tgi_fail(err, "%s failed: %s", what, validation.text);
   if (atomic_load(&device->fate->uncaptured) == mark) return 0;
   tgi_lock();
@@ -318,7 +321,7 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
                tg_error *err) {
   if (!commands) return 1;
   *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
-  int failed = count && !ticket->mapped ? tgi_fail(err, "Not enough memory for a GPU run.")
+  int failed = count && !ticket->mapped ? tgi_no_memory(err, "a GPU run")
                                         : tgi_queue(device, &commands, &ticket->index, err);
   W(CommandBufferRelease)(commands);
   if (failed) free(ticket->mapped);

@@ -9,7 +9,14 @@ int tgi_fail(tg_error *err, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
+    err->no_memory = 0;
   }
+  return 1;
+}
+
+int tgi_no_memory(tg_error *err, const char *what) {
+  tgi_fail(err, "Not enough memory for %s.", what);
+  if (err) err->no_memory = 1;
   return 1;
 }
 

@@ -1,7 +1,7 @@
 /* The gate to the GPU, which closes when the process exits or forks; the lock of small tables; numbers. */
 #include "core/internal.h"
 
-uint32_t tg_abi_version(void) { return 4; }
+uint32_t tg_abi_version(void) { return 5; }
 
 int64_t tg_next_number(void) {
   static atomic_llong last;

@@ -84,6 +84,7 @@ void tgi_register_exit(void);
 /* Write a sentence; returns 1, the status of failure. */
 int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define tgi_none(...) (tgi_fail(__VA_ARGS__), NULL)
+int tgi_no_memory(tg_error *err, const char *what);   /* "Not enough memory for <what>."; returns 1 */
 /* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 
@@ -103,15 +104,15 @@ char *tgi_copy_text(tgi_memory *memory, const char *text);   /* NULL of NULL */
 char **tgi_copy_texts(tgi_memory *memory, const char *const *texts, size_t count);
 void tgi_memory_free(tgi_memory *memory);
 
-/* ---- apart.c: work on a thread of its own --------------------------------------------------------------------------- */
+/* ---- helper_thread.c: work on a thread of its own --------------------------------------------------------------------------- */
 
 /* Run `work(call)` on a thread of its own, while this one waits without Python's lock (the GIL). So a handler of a signal
  * cannot raise in the middle of our work, but does so when the host has returned; and no greenlet takes this thread over
  * inside a host's call. Within such work, and where no thread can be made, it runs on this thread. A thread that Python has
  * ended before its work was done means that the process exits: then this does not return. */
-void tgi_run_apart(void (*work)(void *), void *call);
+void tgi_run_on_helper(void (*work)(void *), void *call);
 
-/* ---- callbacks.c: from a host's thread into Python ------------------------------------------------------------------ */
+/* ---- python.c: from a host's thread into Python ------------------------------------------------------------------ */
 
 /* What Python has given a frontend: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
 typedef struct tgi_python {
@@ -122,7 +123,7 @@ typedef struct tgi_python {
   int in_flight;
 } tgi_python;
 
-/* Copy the table to `functions`, unless that is NULL, and tgi_run_apart `work`, which calls one of them; false with a sentence
+/* Copy the table to `functions`, unless that is NULL, and tgi_run_on_helper `work`, which calls one of them; false with a sentence
  * when the table is not there. */
 bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err);
 void tgi_python_import(void);      /* the package, in the same way */
@@ -209,6 +210,7 @@ struct tg_pipeline {
 void tgi_device_retain(tg_device *device);
 void tgi_buffer_retain(tg_buffer *buffer);
 void tgi_pipeline_retain(tg_pipeline *pipeline);
+void tgi_replay_retain(tg_replay *replay);
 
 void tgi_device_lock(tg_device *device);
 /* The caller has a reference of its own. What was released meanwhile is ended. */

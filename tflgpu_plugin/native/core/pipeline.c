@@ -58,7 +58,7 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
   if (strspn(kinds, "urw") != count || count > MAX_BINDINGS)
     return tgi_none(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
   tg_pipeline *pipeline = calloc(1, sizeof *pipeline + count + 1);
-  if (!pipeline) return tgi_none(err, "Not enough memory for a pipeline.");
+  if (!pipeline) return (tgi_no_memory(err, "a pipeline"), NULL);
   pipeline->refs = 1;
   pipeline->device = device;
   pipeline->binding_count = count;

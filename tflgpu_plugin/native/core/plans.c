@@ -15,28 +15,27 @@ static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count
   return at == count;
 }
 
-/* ---- one entry ---------------------------------------------------------------------------------------------------------- */
+/* ---- one plan ---------------------------------------------------------------------------------------------------------- */
 
-void tgi_entry_release(tgi_entry *entry) {
-  if (!entry || atomic_fetch_sub(&entry->refs, 1) != 1) return;
-  tg_replay_release(entry->replay);
-  tgi_memory_free(&entry->memory);
-  free(entry);
+void tgi_plan_release(tgi_plan *plan) {
+  if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
+  tg_replay_release(plan->replay);
+  tgi_memory_free(&plan->memory);
+  free(plan);
 }
 
-static tgi_entry *make_entry(const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                             size_t output_shape_count, tg_replay *replay, const char *reason) {
-  tgi_entry *entry = calloc(1, sizeof *entry);
-  if (!entry) return NULL;
-  entry->refs = 1;
-  entry->shapes = tgi_copy(&entry->memory, shapes, shape_count, sizeof *shapes);
-  entry->shape_count = shape_count;
-  entry->output_shapes = tgi_copy(&entry->memory, output_shapes, output_shape_count, sizeof *output_shapes);
-  entry->output_shape_count = output_shape_count;
-  entry->reason = tgi_copy_text(&entry->memory, reason ? reason : "no reason was given");
-  if ((entry->replay = replay)) tg_replay_retain(replay);
-  if (!entry->memory.lacks) return entry;
-  tgi_entry_release(entry);
+static tgi_plan *make_plan(const tg_plan_spec *spec) {
+  tgi_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) return NULL;
+  plan->refs = 1;
+  plan->shapes = tgi_copy(&plan->memory, spec->shapes, spec->shape_count, sizeof *spec->shapes);
+  plan->shape_count = spec->shape_count;
+  plan->output_shapes = tgi_copy(&plan->memory, spec->output_shapes, spec->output_shape_count, sizeof *spec->output_shapes);
+  plan->output_shape_count = spec->output_shape_count;
+  plan->reason = tgi_copy_text(&plan->memory, spec->reason ? spec->reason : "no reason was given");
+  if ((plan->replay = spec->replay)) tgi_replay_retain(spec->replay);
+  if (!plan->memory.lacks) return plan;
+  tgi_plan_release(plan);
   return NULL;
 }
 
@@ -45,56 +44,56 @@ static tgi_entry *make_entry(const int32_t *shapes, size_t shape_count, const in
 static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t count) {
   size_t i = 0;
   for (; i < plans->count; i++) {
-    const tgi_entry *entry = plans->entries[i];
-    if (entry->shape_count == count && !memcmp(entry->shapes, shapes, count * sizeof *shapes)) break;
+    const tgi_plan *plan = plans->list[i];
+    if (plan->shape_count == count && !memcmp(plan->shapes, shapes, count * sizeof *shapes)) break;
   }
   return i;
 }
 
-tgi_entry *tgi_entry_find(tg_partition *partition, const int32_t *shapes, size_t count) {
+tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count) {
   tgi_plans *plans = &partition->plans;
-  tgi_entry *entry = NULL;
+  tgi_plan *plan = NULL;
   tgi_lock();
   size_t i = index_of(plans, shapes, count);
   if (i < plans->count) {
-    entry = plans->entries[i];
-    entry->used = ++plans->clock;
-    atomic_fetch_add(&entry->refs, 1);
+    plan = plans->list[i];
+    plan->used = ++plans->clock;
+    atomic_fetch_add(&plan->refs, 1);
   }
   tgi_unlock();
-  return entry;
+  return plan;
 }
 
 static size_t oldest(const tgi_plans *plans) {
   size_t found = 0;
   for (size_t i = 1; i < plans->count; i++)
-    if (plans->entries[i]->used < plans->entries[found]->used) found = i;
+    if (plans->list[i]->used < plans->list[found]->used) found = i;
   return found;
 }
 
 /* Takes over the caller's reference. */
-static void insert(tgi_plans *plans, tgi_entry *entry) {
-  tgi_entry *dropped = NULL;
+static void insert(tgi_plans *plans, tgi_plan *plan) {
+  tgi_plan *dropped = NULL;
   tgi_lock();
-  size_t i = index_of(plans, entry->shapes, entry->shape_count);
-  if (i == plans->count && i == TGI_MAX_ENTRIES) i = oldest(plans);
+  size_t i = index_of(plans, plan->shapes, plan->shape_count);
+  if (i == plans->count && i == TGI_MAX_PLANS) i = oldest(plans);
   if (i == plans->count) plans->count++;
-  else dropped = plans->entries[i];
-  plans->entries[i] = entry;
-  entry->used = ++plans->clock;
+  else dropped = plans->list[i];
+  plans->list[i] = plan;
+  plan->used = ++plans->clock;
   tgi_unlock();
-  tgi_entry_release(dropped);
+  tgi_plan_release(dropped);
 }
 
 void tgi_plans_drop(tg_partition *partition) {
   tgi_plans *plans = &partition->plans;
-  tgi_entry *dropped[TGI_MAX_ENTRIES];
+  tgi_plan *dropped[TGI_MAX_PLANS];
   tgi_lock();
   size_t count = plans->count;
-  memcpy(dropped, plans->entries, count * sizeof *dropped);
+  memcpy(dropped, plans->list, count * sizeof *dropped);
   plans->count = 0;
   tgi_unlock();
-  for (size_t i = 0; i < count; i++) tgi_entry_release(dropped[i]);
+  for (size_t i = 0; i < count; i++) tgi_plan_release(dropped[i]);
 }
 
 static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err) {
@@ -107,31 +106,31 @@ static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err)
   return 0;
 }
 
-int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                     size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
+int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err) {
   tgi_arity arity = partition->arity;
-  if (!well_formed(shapes, shape_count, arity.inputs + arity.values, (size_t)INT32_MAX + 1))
+  if (!well_formed(spec->shapes, spec->shape_count, arity.inputs + arity.values, (size_t)INT32_MAX + 1))
     return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs + arity.values);
-  if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs, arity.counts))
+  if ((spec->replay || spec->output_shape_count > 0) &&
+      !well_formed(spec->output_shapes, spec->output_shape_count, arity.outputs, arity.counts))
     return tgi_fail(err, "The list of output shapes does not describe %zu tensors.", arity.outputs);
-  if (replay && check_replay(arity, replay, err)) return 1;
-  tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, output_shape_count, replay, reason);
-  if (!entry) return tgi_fail(err, "Not enough memory to keep a plan.");
-  insert(&partition->plans, entry);
+  if (spec->replay && check_replay(arity, spec->replay, err)) return 1;
+  tgi_plan *plan = make_plan(spec);
+  if (!plan) return tgi_no_memory(err, "a plan");
+  insert(&partition->plans, plan);
   return 0;
 }
 
 void tg_partition_adopt(tg_partition *partition, tg_partition *from) {
   if (memcmp(&partition->arity, &from->arity, sizeof from->arity)) return;
-  tgi_entry *entries[TGI_MAX_ENTRIES];
+  tgi_plan *list[TGI_MAX_PLANS];
   tgi_lock();
   size_t count = from->plans.count;
-  memcpy(entries, from->plans.entries, count * sizeof *entries);
-  for (size_t i = 0; i < count; i++) atomic_fetch_add(&entries[i]->refs, 1);
+  memcpy(list, from->plans.list, count * sizeof *list);
+  for (size_t i = 0; i < count; i++) atomic_fetch_add(&list[i]->refs, 1);
   tgi_unlock();
   for (size_t i = 0; i < count; i++)
-    if (entries[i]->replay) insert(&partition->plans, entries[i]);   /* why there is none is found out again */
-    else tgi_entry_release(entries[i]);
+    if (list[i]->replay) insert(&partition->plans, list[i]);
+    else tgi_plan_release(list[i]);   /* why shapes have no plan is found out anew */
 }
 
 /* ---- counters ----------------------------------------------------------------------------------------------------------- */
@@ -141,10 +140,10 @@ void tgi_partition_freed(tg_partition *partition) {
   atomic_fetch_add(&partition->times_freed, 1);
 }
 
-int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,
+int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tg_port *inputs, const tg_port *outputs,
                       const tg_port *states, tg_error *err) {
   tgi_traffic traffic = {0};
-  int failed = tgi_replay_run(entry->replay, inputs, outputs, states, NULL, &traffic, err);
+  int failed = tgi_replay_run(plan->replay, inputs, outputs, states, NULL, &traffic, err);
   atomic_fetch_add(&partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
   if (!failed) atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);

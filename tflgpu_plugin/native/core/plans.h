@@ -5,7 +5,7 @@
 #include "core/internal.h"
 
 /* One plan. Immutable, so that it can be used after the partition has dropped it. */
-typedef struct tgi_entry {
+typedef struct tgi_plan {
   atomic_size_t refs;
   int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
   size_t shape_count, output_shape_count;
@@ -13,13 +13,13 @@ typedef struct tgi_entry {
   char *reason;
   tgi_memory memory;               /* of all these */
   uint64_t used;                   /* under tgi_lock */
-} tgi_entry;
+} tgi_plan;
 
-enum { TGI_MAX_ENTRIES = 8 };
+enum { TGI_MAX_PLANS = 8 };
 
 /* The most recently used plans. Zeros are an empty list. */
 typedef struct tgi_plans {
-  tgi_entry *entries[TGI_MAX_ENTRIES];             /* under tgi_lock, like the rest */
+  tgi_plan *list[TGI_MAX_PLANS];             /* under tgi_lock, like the rest */
   size_t count;
   uint64_t clock;
 } tgi_plans;
@@ -40,14 +40,14 @@ struct tg_partition {
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* The entry for these shapes, retained, or NULL. */
-tgi_entry *tgi_entry_find(tg_partition *partition, const int32_t *shapes, size_t count);
-void tgi_entry_release(tgi_entry *entry);
+/* The plan for these shapes, retained, or NULL. */
+tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count);
+void tgi_plan_release(tgi_plan *plan);
 void tgi_plans_drop(tg_partition *partition);
 /* The host has taken it out. Python may keep it, for its report or for what the host makes anew. */
 void tgi_partition_freed(tg_partition *partition);
 /* tg_replay_run, and its traffic counted. */
-int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,
+int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tg_port *inputs, const tg_port *outputs,
                       const tg_port *states, tg_error *err);
 
 #endif

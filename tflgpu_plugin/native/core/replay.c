@@ -138,14 +138,14 @@ static int make_staging(tg_replay *replay, tg_error *err) {
 }
 
 static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
-  if (!copy_spec(replay, spec)) return tgi_fail(err, "Not enough memory for a plan.");
+  if (!copy_spec(replay, spec)) return tgi_no_memory(err, "a plan");
   return rehearse(replay, spec, err) || make_staging(replay, err);
 }
 
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err) {
   if (check_spec(device, spec, err)) return NULL;
   tg_replay *replay = calloc(1, sizeof *replay);
-  if (!replay) return tgi_none(err, "Not enough memory for a plan.");
+  if (!replay) return (tgi_no_memory(err, "a plan"), NULL);
   replay->refs = 1;
   replay->device = device;
   tgi_device_retain(device);
@@ -162,7 +162,7 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
 
 /* ---- references --------------------------------------------------------------------------------------------------- */
 
-void tg_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
+void tgi_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
 
 /* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */

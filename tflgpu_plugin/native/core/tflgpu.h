@@ -5,6 +5,7 @@
 
 typedef struct tg_error {
   char text[4096]; /* terminated; what is longer is cut */
+  uint32_t no_memory; /* set where the host or the GPU has not enough memory */
 } tg_error;
 
 typedef struct tg_device tg_device;
@@ -17,7 +18,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* of this header: 4 */
+uint32_t tg_abi_version(void);                       /* of this header: 5 */
 
 /* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
 int64_t tg_next_number(void);
@@ -148,7 +149,6 @@ typedef struct tg_replay_spec {
 
 /* Copies the spec, makes the bind groups, and takes its own references on all it names. */
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err);
-void tg_replay_retain(tg_replay *replay);
 void tg_replay_release(tg_replay *replay);
 
 /* Where the bytes of a port are: in host memory, or in a device buffer at an offset. Neither (both NULL) on an output
@@ -177,7 +177,7 @@ typedef struct tg_counters {
  * the replay and, from the first queue write to the submit, the device's lock. options may be NULL. */
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err);
-int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err);
+int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err);   /* for tests */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */
@@ -186,8 +186,13 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
  * has inputs. output_shapes: likewise, told to the host; -1 - k for an extent that the k-th count of a run tells. Newest
  * wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes cannot be built, reason says why, and runs
  * fail with it. The partition takes its own reference. */
-int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                     size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
+typedef struct tg_plan_spec {
+  const int32_t *shapes; size_t shape_count;
+  const int32_t *output_shapes; size_t output_shape_count;
+  tg_replay *replay;
+  const char *reason;
+} tg_plan_spec;
+int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err);
 /* Keep the plans of another partition, too, which has the same inputs, outputs and states: its host has made it anew. */
 void tg_partition_adopt(tg_partition *partition, tg_partition *from);
 
@@ -243,7 +248,6 @@ typedef struct tg_kernel_spec {
 } tg_kernel_spec;
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err);
-void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
 /* Hand the nodes of all these kernels to the host (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */

@@ -49,7 +49,7 @@ int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, tg_error *
   if (is_current(adapters, count)) return 0;
   list *made = calloc(1, sizeof *made + count * sizeof made->adapters[0]);
   for (size_t i = 0; made && i < count; i++) add(made, &adapters[i]);
-  if (!made || made->memory.lacks) return tgi_fail(err, "Not enough memory for a list of adapters.");
+  if (!made || made->memory.lacks) return tgi_no_memory(err, "a list of adapters");
   tgi_lock();
   newest = made;
   tgi_unlock();

@@ -47,7 +47,7 @@ tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_
   if (partition) copy_spec(partition, spec);
   if (partition && !partition->memory.lacks) return partition;
   if (partition) free_partition(partition);
-  return tgi_none(err, "Not enough memory for a partition.");
+  return (tgi_no_memory(err, "a partition"), NULL);
 }
 
 void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }
@@ -71,7 +71,7 @@ static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, t
   if (tgi_take_status(api, api->get_node_count(graph, &list->count), err)) return 1;
   list->handles = tgi_zeros(&list->memory, list->count, sizeof *list->handles);
   list->ids = tgi_zeros(&list->memory, list->count, sizeof *list->ids);
-  if (list->memory.lacks) return tgi_fail(err, "Not enough memory for a graph.");
+  if (list->memory.lacks) return tgi_no_memory(err, "a graph");
   if (tgi_take_status(api, api->get_nodes(graph, list->handles, list->count), err)) return 1;
   for (size_t i = 0; i < list->count; i++) {
     size_t id;
@@ -96,7 +96,8 @@ static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const 
   const tgo_fusion fusion = {.version = ep->host.version, .drop_constants = true};
   const tgo_node **group = calloc(partition->node_count + 1, sizeof *group);
   size_t found = 0;
-  for (size_t i = 0; group && i < all->count; i++)
+  if (!group) return tgi_no_memory(err, "a partition");
+  for (size_t i = 0; i < all->count; i++)
     if (bsearch(&all->ids[i], partition->nodes, partition->node_count, sizeof *partition->nodes, compare))
       group[found++] = all->handles[i];
   const tgo_api *api = ep->factory->api;
@@ -110,7 +111,7 @@ static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const 
 static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t count, tg_error *err) {
   drop_claimed(ep);
   ep->claimed = calloc(count + 1, sizeof *ep->claimed);
-  if (!ep->claimed) return tgi_fail(err, "Not enough memory for partitions.");
+  if (!ep->claimed) return tgi_no_memory(err, "partitions");
   for (size_t i = 0; i < count; i++) {
     partitions[i]->functions = ep->functions;
     tgi_partition_retain(ep->claimed[ep->claimed_count++] = partitions[i]);

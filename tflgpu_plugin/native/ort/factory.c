@@ -52,7 +52,7 @@ static void call_create(creation *c, const tgo_api *api, const tgo_pairs *config
   api->get_pairs(config, &keys, &values, &count);
   const char **ours = malloc((2 * count + 1) * sizeof *ours);
   if (!ours) {
-    tgi_fail(&c->err, "not enough memory for a session.");
+    tgi_no_memory(&c->err, "a session");
     return;
   }
   for (size_t i = 0; i < count; i++) {

@@ -28,7 +28,7 @@ static int add_constants(tgi_fallback *fallback, tgo_session_options *options, c
   if (!model->constant_count) return 0;
   fallback->constant_count = model->constant_count;
   fallback->constants = calloc(model->constant_count, sizeof *fallback->constants);
-  if (!fallback->constants) return tgi_fail(err, "not enough memory for the constants of a partition.");
+  if (!fallback->constants) return tgi_no_memory(err, "the constants of a partition");
   if (tgi_take_status(api, api->create_cpu_memory(0, 0, &memory), err)) return 1;
   int failed = 0;
   for (size_t i = 0; !failed && i < model->constant_count; i++) {
@@ -68,7 +68,7 @@ static int open_session(tgi_fallback *fallback, const tg_ort_model *model, tg_er
 int tg_ort_set_model(void *host, const tg_ort_model *model, tg_error *err) {
   tgi_compute *compute = host;
   tgi_fallback *made = calloc(1, sizeof *made), *none = NULL;
-  if (!made) return tgi_fail(err, "not enough memory for a session.");
+  if (!made) return tgi_no_memory(err, "a session");
   made->api = compute->api;
   if (open_session(made, model, err)) {
     tgi_fallback_free(made);
@@ -157,7 +157,7 @@ int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *rea
   int failed = !fallback;
   if (fallback) {
     tgo_value **values = calloc(compute->names.input_count + compute->names.output_count + 1, sizeof *values);
-    failed = values ? run(compute, fallback, context, values, status, err) : tgi_fail(err, "not enough memory for a run.");
+    failed = values ? run(compute, fallback, context, values, status, err) : tgi_no_memory(err, "a run");
     free(values);
   }
   if (!failed && !*status) {

@@ -83,7 +83,7 @@ bool tgi_adapters_are_known(void);    /* tg_ort_set_adapters was called in this 
 tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,
                             size_t capacity, size_t *written);
 
-/* ---- context.c ------------------------------------------------------------------------------------------------------- */
+/* ---- compiled_model.c ------------------------------------------------------------------------------------------------------- */
 
 typedef tgo_status *(*tgi_count_values)(const tgo_node *node, size_t *count);
 typedef tgo_status *(*tgi_list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);

@@ -17,22 +17,23 @@ typedef struct call {
   int code;                        /* of the status, should the run fail: the host gives up the provider for TGO_EP_FAIL */
 } call;
 
-static bool append(call *c, int64_t number) {
-  if (number < INT32_MIN || number > INT32_MAX) return false;
+static bool failed(const call *c, tgo_status *status) { return tgi_take_status(c->api, status, c->err); }
+
+static int no_memory(const call *c) { return tgi_no_memory(c->err, "a run"); }
+
+/* Add a number of the input of this name to the shapes. */
+static int append(call *c, const char *name, int64_t number) {
+  if (number < INT32_MIN || number > INT32_MAX) return tgi_fail(c->err, "The shape of input \"%s\" is too large.", name);
   if (c->shape_count == c->shape_room) {
     size_t room = 2 * c->shape_room + 32;
     int32_t *larger = realloc(c->shapes, room * sizeof *larger);
-    if (!larger) return false;
+    if (!larger) return no_memory(c);
     c->shapes = larger;
     c->shape_room = room;
   }
   c->shapes[c->shape_count++] = (int32_t)number;
-  return true;
+  return 0;
 }
-
-static bool failed(const call *c, tgo_status *status) { return tgi_take_status(c->api, status, c->err); }
-
-static int no_memory(const call *c) { return tgi_fail(c->err, "not enough memory for a run."); }
 
 /* An input, at a position of the fused node. */
 static int get_input(const call *c, size_t position, const char *name, const tgo_value **value) {
@@ -53,9 +54,9 @@ static int read_input(call *c, size_t i) {
   if (get_input(c, c->compute->inputs[i], name, &value) ||
       failed(c, c->api->get_kind_and_dims(value, &kind, &dims, &rank)))
     return 1;
-  bool fits = append(c, (int64_t)rank);
-  for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
-  if (!fits) return tgi_fail(c->err, "The shape of input \"%s\" is too large.", name);
+  if (append(c, name, (int64_t)rank)) return 1;
+  for (size_t k = 0; k < rank; k++)
+    if (append(c, name, dims[k])) return 1;
   if (i >= c->partition->base.arity.ports) return 0;
   if (get_data(c, value, &bytes, &c->inputs[i].host)) return 1;
   c->inputs[i].bytes = bytes;
@@ -84,9 +85,9 @@ static int read_value(call *c, size_t i) {
   for (size_t k = 0; k < rank; k++) count *= (size_t)dims[k];
   bool known = kind == TGO_F32 || kind == TGO_I32 || kind == TGO_I64 || kind == TGO_BOOL;
   if (!known || count > TG_MAX_NUMBERS) return tgi_fail(c->err, "Input \"%s\" has too many numbers to plan for.", name);
-  bool fits = append(c, (int64_t)count);
-  for (size_t k = 0; fits && k < count; k++) fits = append(c, number_at(data, kind, k));
-  return fits ? 0 : no_memory(c);
+  int failed = append(c, name, (int64_t)count);
+  for (size_t k = 0; !failed && k < count; k++) failed = append(c, name, number_at(data, kind, k));
+  return failed;
 }
 
 /* A default that the user has replaced would make what was planned with it wrong. */
@@ -135,10 +136,10 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes) 
   return 0;
 }
 
-static int read_outputs(call *c, const tgi_entry *entry) {
-  const int32_t *shape = entry->output_shapes;
+static int read_outputs(call *c, const tgi_plan *plan) {
+  const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0]) {
-    uint64_t bytes = entry->replay->outputs[i].bytes;
+    uint64_t bytes = plan->replay->outputs[i].bytes;
     if (!is_counted(shape)) {
       if (read_output(c, i, shape, bytes)) return 1;
       continue;
@@ -167,10 +168,10 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes)
   return 0;
 }
 
-static int give_outputs(call *c, const tgi_entry *entry) {
-  const int32_t *shape = entry->output_shapes;
+static int give_outputs(call *c, const tgi_plan *plan) {
+  const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
-    if (c->held[i] && give_counted(c, i, shape, entry->replay->outputs[i].bytes)) return 1;
+    if (c->held[i] && give_counted(c, i, shape, plan->replay->outputs[i].bytes)) return 1;
   return 0;
 }
 
@@ -186,11 +187,11 @@ static int build(call *c) {
   return c->built <= 0;
 }
 
-static tgi_entry *find_entry(call *c) {
+static tgi_plan *find_plan(call *c) {
   tg_partition *partition = &c->partition->base;
-  tgi_entry *entry = tgi_entry_find(partition, c->shapes, c->shape_count);
-  if (!entry && !build(c)) entry = tgi_entry_find(partition, c->shapes, c->shape_count);
-  return entry;
+  tgi_plan *plan = tgi_plan_find(partition, c->shapes, c->shape_count);
+  if (!plan && !build(c)) plan = tgi_plan_find(partition, c->shapes, c->shape_count);
+  return plan;
 }
 
 /* 0 when that is what it comes to for each of so many. */
@@ -200,18 +201,18 @@ static int each(call *c, size_t count, int (*one)(call *, size_t)) {
   return failed;
 }
 
-static int check_inputs(const call *c, const tgi_entry *entry) {
+static int check_inputs(const call *c, const tgi_plan *plan) {
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
-    if (c->inputs[i].bytes != entry->replay->inputs[i].bytes)
+    if (c->inputs[i].bytes != plan->replay->inputs[i].bytes)
       return tgi_fail(c->err, "Input \"%s\" has %llu bytes, but its plan takes %llu.", c->partition->inputs[i],
-                      (unsigned long long)c->inputs[i].bytes, (unsigned long long)entry->replay->inputs[i].bytes);
+                      (unsigned long long)c->inputs[i].bytes, (unsigned long long)plan->replay->inputs[i].bytes);
   return 0;
 }
 
-static int run_entry(call *c, const tgi_entry *entry) {
-  if (!entry->replay) return tgi_fail(c->err, "These input shapes cannot run on the GPU: %s", entry->reason);
-  return check_inputs(c, entry) || read_outputs(c, entry) ||
-         tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, c->err) || give_outputs(c, entry);
+static int run_plan(call *c, const tgi_plan *plan) {
+  if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
+  return check_inputs(c, plan) || read_outputs(c, plan) ||
+         tgi_partition_run(&c->partition->base, plan, c->inputs, c->outputs, NULL, c->err) || give_outputs(c, plan);
 }
 
 static int run(call *c) {
@@ -227,9 +228,9 @@ static int run(call *c) {
   if (each(c, arity.inputs, read_input) || each(c, arity.values, read_value) ||
       each(c, c->partition->guard_count, check_guard))
     return 1;
-  tgi_entry *entry = find_entry(c);
-  int failed = !entry || run_entry(c, entry);
-  tgi_entry_release(entry);
+  tgi_plan *plan = find_plan(c);
+  int failed = !plan || run_plan(c, plan);
+  tgi_plan_release(plan);
   return failed;
 }
 

@@ -8,6 +8,7 @@ typedef struct claim {
   tg_kernel *const *kernels;
   bool *taken;
   size_t count;
+  bool starved;                    /* there was not enough memory to take a kernel */
 } claim;
 
 static claim *claims;              /* under tgi_lock */
@@ -19,7 +20,7 @@ static tg_kernel *take_from(const claim *open, const int32_t *nodes, size_t coun
     tg_kernel *kernel = open->kernels[i];
     if (open->taken[i] || kernel->node_count != count || memcmp(kernel->nodes, nodes, count * sizeof *nodes)) continue;
     open->taken[i] = true;
-    tg_kernel_retain(kernel);
+    tgi_kernel_retain(kernel);
     return kernel;
   }
   return NULL;
@@ -29,12 +30,14 @@ tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *par
   size_t count = (size_t)partition->nodes->size;
   tgi_memory memory = {0};
   int32_t *nodes = tgi_copy(&memory, partition->nodes->data, count, sizeof *nodes);
-  if (!nodes) return NULL;
-  sort(nodes, count);
+  if (nodes) sort(nodes, count);
   tg_kernel *kernel = NULL;
   tgi_lock();
-  for (claim *at = claims; at && !kernel; at = at->next)
-    if (at->context == context) kernel = take_from(at, nodes, count);
+  for (claim *at = claims; at && !kernel; at = at->next) {
+    if (at->context != context) continue;
+    if (nodes) kernel = take_from(at, nodes, count);
+    at->starved |= !nodes;
+  }
   tgi_unlock();
   tgi_memory_free(&memory);
   return kernel;
@@ -72,6 +75,7 @@ static int replace(tgl_context *context, tgl_delegate *delegate, const tgl_ints 
   open_claim(new);
   int32_t status = context->replace_nodes(context, (tgl_padded_registration){.known = *registration}, nodes, delegate);
   close_claim(new);
+  if (new->starved) return tgi_no_memory(err, "a kernel");
   if (status != TGL_OK) return tgi_fail(err, "tflgpu: the host did not hand over its nodes (status %d).", status);
   for (size_t i = 0; i < new->count; i++)
     if (!new->taken[i]) return tgi_fail(err, "tflgpu: the host grouped the nodes in another way than it had announced.");
@@ -84,7 +88,7 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
   bool *taken = calloc(kernel_count, sizeof *taken);
   claim new = {.context = context, .kernels = kernels, .taken = taken, .count = kernel_count};
   int failed = nodes && taken ? replace(context, delegate, nodes, &new, err)
-                              : tgi_fail(err, "tflgpu: not enough memory to claim nodes.");
+                              : tgi_no_memory(err, "claiming nodes");
   free(taken);
   free(nodes);
   return failed;

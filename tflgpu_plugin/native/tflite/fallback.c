@@ -33,11 +33,9 @@ typedef struct fallback {
 /* ---- what is kept of nodes ------------------------------------------------------------------------------------------------- */
 
 int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
+  if (!context->get_node) return tgi_fail(err, "The host gives no access to its nodes.");
   tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
-  if (!list || !context->get_node) {
-    free(list);
-    return tgi_fail(err, "The host gives no access to its nodes.");
-  }
+  if (!list) return tgi_no_memory(err, "the nodes of a partition");
   for (int32_t i = 0; i < nodes->size; i++) {
     tgl_node *node = NULL;
     tgl_registration *registration = NULL;
@@ -122,6 +120,7 @@ static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dim
 
 static int32_t on_resize_explicit(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
   tgl_ints *dims = make_ints(rank, shape);
+  ((fallback *)context)->starved |= !dims;
   return dims ? on_resize(context, tensor, dims) : TGL_ERROR;
 }
 
@@ -189,7 +188,7 @@ static int open_fallback(fallback *f, const tg_kernel *kernel, tgl_context *host
   if (f->tensors) memcpy(f->tensors, host->tensors, count * sizeof *f->tensors);
   if (!f->lists.lacks && own_results(f)) return 0;
   close_fallback(f);
-  return tgi_fail(err, "Not enough memory for a run.");
+  return tgi_no_memory(err, "a run");
 }
 
 /* ---- nodes that run other graphs of the model ------------------------------------------------------------------------------ */

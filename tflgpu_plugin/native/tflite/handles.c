@@ -62,8 +62,8 @@ tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t 
   tgi_lock();
   record *found = find(handle);
   if (found && &found->kernel->delegate->host == delegate && (replay = found->kernel->newest)) {
-    tg_replay_retain(replay);
-    tg_kernel_retain(found->kernel);
+    tgi_replay_retain(replay);
+    tgi_kernel_retain(found->kernel);
     *index = found->index;
     *kernel = found->kernel;
   }

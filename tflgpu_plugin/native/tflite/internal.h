@@ -36,15 +36,16 @@ struct tg_kernel {
   int32_t *handles;                /* of each output, or TGL_NO_HANDLE */
 };
 
-/* ---- entry.c: the plans of a kernel ------------------------------------------------------------------------------------ */
+/* ---- kernel_plans.c: the plans of a kernel ------------------------------------------------------------------------------------ */
 
-/* The entry for the present shapes of the inputs, retained, or NULL. */
-tgi_entry *tgi_present_entry(tg_kernel *kernel, const tgl_context *context);
-/* Keep these shapes as one that cannot be built. */
-void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason);
+/* The plan for the present shapes of the inputs, retained; NULL with a sentence. */
+tgi_plan *tgi_present_plan(tg_kernel *kernel, const tgl_context *context, tg_error *err);
+/* Keep the reason why these shapes have no plan. */
+void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason);
 
-/* ---- records.c: delegates and kernels ------------------------------------------------------------------------------ */
+/* ---- lifetime.c: delegates and kernels ------------------------------------------------------------------------------ */
 
+void tgi_kernel_retain(tg_kernel *kernel);
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);
 void tgi_newest_drop(tg_kernel *kernel);  /* what its last run left on the device goes */

@@ -47,18 +47,17 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   if (tgi_is_forked()) return TGL_OK;
-  tgi_entry *entry = tgi_present_entry(kernel, context);
-  if (!entry || !entry->replay) {
-    tgi_entry_release(entry);
-    tg_error err = {0};
-    if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_entry_refuse(kernel, context, err.text);
-    entry = tgi_present_entry(kernel, context);
-  }
   int32_t status = TGL_OK;
   tg_error err = {0};
-  if (entry && entry->output_shape_count) status = resize_outputs(context, kernel, entry->output_shapes);
+  tgi_plan *plan = tgi_present_plan(kernel, context, &err);
+  if (!plan || !plan->replay) {
+    tgi_plan_release(plan);
+    if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_plan_refuse(kernel, context, err.text);
+    plan = tgi_present_plan(kernel, context, &err);
+  }
+  if (plan && plan->output_shape_count) status = resize_outputs(context, kernel, plan->output_shapes);
   else if (kernel->host_nodes) tgi_fallback_prepare(kernel, context, &err);
-  tgi_entry_release(entry);
+  tgi_plan_release(plan);
   return status;
 }
 
@@ -145,12 +144,12 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay 
   return 0;
 }
 
-static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, ports *p, tg_error *err) {
-  const int32_t *shape = entry->output_shapes;
+static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
+  const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
-    if (tensor->bytes != entry->replay->outputs[i].bytes) return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err);
+    if (tensor->bytes != plan->replay->outputs[i].bytes) return wrong_bytes(tensor, plan->replay->outputs[i].bytes, err);
     if (!kernel->stays[i]) p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
@@ -168,7 +167,7 @@ static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_r
 }
 
 static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *replay) {
-  tg_replay_retain(replay);
+  tgi_replay_retain(replay);
   tgi_lock();
   tg_replay *before = kernel->newest;
   kernel->newest = replay;
@@ -181,23 +180,22 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
   }
 }
 
-static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, tg_error *err) {
-  tg_replay *replay = entry->replay;
+static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
+  tg_replay *replay = plan->replay;
   ports p = {0};
   int failed = !make_ports(&p, kernel)
-                   ? tgi_fail(err, "Not enough memory for a run.")
-                   : fill_inputs(kernel, context, replay, &p, err) || fill_outputs(kernel, context, entry, &p, err) ||
+                   ? tgi_no_memory(err, "a run")
+                   : fill_inputs(kernel, context, replay, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
                          fill_states(kernel, context, replay, &p, err) ||
-                         tgi_partition_run(&kernel->base, entry, p.inputs, p.outputs, p.states, err);
+                         tgi_partition_run(&kernel->base, plan, p.inputs, p.outputs, p.states, err);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, replay);
   return failed;
 }
 
-static int run_entry(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, tg_error *err) {
-  if (!entry) return tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
-  if (!entry->replay) return tgi_fail(err, "These input shapes cannot run on the GPU: %s", entry->reason);
-  return run(kernel, context, entry, err);
+static int run_plan(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
+  if (!plan->replay) return tgi_fail(err, "This run could not be planned for the GPU: %s", plan->reason);
+  return run(kernel, context, plan, err);
 }
 
 /* What the GPU could not do. */
@@ -219,11 +217,11 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   int failed = tg_is_forked(&err), on_gpu = 0;
   if (!failed) {
-    tgi_entry *entry = tgi_present_entry(kernel, context);
-    failed = run_entry(kernel, context, entry, &err);
+    tgi_plan *plan = tgi_present_plan(kernel, context, &err);
+    failed = !plan || run_plan(kernel, context, plan, &err);
     on_gpu = !failed;
     if (failed) failed = run_elsewhere(kernel, context, &err);
-    tgi_entry_release(entry);
+    tgi_plan_release(plan);
   }
   if (failed || on_gpu) atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
   tgi_log_deliver();

@@ -49,7 +49,7 @@ static void run_task(void *given) {
   one->done = true;
 }
 
-void tgi_run_apart(void (*work)(void *), void *call) {
+void tgi_run_on_helper(void (*work)(void *), void *call) {
   python_lock lock;
   task one = {work, call, present_caller(), false};
   if (working_for || !find_lock(&lock)) {

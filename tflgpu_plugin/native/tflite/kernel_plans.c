@@ -1,8 +1,6 @@
 /* The plans of a kernel, found by the host's present shapes. */
 #include "tflite/internal.h"
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------------- */
-
 static size_t rank_of(const tgl_tensor *tensor) { return tensor->dims ? (size_t)tensor->dims->size : 0; }
 
 /* Ranks and extents of the inputs, one after the other; NULL without memory. The caller frees it. */
@@ -22,20 +20,20 @@ static int32_t *present_shapes(const tg_kernel *kernel, const tgl_context *conte
   return shapes;
 }
 
-/* ---- the list ----------------------------------------------------------------------------------------------------------- */
-
-tgi_entry *tgi_present_entry(tg_kernel *kernel, const tgl_context *context) {
+tgi_plan *tgi_present_plan(tg_kernel *kernel, const tgl_context *context, tg_error *err) {
   size_t count;
   int32_t *shapes = present_shapes(kernel, context, &count);
-  tgi_entry *entry = shapes ? tgi_entry_find(&kernel->base, shapes, count) : NULL;
+  tgi_plan *plan = shapes ? tgi_plan_find(&kernel->base, shapes, count) : NULL;
+  if (!shapes) tgi_no_memory(err, "a run");
+  else if (!plan) tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
   free(shapes);
-  return entry;
+  return plan;
 }
 
-void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
-  tg_error err;
+void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
   size_t count;
   int32_t *shapes = present_shapes(kernel, context, &count);
-  if (shapes) tg_partition_add(&kernel->base, shapes, count, NULL, 0, NULL, reason, &err);
+  tg_plan_spec spec = {.shapes = shapes, .shape_count = count, .reason = reason};
+  if (shapes) tg_partition_add(&kernel->base, &spec, NULL);
   free(shapes);
 }

@@ -23,7 +23,7 @@ static void leave(tgi_python *python) {
 
 bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err) {
   if (!enter(python, functions, err)) return false;
-  tgi_run_apart(work, call);
+  tgi_run_on_helper(work, call);
   leave(python);
   return true;
 }
@@ -40,7 +40,7 @@ static void import_package(void *unused) {
   release(state);
 }
 
-void tgi_python_import(void) { tgi_run_apart(import_package, NULL); }
+void tgi_python_import(void) { tgi_run_on_helper(import_package, NULL); }
 
 static bool is_busy(const tgi_python *python) {
   tgi_lock();

@@ -71,7 +71,7 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   if (kernel) copy_spec(kernel, spec);
   if (!kernel || kernel->memory.lacks) {
     if (kernel) free_kernel(kernel);
-    return tgi_none(err, "Not enough memory for a kernel.");
+    return (tgi_no_memory(err, "a kernel"), NULL);
   }
   kernel->base.refs = 1;
   kernel->base.number = spec->number;
@@ -88,7 +88,7 @@ void tgi_newest_drop(tg_kernel *kernel) {
   tg_replay_release(newest);
 }
 
-void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->base.refs, 1); }
+void tgi_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->base.refs, 1); }
 
 void tg_kernel_release(tg_kernel *kernel) {
   if (!kernel || atomic_fetch_sub(&kernel->base.refs, 1) != 1) return;
