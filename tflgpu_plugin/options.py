@@ -202,13 +202,13 @@ _PRIORITY = _choice(PRIORITIES, "tflite_gpu_inference_priority_")
 
 TABLE: tuple[Option, ...] = (
     Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
-           "1 stores weights and values between kernels as float16, where that is only less "
-           "precise (sums and state stay float32, as does what would make outputs wrong), and lets "
-           "GPUs add up some products in float16; 0 stores float32. Goes before the priorities.",
+           "1 stores weights and intermediate tensors as float16, except for sums, state and "
+           "tensors whose rounding would make outputs wrong, and lets GPUs add some products in "
+           "float16; 0 stores float32. It takes precedence over the priorities.",
            _tristate, documented=True),
     Option("inference_preference", _numbered(PREFERENCES),
-           "How much time to spend on tuning: with sustained_speed kernels are tried on the device "
-           "when a model is first used, and the fastest kept for later.",
+           "How much time to spend on tuning. With sustained_speed, kernel settings are tried on "
+           "the device when a model is first used, and the fastest are kept.",
            _PREFERENCE, documented=True),
     Option("inference_priority1", _numbered(PRIORITIES),
            "What matters most. Unless it is max_precision, float16 is allowed as with "
@@ -224,34 +224,34 @@ TABLE: tuple[Option, ...] = (
            "serialization is on wherever serialization_dir is given.",
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
-           "Take quantized models (on unless flag 1 is cleared, which this overrides): computed as "
-           "float32 with the quantization of the model's tensors.",
+           "Run quantized models on the GPU, with the quantization of the model's tensors. On by "
+           "default; overrides flag 1.",
            _boolean, documented=True),
-    Option("max_delegated_partitions", "a whole number (0 and below mean 1)",
+    Option("max_delegated_partitions", "an integer (0 and below mean 1)",
            "Delegate only the largest N partitions. Unset means all of them, and 1 with the "
            "documented editions.",
            _partitions, documented=True),
     Option("serialization_dir", "a directory that nobody else can write to",
-           "Keep plans, generated kernels, tuning results and packed weights there, so that the "
-           "next process need not make them. It is made when it is absent; no flag is needed.",
+           "Keep plans, generated kernels, tuning results and packed weights there for the next "
+           "process. The directory is created if it does not exist; no flag is needed.",
            _folder, documented=True),
     Option("model_token", "a text",
-           "The model's name inside serialization_dir. Models that share one are told apart by "
-           "their content, but overwrite each other where they differ in weights alone.",
+           "The model's name inside serialization_dir. Models that share a name are distinguished "
+           "by their content, but overwrite each other if they differ in weights only.",
            _text, documented=True),
     Option("adapter",
            "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
            "Which adapter to use.", _text),
     Option("device_id", "an adapter's index in `tflgpu info`; use `adapter` to choose by name",
-           "What providers of ONNX Runtime call the number of a device. Programs that pass it to "
-           "every provider may pass it to this one; `adapter` goes before it.",
+           "The device number, by the name that other ONNX Runtime providers use, for programs "
+           "that pass it to every provider. `adapter` takes precedence.",
            _index, stands_for="adapter"),
     Option("exclude",
            "op types or node names (a node has the name of its first output), as a list or with "
            "commas",
            "Leave these nodes on the CPU.", _names),
     Option("force", "True or 1, False or 0",
-           "Take partitions that do not pay for moving their inputs and outputs, too.", _boolean),
+           "Also claim partitions that do not pay for copying their inputs and outputs.", _boolean),
     Option("capabilities", ", ".join(CAPABILITIES),
            "Claim all that the kernels support, or only what an edition of the GPU delegate "
            "documentation lists.",

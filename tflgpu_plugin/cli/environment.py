@@ -24,17 +24,17 @@ _READ_BY = {
     "plugin": {
         "TFLGPU_LOG": (
             "debug, info, warning (the default), error, off",
-            "Messages of this level and above are told, through the logger `tflgpu_plugin`.",
+            "The least level of messages that the logger `tflgpu_plugin` emits.",
         ),
         "TFLGPU_NO_CACHE": (
             "1",
             "Nothing is kept in the user's cache folder: no generated kernels, measured settings "
-            "or digests. `serialization_dir` is another matter.",
+            "or digests. `serialization_dir` is not affected.",
         ),
         "TFLGPU_ALLOW_SOFTWARE": (
             "1",
-            "ONNX Runtime is told that a software adapter is a GPU, so that its automatic "
-            "policies may choose it.",
+            "Software adapters are registered with ONNX Runtime as GPUs, so that its automatic "
+            "policies may choose them.",
         ),
         "TFLGPU_NO_WARM_UP": (
             "1",
@@ -48,18 +48,18 @@ _READ_BY = {
         ),
         "TFLGPU_PREFER_SUMMARY": (
             "text (the default), json, off",
-            "What is written to stderr at the end of a process with TFLGPU_PREFER.",
+            "The summary that a process with TFLGPU_PREFER writes to stderr at its end.",
         ),
     },
-    "plugin, to search for a defect": {
+    "plugin, for debugging": {
         "TFLGPU_DEBUG": (
             "1, 2",
-            "A defect of the plugin is raised with its traceback where it would become a refusal "
-            "or be left out; 2 also tells which nodes there are before and after each pass.",
+            "A defect of the plugin is raised with its traceback instead of becoming a refusal; "
+            "2 also prints the nodes before and after each pass.",
         ),
         "TFLGPU_NO_MAPPING": (
             "1",
-            "Inputs and outputs are copied through staging buffers also where memory is shared, "
+            "Inputs and outputs are copied through staging buffers even where memory is shared, "
             "as on a discrete GPU.",
         ),
         "TFLGPU_NO_SUBGROUPS": (
@@ -68,8 +68,8 @@ _READ_BY = {
         ),
         "TFLGPU_FILL_NAN": (
             "1",
-            "Memory for intermediate tensors is filled with NaN before the first run, so that "
-            "what reads an element that nothing wrote is seen.",
+            "Memory for intermediate tensors is filled with NaN before the first run, which "
+            "exposes reads of elements that nothing has written.",
         ),
     },
     "tests and tools": {
