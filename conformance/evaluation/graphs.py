@@ -10,8 +10,8 @@ import numpy as np
 from conformance.evaluation import nodes as meanings
 from conformance.evaluation.numbers import of_data, typed
 from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Tensor
+from tflgpu_plugin.passes.common_subexpressions import attributes_key
 from tflgpu_plugin.passes.decompose import decompose
-from tflgpu_plugin.passes.share import attributes_key
 
 Values = Mapping[int, Array]
 Meanings = Mapping[str, Callable[[Node, list[Array | None]], Array]]

@@ -91,13 +91,13 @@ COMPARED = {
     "tflgpu_plugin.providers.tflite.params": {"tanh"},
     "tflgpu_plugin.passes.quant.qdq_fusion": {"add"},
     "tflgpu_plugin.passes.quant.requantize": {"add"},
-    "tflgpu_plugin.passes.quant.share_steps": {"add"},
+    "tflgpu_plugin.passes.quant.unify_activations": {"add"},
 }
 # What passes look for by its formula, to make something else of it.
 FORMULAS = "tflgpu_plugin.passes.fuse"
 PATTERNS = {
-    "tflgpu_plugin.passes.layout.rows": {"fully_connected"},
-    "tflgpu_plugin.passes.makers": {"div", "neg"},  # for `fuse`
+    "tflgpu_plugin.passes.layout.dense_rows": {"fully_connected"},
+    "tflgpu_plugin.passes.def_use": {"div", "neg"},  # for `fuse`
     "tflgpu_plugin.passes.quant.fake_quantization": {"mean"},
 }
 

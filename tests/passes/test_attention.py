@@ -16,7 +16,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Shape, Target, verify
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.views import part
-from tflgpu_plugin.passes.fuse.attention import attend
+from tflgpu_plugin.passes.fuse.attention import fuse_attention
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -153,7 +153,7 @@ class Spelled(ShapedNet):
 
 def compared(graph: Graph) -> Graph:
     """What the pass makes, after comparing values and the record of merged nodes."""
-    made = attend(graph)
+    made = fuse_attention(graph)
     verify(made)
     rng = np.random.default_rng(3)
     values = {t: rng.uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
@@ -237,7 +237,7 @@ def test_plain() -> None:
 def test_what_is_no_attention_stays(change: str) -> None:
     n = Plain()
     graph = n.graph(n.attention(change))
-    assert attend(graph) == graph
+    assert fuse_attention(graph) == graph
 
 
 def test_keys_without_batches() -> None:
@@ -253,7 +253,7 @@ def test_scores_that_are_an_output_stay() -> None:
     n.attention()
     shares = n.nodes[-2].outputs[0]
     graph = n.graph(n.nodes[-1].outputs[0], shares)
-    assert attend(graph) == graph
+    assert fuse_attention(graph) == graph
 
 
 def test_masks_in_their_order() -> None:
@@ -274,7 +274,7 @@ def test_keys_over_the_rounds_of_a_driver_stay(keys: int) -> None:
     q, k, v = (n.input((1, 1, length, 512)) for length in (3, keys, keys))
     s = n.run("matmul", q, k, shape=(1, 1, 3, keys), transpose_b=True)
     y = n.run("matmul", n.same("softmax", s, axis=-1, beta=1.0), v, shape=(1, 1, 3, 512))
-    found = {node.op for node in attend(n.graph(y)).nodes}
+    found = {node.op for node in fuse_attention(n.graph(y)).nodes}
     assert ("attention" in found, "softmax" in found) == (keys == 8192, keys != 8192)
 
 
@@ -298,7 +298,7 @@ def test_layers_share_a_mask() -> None:
         s = n.run("matmul", q, k, shape=(1, 2, 3, 5), transpose_b=True)
         s = n.run("where", seen, s, value, shape=(1, 2, 3, 5))
         made.append(n.run("matmul", n.same("softmax", s, axis=-1, beta=1.0), v, shape=(1, 2, 3, 4)))
-    found = attend(n.graph(*made))
+    found = fuse_attention(n.graph(*made))
     verify(found)
     assert [node.op for node in found.nodes] == ["where", "attention", "attention"]
 

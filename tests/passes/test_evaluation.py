@@ -22,8 +22,8 @@ from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.scales import fold_scales
-from tflgpu_plugin.passes.layout.transposes import transposes
+from tflgpu_plugin.passes.fuse.fold_batch_norm import fold_batch_norm
+from tflgpu_plugin.passes.layout.transposes import reduce_transposes
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 
 # Each sample takes about ten seconds on one core; other commits take others.
@@ -126,9 +126,11 @@ def _turned_constants(graph: Graph) -> Graph:
 
 
 DEFECTS: dict[str, tuple[str, Callable[[Graph], Graph], Change]] = {
-    "a reduction without its centre": ("normalized image", transposes, _each(_without_centre)),
-    "a constant that lies the other way": ("added picture", transposes, _turned_constants),
-    "offsets that are lost": ("scaled layer", fold_scales, _each(_without_bias)),
+    "a reduction without its centre": (
+        "normalized image", reduce_transposes, _each(_without_centre),
+    ),
+    "a constant that lies the other way": ("added picture", reduce_transposes, _turned_constants),
+    "offsets that are lost": ("scaled layer", fold_batch_norm, _each(_without_bias)),
     "numbers of a step": ("leaky layer", fuse_epilogue, _each(_other_numbers)),
     "steps in another order": ("two steps", fuse_epilogue, _each(_in_another_order)),
     "a bias of whole numbers": ("quantized layer", fake_quantize, _one_rescaled),
@@ -158,7 +160,7 @@ def test_a_large_graph_is_checked_at_its_ends_and_then_in_between(
     wrong = wraps(rewrite)(lambda graph: change(rewrite(graph)))
     listed = [wrong if each is rewrite else each for each in pipeline.PASSES]
     (found,) = passes.check(GRAPHS["scaled layer"](), listed).findings
-    assert found.rewrite == "fold_scales"
+    assert found.rewrite == "fold_batch_norm"
 
 
 def test_what_cannot_be_evaluated_is_told() -> None:

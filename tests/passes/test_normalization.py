@@ -11,8 +11,8 @@ import pytest
 from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph
-from tflgpu_plugin.passes.fuse.functions import recompose
-from tflgpu_plugin.passes.fuse.normalization import standardize
+from tflgpu_plugin.passes.fuse.functions import fuse_functions
+from tflgpu_plugin.passes.fuse.normalization import fuse_normalization
 
 SHAPE = (2, 3, 8)
 Spelling = Callable[["Rows", int], int]
@@ -112,7 +112,7 @@ def taken_off(n: Rows, x: int) -> int:
 
 def compared(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, standardize(recompose(graph)), high=3)
+    return evaluate.compared(graph, fuse_normalization(fuse_functions(graph)), high=3)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.passes.test_functions import OFFSET, SCALE, folded
 from tests.passes.test_passes import HW, MAP, after, listing, pad_and_conv
-from tests.passes.test_recompose import OFFSET, SCALE, folded
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import EpilogueOp, Graph
-from tflgpu_plugin.passes.fuse import epilogue, scales
+from tflgpu_plugin.passes.empty_results import drop_empty_results
+from tflgpu_plugin.passes.fuse import epilogue, fold_batch_norm
 from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, MAX_STEPS, fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
-from tflgpu_plugin.passes.layout.join_moves import join_moves
-from tflgpu_plugin.passes.trim import trim
+from tflgpu_plugin.passes.layout.compose_views import compose_views
 
 ONES = np.ones(8, np.float32)
 FEW = 8  # steps of one kernel: drivers take time by the square of their number
@@ -83,7 +83,7 @@ def test_a_third_operand_takes_no_step() -> None:
 def test_weights_that_are_too_many_to_multiply_here(
     most: int, wanted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scales, "MAX_SCALED", most)
+    monkeypatch.setattr(fold_batch_norm, "MAX_SCALED", most)
     assert steps(folded(("mul", SCALE))) == wanted
 
 
@@ -128,7 +128,7 @@ def test_one_offset_alone_is_no_gain() -> None:
     """The same graph, not one like it."""
     for step in ((), (("relu", None),)):
         graph = folded(*step)  # type: ignore[arg-type]
-        assert scales.fold_scales(graph) is graph
+        assert fold_batch_norm.fold_batch_norm(graph) is graph
 
 
 # ---- pads ----------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_what_has_no_elements_goes() -> None:
     b.op("relu", none, shape=(1, 0, 4, 8))
     y = b.op("concat", x, none, x, axis=1, shape=(1, 8, 4, 8))
     empty = b.op("relu", none, shape=(1, 0, 4, 8))
-    found = trim(b.graph(y, empty))
+    found = drop_empty_results(b.graph(y, empty))
     assert listing(found) == [("concat", [])]
     assert found.nodes[0].inputs == (x, x)
     assert (found.inputs, found.outputs) == ((x, none), (y, empty))
@@ -206,7 +206,7 @@ def test_what_has_no_elements_goes() -> None:
 def test_a_full_graph_is_left_as_it_is() -> None:
     b = ShapedNet()
     graph = b.graph(b.op("relu", b.input()))
-    assert trim(graph) is graph
+    assert drop_empty_results(graph) is graph
 
 
 def test_a_state_of_nothing_is_computed() -> None:
@@ -218,7 +218,7 @@ def test_a_state_of_nothing_is_computed() -> None:
     node = replace(b.nodes[-1], op="lstm_basic", outputs=tuple(made))
     other = replace(b.nodes[-1], id=20, op="split", outputs=(b.tensor((0, 4)), b.tensor((1, 4))))
     graph = Graph(b.tensors, (node, other), tuple(b.inputs), tuple(made))
-    assert [each.op for each in trim(graph).nodes] == ["lstm_basic", "split"]
+    assert [each.op for each in drop_empty_results(graph).nodes] == ["lstm_basic", "split"]
 
 
 # ---- moves ---------------------------------------------------------------------------------------
@@ -234,5 +234,5 @@ def test_a_move_that_something_else_of_its_reader_takes_stays(own: bool, nodes: 
     y = b.op("transpose", between, shape=shape, perm=(0, 2, 1, 3))
     step = EpilogueOp("add", between if own else other)
     b.nodes[-1] = replace(b.nodes[-1], epilogue=(step,))
-    found = after(join_moves, b.graph(y))
+    found = after(compose_views, b.graph(y))
     assert len(found.nodes) == nodes and found.nodes[-1].epilogue == (step,)

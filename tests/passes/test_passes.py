@@ -15,7 +15,7 @@ from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
-from tflgpu_plugin.passes.quant.share_steps import share_steps
+from tflgpu_plugin.passes.quant.unify_activations import unify_activations
 
 ONES = {"strides": (1, 1), "dilations": (1, 1)}
 
@@ -251,14 +251,14 @@ def test_limits_share_a_step_where_there_are_several() -> None:
     tensors[5] = Tensor("bias", (4,), data=np.ones(4, np.float32))
     tensors[6] = Tensor("more", (4,), data=np.ones(4, np.float32))
     nodes = [Node(k, "conv_2d", (k, None, None), (k + 1,), epilogue=p) for k, p in epilogue.items()]
-    found = share_steps(Graph(tensors, tuple(nodes), (0,), (3,)))
+    found = unify_activations(Graph(tensors, tuple(nodes), (0,), (3,)))
     limited = [node.epilogue[1] for node in found.nodes[:2]]
     assert limited == [
         EpilogueOp("clip", None, (0.0, np.inf)),
         EpilogueOp("clip", None, (-np.inf, np.inf)),
     ]
     assert found.nodes[2].epilogue == epilogue[2]
-    alone = share_steps(Graph(tensors, (nodes[0],), (0,), (1,)))
+    alone = unify_activations(Graph(tensors, (nodes[0],), (0,), (1,)))
     assert alone.nodes[0].epilogue == epilogue[0]
 
 
@@ -270,7 +270,7 @@ def test_a_defect_in_an_optional_pass_is_skipped(
 
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     monkeypatch.setattr(passes, "PASSES", (broken, canonical))
-    monkeypatch.setattr(passes, "OPTIONAL", (broken,))
+    monkeypatch.setattr(passes, "LEFT_OUT", (broken,))
     b = ShapedNet()
     graph = b.graph(b.op("relu", b.input()))
     assert [node.op for node in passes.run(graph).nodes] == ["relu"]

@@ -12,7 +12,7 @@ import pytest
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ops import views
-from tflgpu_plugin.passes.quant import requantize, whole_weights
+from tflgpu_plugin.passes.quant import integer_weights, requantize
 from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
@@ -271,7 +271,7 @@ def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tens
     ],
 )
 def test_weights_on_levels_are_whole_numbers(given: Tensor, wanted: Array | None) -> None:
-    found = whole_weights.numbers_on_levels(given)
+    found = integer_weights.numbers_on_levels(given)
     if wanted is None:
         assert found is None
     else:
@@ -303,7 +303,7 @@ def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
 def test_layers_whose_weights_may_be_whole(
     op: str, inputs: tuple[int | None, ...], epilogue: tuple[EpilogueOp, ...], may: bool
 ) -> None:
-    assert whole_weights.may_be_whole(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
+    assert integer_weights.may_be_whole(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
 
 
 def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:
@@ -311,7 +311,7 @@ def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:
         given = weights(np.float32(STORED * np.reshape(scale, (-1, 1))), scale)
         tensors = {0: Tensor("", (1, 4)), 1: given, 2: Tensor("", (1, 3))}
         node = Node(0, "fully_connected", (0, 1, None), (2,), epilogue=(EpilogueOp("relu"),))
-        found = whole_weights.whole_weights(Graph(tensors, (node,), (0,), (2,)))
+        found = integer_weights.keep_integer_weights(Graph(tensors, (node,), (0,), (2,)))
         (layer,) = found.nodes
         assert layer.inputs[0] == 0 and layer.inputs[1] != 1
         np.testing.assert_array_equal(found.constant(layer.inputs[1]), STORED)

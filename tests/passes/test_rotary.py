@@ -10,7 +10,7 @@ from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph, Shape
 from tflgpu_plugin.ops.views import part, region
-from tflgpu_plugin.passes.fuse.rotary import turn
+from tflgpu_plugin.passes.fuse.rotary import fuse_rotary
 
 HEADS, LENGTH, DEPTH = 3, 5, 16
 
@@ -69,7 +69,7 @@ class Spelled(ShapedNet):
 
 def turned(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, turn(graph), rtol=1e-6, atol=1e-12)
+    return evaluate.compared(graph, fuse_rotary(graph), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -162,7 +162,7 @@ OTHERS = ("of another", "a place off", "wide", "odd", "plus", "in order", "both"
 def test_others_stay(form: str) -> None:
     n = Spelled()
     graph = n.graph(other(n, form))
-    assert turn(graph) == graph
+    assert fuse_rotary(graph) == graph
 
 
 def test_the_rest_of_something_else_stays_beside_it() -> None:
@@ -181,4 +181,4 @@ def test_other_halves_stay(changed: str) -> None:
     second = n.times(b, third if changed == "angle" else cos), n.times(a, sin)
     y = n.same("sub" if changed == "sub" else "add", *second)
     graph = n.graph(n.join(*((y, first) if changed == "order" else (first, y))))
-    assert turn(graph) == graph
+    assert fuse_rotary(graph) == graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +37,11 @@ class Example(NamedTuple):
 
 
 def gelu(x: Value, half: float = 0.5) -> Value:
-    return x * ((x / np.sqrt(2)).op("erf") + 1) * half
+    return x * ((x / sqrt(2)).op("erf") + 1) * half
 
 
 def gelu_tanh(x: Value, cubic: float = 0.044715) -> Value:
-    inner = (x + x.op("cube") * cubic) * (2 / np.pi) ** 0.5
+    inner = (x + x.op("cube") * cubic) * sqrt(2 / pi)
     return x * 0.5 * (inner.op("tanh") + 1)
 
 

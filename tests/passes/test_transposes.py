@@ -14,8 +14,8 @@ from tests.support.net import FIRST, LAST, ShapedNet
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Target, Tensor, geometry, verify
 from tflgpu_plugin.ops import movement, rows
 from tflgpu_plugin.passes.layout import propagate
-from tflgpu_plugin.passes.layout.join_moves import join_moves
-from tflgpu_plugin.passes.layout.transposes import transposes
+from tflgpu_plugin.passes.layout.compose_views import compose_views
+from tflgpu_plugin.passes.layout.transposes import reduce_transposes
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
@@ -28,8 +28,8 @@ def count(graph: Graph) -> int:
 
 def check(graph: Graph) -> Graph:
     """The rewritten graph, after comparing it with the graph."""
-    turned = transposes(graph)
-    rewritten = join_moves(turned)
+    turned = reduce_transposes(graph)
+    rewritten = compose_views(turned)
     verify(rewritten)
     assert (rewritten.inputs, rewritten.outputs) == (graph.inputs, graph.outputs)
     for tensor in (*graph.inputs, *graph.outputs):

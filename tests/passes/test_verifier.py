@@ -12,9 +12,9 @@ import pytest
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.ir import Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes import pipeline
+from tflgpu_plugin.passes.empty_results import drop_empty_results
 from tflgpu_plugin.passes.quant.dequantize import forgotten, widen
 from tflgpu_plugin.passes.rewriter import Rewriter
-from tflgpu_plugin.passes.trim import trim
 from tflgpu_plugin.passes.verifier import BrokenGraph, check
 from tflgpu_plugin.registry import Registry
 
@@ -52,7 +52,7 @@ def edited(graph: Graph) -> Graph:
 STEPS: dict[str, Callable[[Graph], Graph]] = {
     "fewer nodes": shorter,
     "an editor": edited,
-    "trim": trim,
+    "trim": drop_empty_results,
     "widen": widen,
     "forgotten": lambda graph: forgotten(widen(graph)),
     "a partition": lambda graph: partition.extract(graph, {4}),
@@ -201,7 +201,7 @@ def test_a_constant_that_loses_its_quantization_is_found(moved: bool) -> None:
 def test_empty_tensors_need_no_maker() -> None:
     none = Tensor("none", (0, 8))
     graph = Graph({0: none, 1: none}, (Node(0, "relu", (0,), (1,)),), (0,), (1,))
-    trimmed = trim(graph)
+    trimmed = drop_empty_results(graph)
     check("trim", graph, trimmed)
     assert not trimmed.nodes and trimmed.outputs == (1,)
 

@@ -23,8 +23,8 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.options import Options
+from tflgpu_plugin.passes.empty_results import idle
 from tflgpu_plugin.passes.quant.dequantize import Made, folded
-from tflgpu_plugin.passes.trim import idle
 
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")

@@ -15,8 +15,8 @@ ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:
-    """Bias first, then the activation; ops that apply no epilogue, and those of whole numbers, keep
-    both as they are."""
+    """Turns bias and fused activation into epilogue ops of their node, the bias first. Ops
+    without an epilogue, and those of integers, keep both as they are."""
     return graph.with_nodes([_rewrite(graph, node) for node in graph.nodes])
 
 

@@ -10,7 +10,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def decompose(graph: Graph) -> Graph:
-    """Until no node is left that wants to be expanded."""
+    """Replaces ops that are made of other ops by those (`Op.decompose`), until none is left."""
     if not any(ops.rows()[node.op].decompose for node in graph.nodes):
         return graph
     e = Rewriter(graph)

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import View
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean
-from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
@@ -36,7 +36,7 @@ class Match(NamedTuple):
         return self._replace(nodes=(*self.nodes, node))
 
 
-Condition = Callable[[Makers, Node], bool]
+Condition = Callable[[DefUse, Node], bool]
 
 
 class Pattern:
@@ -76,7 +76,7 @@ class Pattern:
         """The ops that the last node of a match may have."""
         raise NotImplementedError
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         """Yields every way to match a tensor that `reader` reads, beyond what was found so far."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class Named(Pattern):
     def roots(self) -> tuple[str, ...]:
         return self.pattern.roots if self.pattern else ()
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         known = found.tensors.get(self.name)
         if known is not None:
             if known == tensor:
@@ -107,7 +107,7 @@ class Named(Pattern):
 class Constant(Named):
     """A constant of any shape."""
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         if uses.e.data(tensor) is not None:
             yield from super().matches(uses, tensor, reader, found)
 
@@ -119,7 +119,7 @@ class Number(Pattern):
     value: float | None = None
     name: str = ""
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         number = uses.number(tensor)
         if number is None or not isfinite(number):
             return
@@ -143,7 +143,7 @@ class Op(Pattern):
     def roots(self) -> tuple[str, ...]:
         return (self.op,)
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         node = uses.made_by(tensor, self.op, activation=self.activation)
         if node is None or (self.where and not self.where(uses, node)):
             return
@@ -166,7 +166,7 @@ class Either(Pattern):
     def __or__(self, other: Pattern) -> Pattern:
         return Either((*self.choices, other))
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         for each in self.choices:
             yield from each.matches(uses, tensor, reader, found)
 
@@ -182,7 +182,7 @@ class Product(Pattern):
     def roots(self) -> tuple[str, ...]:
         return _products()
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         node = uses.made_by(tensor, *self.roots)
         number, rest = uses.product(tensor) if node else (0.0, [])
         if node and len(rest) == len(self.factors) and uses.close(reader, number, self.number):
@@ -202,7 +202,7 @@ class Moved(Pattern):
     where: Where
     factor: float = 1.0
 
-    def matches(self, uses: Makers, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
+    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
         for source, view, factor in uses.sources(tensor, scaled=True):
             if factor == self.factor and self.where(view, uses.e.shape(source)):
                 yield from self.source.matches(uses, source, reader, found)
@@ -235,7 +235,7 @@ def _pattern(given: Pattern | float) -> Pattern:
 
 
 def _in_order(
-    uses: Makers, patterns: Sequence[Pattern], tensors: Sequence[int], node: Node, found: Match
+    uses: DefUse, patterns: Sequence[Pattern], tensors: Sequence[int], node: Node, found: Match
 ) -> Iterator[Match]:
     """Yields every way to match tensors that a node reads, each by its pattern."""
     if not patterns:
@@ -260,7 +260,7 @@ class Rule:
 
 
 def rewrite(
-    graph: Graph, rules: Sequence[Rule], finish: Callable[[Makers], None] | None = None
+    graph: Graph, rules: Sequence[Rule], finish: Callable[[DefUse], None] | None = None
 ) -> Graph:
     """Returns the graph with each rule applied wherever it matches, and with what `finish` does
     then (None: `clean`). A node is replaced by the first rule that does; later nodes see what
@@ -272,7 +272,7 @@ def rewrite(
     if not any(node.op in rooted for node in graph.nodes):
         return graph
     e = Rewriter(graph)
-    uses, made = Makers(e), dict[int, Sequence[Node]]()
+    uses, made = DefUse(e), dict[int, Sequence[Node]]()
     for node in graph.nodes:
         found = _replaced(uses, node, rooted.get(node.op, ()))
         if found:
@@ -285,7 +285,7 @@ def rewrite(
     return e.finish()
 
 
-def _replaced(uses: Makers, node: Node, rules: Sequence[Rule]) -> Sequence[Node] | None:
+def _replaced(uses: DefUse, node: Node, rules: Sequence[Rule]) -> Sequence[Node] | None:
     for rule in rules:
         for match in rule.pattern.matches(uses, node.outputs[0], node, Match()):
             found = rule.replacement(uses.e, node, match)

@@ -1,8 +1,8 @@
-"""The rewrites of a partition's graph before lowering: an ordered list of small pure `Graph ->
-Graph` functions, a file each.
+"""The passes over a partition's graph before lowering: an ordered list of pure functions from graph
+to graph, a file each.
 
-Every host node stays in exactly one node's `sources`, so reports and timings can name what was
-merged.
+The `sources` of the nodes that remain name every host node, so that reports and timings can tell
+what was merged.
 """
 
 from __future__ import annotations
@@ -13,69 +13,76 @@ from collections.abc import Callable
 from tflgpu_plugin import log
 from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir import Graph, verify
-from tflgpu_plugin.passes import verifier
-from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.decompose import decompose
-from tflgpu_plugin.passes.fuse.attention import attend
-from tflgpu_plugin.passes.fuse.branches import join_branches
-from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.excitation import join_excitations
-from tflgpu_plugin.passes.fuse.functions import recompose
-from tflgpu_plugin.passes.fuse.gates import take_gates
-from tflgpu_plugin.passes.fuse.groups import group
-from tflgpu_plugin.passes.fuse.layers import join_layers
-from tflgpu_plugin.passes.fuse.normalization import standardize
-from tflgpu_plugin.passes.fuse.pad import fuse_pad
-from tflgpu_plugin.passes.fuse.rotary import turn
-from tflgpu_plugin.passes.fuse.scales import fold_scales
-from tflgpu_plugin.passes.fuse.turns import join_turns
-from tflgpu_plugin.passes.layout.join_moves import join_moves
-from tflgpu_plugin.passes.layout.reshapes import reshape_later
-from tflgpu_plugin.passes.layout.rows import keep_rows
-from tflgpu_plugin.passes.layout.transposes import transposes
-from tflgpu_plugin.passes.quant.casts import drop_casts
-from tflgpu_plugin.passes.quant.dequantize import dequantize
-from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
-from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
-from tflgpu_plugin.passes.quant.share_steps import share_steps
-from tflgpu_plugin.passes.quant.whole_weights import whole_weights
-from tflgpu_plugin.passes.share import share
-from tflgpu_plugin.passes.trim import trim
+from tflgpu_plugin.passes import (
+    canonical,
+    common_subexpressions,
+    decompose,
+    empty_results,
+    verifier,
+)  # fmt: skip
+from tflgpu_plugin.passes.fuse import (
+    attention,
+    channel_gates,
+    epilogue,
+    fold_batch_norm,
+    functions,
+    group_normalization,
+    join_convolutions,
+    join_dense,
+    join_rotary,
+    normalization,
+    pad,
+    rotary,
+    squeeze_excite,
+)  # fmt: skip
+from tflgpu_plugin.passes.layout import compose_views, dense_rows, sink_reshapes, transposes
+from tflgpu_plugin.passes.quant import (
+    casts,
+    dequantize,
+    fake_quantization,
+    integer_weights,
+    qdq_fusion,
+    unify_activations,
+)  # fmt: skip
 from tflgpu_plugin.registry import Registry
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (
-    trim,
-    dequantize,
-    drop_casts,
-    share,
-    group,
-    decompose,
-    recompose,
-    standardize,
-    turn,
-    attend,
-    keep_rows,
-    join_layers,
-    join_turns,
-    transposes,
-    canonical,
-    fuse_qdq,
-    fake_quantize,
-    fuse_pad,
-    reshape_later,
-    join_moves,
-    fuse_epilogue,
-    fold_scales,
-    join_branches,
-    join_excitations,
-    take_gates,
-    share_steps,
-    whole_weights,
-)
+Rewrite = Callable[[Graph], Graph]
 
-# Without the others a graph runs as well, only slower.
-NEEDED = (trim, dequantize, decompose, canonical, fuse_qdq, fake_quantize)
-OPTIONAL = tuple(each for each in PASSES if each not in NEEDED)
+# A graph does not run without the needed passes; without the others it is only slower.
+NEEDED, OPTIONAL = True, False
+
+# Every pass, in order (docs/passes.md has them with what they do).
+LIST: tuple[tuple[Rewrite, bool], ...] = (
+    (empty_results.drop_empty_results, NEEDED),
+    (dequantize.dequantize, NEEDED),
+    (casts.drop_casts, OPTIONAL),
+    (common_subexpressions.share_common_subexpressions, OPTIONAL),
+    (group_normalization.fuse_group_normalization, OPTIONAL),
+    (decompose.decompose, NEEDED),
+    (functions.fuse_functions, OPTIONAL),
+    (normalization.fuse_normalization, OPTIONAL),
+    (rotary.fuse_rotary, OPTIONAL),
+    (attention.fuse_attention, OPTIONAL),
+    (dense_rows.keep_dense_rows, OPTIONAL),
+    (join_dense.join_dense, OPTIONAL),
+    (join_rotary.join_rotary, OPTIONAL),
+    (transposes.reduce_transposes, OPTIONAL),
+    (canonical.canonical, NEEDED),
+    (qdq_fusion.fuse_qdq, NEEDED),
+    (fake_quantization.fake_quantize, NEEDED),
+    (pad.fuse_pad, OPTIONAL),
+    (sink_reshapes.sink_reshapes, OPTIONAL),
+    (compose_views.compose_views, OPTIONAL),
+    (epilogue.fuse_epilogue, OPTIONAL),
+    (fold_batch_norm.fold_batch_norm, OPTIONAL),
+    (join_convolutions.join_convolutions, OPTIONAL),
+    (squeeze_excite.fuse_squeeze_excite, OPTIONAL),
+    (channel_gates.fuse_channel_gates, OPTIONAL),
+    (unify_activations.unify_activations, OPTIONAL),
+    (integer_weights.keep_integer_weights, OPTIONAL),
+)
+PASSES = tuple(rewrite for rewrite, _ in LIST)
+LEFT_OUT = tuple(rewrite for rewrite, needed in LIST if not needed)  # after a defect
 
 
 # Each is called after each pass, with its name and the graph before and after it, and raises an
@@ -84,7 +91,7 @@ watchers: Registry[str, Callable[[str, Graph, Graph], None]] = Registry()
 
 
 def run(graph: Graph) -> Graph:
-    """Apply all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
+    """Applies all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
 
     A defect in an optional pass leaves the graph as it was, with a warning; with
     TFLGPU_DEBUG it is raised, and graphs are verified between passes.
@@ -99,8 +106,8 @@ def run(graph: Graph) -> Graph:
     return graph
 
 
-def _applied(rewrite: Callable[[Graph], Graph], graph: Graph) -> Graph:
-    if rewrite not in OPTIONAL:
+def _applied(rewrite: Rewrite, graph: Graph) -> Graph:
+    if rewrite not in LEFT_OUT:
         return rewrite(graph)
     try:
         rewritten = rewrite(graph)
@@ -112,7 +119,7 @@ def _applied(rewrite: Callable[[Graph], Graph], graph: Graph) -> Graph:
 
 
 def counts(graph: Graph) -> str:
-    """Number of nodes and how many of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
+    """Returns the number of nodes, and of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
     by_op = Counter(node.op for node in graph.nodes)
     listed = ", ".join(f"{count} {op}" for op, count in sorted(by_op.items()))
     return f"{len(graph.nodes)} nodes ({listed})"

@@ -15,16 +15,16 @@ from typing import Any
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
-from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined, put_together
-from tflgpu_plugin.passes.fuse.masks import Mask, Masks
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
+from tflgpu_plugin.passes.fuse.attention_masks import Mask, Masks
+from tflgpu_plugin.passes.fuse.head_layout import Held, Lead, counts, held, joined, put_together
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 AS_LOWEST = -1e37  # beside which a score is lost
 
 
-def attend(graph: Graph) -> Graph:
-    """Attention in place of its second product."""
+def fuse_attention(graph: Graph) -> Graph:
+    """Replaces two products with a softmax between them by attention."""
     if not any(node.op == "softmax" for node in graph.nodes):
         return graph
     attending = _Attending(Rewriter(graph))
@@ -59,12 +59,12 @@ class _Attending:
     """The graph while it changes."""
 
     def __init__(self, e: Rewriter) -> None:
-        self.e, self.makers = e, Makers(e)
-        self.masks = Masks(e, self.makers)
+        self.e, self.uses = e, DefUse(e)
+        self.masks = Masks(e, self.uses)
 
     def replace(self, product: Node) -> bool:
         """Whether this was the second product of attention, which now is there in its place."""
-        if product.epilogue or not self.makers.plain(product):
+        if product.epilogue or not self.uses.plain(product):
             return False
         found = self._shares(product.operand(), _Scores())
         if found is None:
@@ -73,13 +73,13 @@ class _Attending:
 
     def _made_by(self, tensor: int | None, readers: int = 1) -> Node | None:
         """What makes a tensor that so many nodes read, once each, and nothing else."""
-        node = None if tensor is None else self.makers.producer.get(tensor)
+        node = None if tensor is None else self.uses.producer.get(tensor)
         if tensor is None or node is None or tensor in self.e.needed:
             return None
-        near = self.makers.readers.get(tensor, [])
+        near = self.uses.readers.get(tensor, [])
         if len(near) != readers or any(n.inputs.count(tensor) != 1 or n.epilogue for n in near):
             return None
-        return self.makers.made_by(tensor, node.op)
+        return self.uses.made_by(tensor, node.op)
 
     def _moved(self, node: Node) -> bool:
         """Whether a node only gives scores other axes in front."""
@@ -101,7 +101,7 @@ class _Attending:
             return self._scores(x, found.past(node, scale=beta, shapes=(shape,)))
         if node.op == "where":
             nan = self._made_by(x)
-            zero = self.makers.number(node.inputs[1]) == 0 and not found.mends
+            zero = self.uses.number(node.inputs[1]) == 0 and not found.mends
             if nan is None or nan.op != "is_nan" or not zero or nan.inputs[0] != node.inputs[2]:
                 return None
             return self._shares(nan.operand(), found.past(node, nan, mends=True), readers=2)
@@ -121,7 +121,7 @@ class _Attending:
             return self._scores(x, capped) if limited else None
         if self._moved(node):
             return self._scores(x, found.past(node))
-        if (scaling := self.makers.scaling(node)) is not None:
+        if (scaling := self.uses.scaling(node)) is not None:
             return self._scores(scaling[0], found.past(node, scale=found.scale * scaling[1]))
         if found.scale != 1 or found.softcap:  # which would be of the mask, too
             return None
@@ -140,9 +140,9 @@ class _Attending:
         for scores, other in pairs:
             if scores == other or self.e.shape(scores) != shape:
                 continue
-            if node.op == "add" and self.makers.real(other):
+            if node.op == "add" and self.uses.real(other):
                 yield scores, Mask(shape, other, node)
-            value = self.makers.number(other) if node.op == "where" else None
+            value = self.uses.number(other) if node.op == "where" else None
             if value is not None and value <= AS_LOWEST and node.operand() not in (scores, other):
                 yield scores, Mask(shape, node.operand(), node, value, other == node.inputs[1])
 
@@ -155,7 +155,7 @@ class _Attending:
         yield from ((prod(s[:-1]), s[-1]) for s in shapes if len(s) > 2)
         if len(outer) < 2:
             every = prod(outer)
-            yield from counts(self.makers, found.product.operand(), every)
+            yield from counts(self.uses, found.product.operand(), every)
             yield every, 1
 
     def _made(self, product: Node, found: _Scores, lead: Lead) -> bool:
@@ -170,10 +170,10 @@ class _Attending:
         if not lasts(keys, depth):
             return False
         straight, turned = (bool(n.attributes.get("transpose_b")) for n in (first, product))
-        queries = held(self.makers, first.operand(), (*lead, rows, depth), scaled=True)
+        queries = held(self.uses, first.operand(), (*lead, rows, depth), scaled=True)
         asked = (*lead, keys, depth), (*lead, keys, width)
-        ks = held(self.makers, first.operand(1), asked[0], turned=not straight, scaled=True)
-        vs = held(self.makers, product.operand(1), asked[1], turned=turned)
+        ks = held(self.uses, first.operand(1), asked[0], turned=not straight, scaled=True)
+        vs = held(self.uses, product.operand(1), asked[1], turned=turned)
         q = next((q for q in queries if q.heads == lead[1]), None)
         pair = next(((k, v) for k in ks for v in vs if k.heads == v.heads), None)
         mask = self.masks.joined(found.masks, (*lead, rows, keys)) if q and pair else None
@@ -188,7 +188,7 @@ class _Attending:
     ) -> None:  # fmt: skip
         """The op in place of the product, and of the nodes that join its results."""
         e, (q, k, _) = self.e, parts
-        steps, tail = (product, *found.steps), joined(self.makers, product, heads)
+        steps, tail = (product, *found.steps), joined(self.uses, product, heads)
         nodes = list(mask[0])
         added = [put_together(e, nodes, part, product) for part in parts]
         output = (tail or [product])[-1].outputs[0]

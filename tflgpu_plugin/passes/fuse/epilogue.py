@@ -14,9 +14,10 @@ MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adap
 
 
 def fuse_epilogue(graph: Graph) -> Graph:
-    """Merge in execution order, so that a chain collapses into its first node. A residual add goes
-    to the later of its producers; a producer moves to the place of the merged node when its new
-    operand is not there before."""
+    """Merges elementwise nodes into the node whose result they change. It goes in execution
+    order, so that a chain collapses into its first node. A residual add goes to the later of its
+    producers; a producer moves to the place of the merged node when its new operand is not there
+    before."""
     fusion = _Fusion(graph)
     for node in graph.nodes:
         for producer in fusion.candidates(node):

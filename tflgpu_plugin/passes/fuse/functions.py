@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops import unary
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.pattern import (
     Match,
     Named,
@@ -27,16 +27,16 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
 
-def recompose(graph: Graph) -> Graph:
-    """Functions that a model spells out become single ops."""
+def fuse_functions(graph: Graph) -> Graph:
+    """Replaces functions that a model spells out, such as GELU, by single ops."""
     return rewrite(graph, RULES)
 
 
-def _from_0_to_6(uses: Makers, node: Node) -> bool:
+def _from_0_to_6(uses: DefUse, node: Node) -> bool:
     return unary.step(node.op, node.attributes).parameters == (0.0, 6.0)
 
 
-def _slope(uses: Makers, node: Node) -> bool:
+def _slope(uses: DefUse, node: Node) -> bool:
     """Whether a hard sigmoid is clip(x / 6 + 1 / 2, 0, 1)."""
     slope, middle = unary.step(node.op, node.attributes).parameters
     return uses.close(node, slope, 1 / 6) and uses.close(node, middle, 0.5)

@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.pattern import (
     Constant,
     Match,
@@ -24,12 +24,12 @@ from tflgpu_plugin.passes.pattern import (
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
-def standardize(graph: Graph) -> Graph:
-    """Normalizations of rows that a model spells out become one op."""
+def fuse_normalization(graph: Graph) -> Graph:
+    """Replaces normalizations of rows that a model spells out by single ops."""
     return rewrite(graph, RULES)
 
 
-def _of_rows(uses: Makers, node: Node) -> bool:
+def _of_rows(uses: DefUse, node: Node) -> bool:
     """Whether a node reduces the last axis, which stays."""
     axes, rank = uses.e.data(node.inputs[1]), len(uses.e.shape(node.operand()))
     if axes is None or not node.attributes.get("keep_dims"):

@@ -13,8 +13,8 @@ Padding = tuple[int, int, int, int]  # top, bottom, left, right
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Only pads whose sole reader is a convolution without padding of its own choice ("same"
-    depends on the size)."""
+    """Moves zero padding into the layer that alone reads it, unless the layer's own padding
+    depends on the size ("same")."""
     replaced: dict[int, Node | None] = {}
     for node in graph.nodes:
         added = _added(graph, node)

@@ -12,8 +12,8 @@ from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.rotary import even
 from tflgpu_plugin.ops.views import View, axis_of, part, region, transposed
-from tflgpu_plugin.passes.fuse.heads import held, put_together
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
+from tflgpu_plugin.passes.fuse.head_layout import held, put_together
 from tflgpu_plugin.passes.pattern import (
     Match,
     Moved,
@@ -28,18 +28,18 @@ from tflgpu_plugin.passes.pattern import (
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
-def turn(graph: Graph) -> Graph:
-    """Rotary positions that a model spells out become one op, of heads where they lie."""
+def fuse_rotary(graph: Graph) -> Graph:
+    """Replaces rotary embeddings that a model spells out by single ops, of heads where they lie."""
     return rewrite(graph, RULES, _finish)
 
 
-def _finish(uses: Makers) -> None:
+def _finish(uses: DefUse) -> None:
     for node in [node for node in uses.e.nodes if node.op == "rotary"]:
         _read_in_place(uses, node)
     uses.e.drop_unused()
 
 
-def _read_in_place(uses: Makers, node: Node) -> None:
+def _read_in_place(uses: DefUse, node: Node) -> None:
     """Reads heads that are beside each other before they get an axis of their own."""
     e, x = uses.e, node.operand()
     batch, heads, length, depth = e.shape(x)
@@ -130,7 +130,7 @@ def _last(view: View, shape: Shape) -> bool:
     return ranked and view.key == part(shape, 3, shape[3] - width[0], width[0]).key
 
 
-def _joins_two(uses: Makers, node: Node) -> bool:
+def _joins_two(uses: DefUse, node: Node) -> bool:
     """Whether a node joins two tensors along the last axis."""
     rank = len(uses.e.shape(node.outputs[0]))
     return len(node.inputs) == 2 and axis_of(node.attributes["axis"], rank) == rank - 1

@@ -14,9 +14,9 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import transposed
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
 from tflgpu_plugin.passes.layout.propagate import Held, inverse, permuted, relabelled, spread
-from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
@@ -31,8 +31,8 @@ class _Region:
     nodes: set[int] = field(default_factory=set)
 
 
-def transposes(graph: Graph) -> Graph:
-    """Move, merge and drop transposes; the shapes of inputs and outputs of the graph stay."""
+def reduce_transposes(graph: Graph) -> Graph:
+    """Moves, merges and drops transposes; the shapes of inputs and outputs of the graph stay."""
     if not any(ops.arranges(node) == "order" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
@@ -49,17 +49,17 @@ def transposes(graph: Graph) -> Graph:
 def _improve(e: Rewriter) -> bool:
     """Apply the regions that save most and do not touch each other; False when none saves
     anything."""
-    makers = Makers(e)
+    uses = DefUse(e)
     found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
     for tensor, perm in _seeds(e):
-        region = _grow(makers, tensor, perm)
+        region = _grow(uses, tensor, perm)
         key = frozenset(region.held.items())
         if key not in found:
-            found[key] = _gain(makers, region), region
+            found[key] = _gain(uses, region), region
     touched: set[int] = set()
     chosen = []
     for gain, region in sorted(found.values(), key=lambda pair: -pair[0]):
-        near = _near(makers, region)
+        near = _near(uses, region)
         if gain > 0 and not near & touched:
             touched |= near
             chosen.append(region)
@@ -68,15 +68,15 @@ def _improve(e: Rewriter) -> bool:
     return bool(chosen)
 
 
-def _beside(makers: Makers, tensor: int) -> list[Node]:
+def _beside(uses: DefUse, tensor: int) -> list[Node]:
     """The nodes that read a tensor, and the one that makes it."""
-    producer = makers.producer.get(tensor)
-    return [*makers.readers.get(tensor, ()), *([] if producer is None else [producer])]
+    producer = uses.producer.get(tensor)
+    return [*uses.readers.get(tensor, ()), *([] if producer is None else [producer])]
 
 
-def _near(makers: Makers, region: _Region) -> set[int]:
+def _near(uses: DefUse, region: _Region) -> set[int]:
     """Tensors of a region, and those on the other side of transposes at its edge."""
-    beside = [node for tensor in region.held for node in _beside(makers, tensor)]
+    beside = [node for tensor in region.held for node in _beside(uses, tensor)]
     turns = [node for node in beside if ops.arranges(node) == "order"]
     return {*region.held, *(t for n in turns for t in (*n.reads, *n.outputs))}
 
@@ -90,16 +90,16 @@ def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
             yield node.inputs[0], perm
 
 
-def _grow(makers: Makers, tensor: int, perm: Perm) -> _Region:
+def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
     """Everything that can be held along with `tensor`. A node that would need one tensor held in
     two ways stays outside."""
     region = _Region({tensor: perm})
     waiting = [tensor]
     while waiting:
         current = waiting.pop()
-        for node in _beside(makers, current):
+        for node in _beside(uses, current):
             seen = node.id in region.nodes
-            found = None if seen else spread(makers.e, node, current, region.held[current])
+            found = None if seen else spread(uses.e, node, current, region.held[current])
             if found is None or any(region.held.get(t, p) != p for t, p in found.items()):
                 continue
             region.nodes.add(node.id)
@@ -115,14 +115,14 @@ def _price(shape: Shape, perm: Perm) -> float:
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
-def _gain(makers: Makers, region: _Region) -> float:
+def _gain(uses: DefUse, region: _Region) -> float:
     """Bytes saved by holding the region: transposes at its edge before and after."""
-    e, saved = makers.e, 0.0
+    e, saved = uses.e, 0.0
     made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
     gone: set[int] = set()
     for tensor, perm in region.held.items():
-        shape, producer = e.shape(tensor), makers.producer.get(tensor)
-        outside = [n for n in makers.readers.get(tensor, ()) if n.id not in region.nodes]
+        shape, producer = e.shape(tensor), uses.producer.get(tensor)
+        outside = [n for n in uses.readers.get(tensor, ()) if n.id not in region.nodes]
         turns = [n for n in outside if ops.arranges(n) == "order"]
         inside = producer is not None and producer.id in region.nodes
         if inside:

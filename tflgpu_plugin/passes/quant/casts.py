@@ -11,7 +11,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def drop_casts(graph: Graph) -> Graph:
-    """A cast of a cast of such numbers reads them itself."""
+    """Removes casts to integers and back of numbers that are integers already."""
     made = {n.outputs[0]: n.inputs[0] for n in graph.nodes if ops.traits(n.op).converts}
     found: dict[int, Node] = {}
     for number, node in enumerate(graph.nodes) if made else ():

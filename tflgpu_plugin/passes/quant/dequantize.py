@@ -15,7 +15,8 @@ Made = dict[int, tuple[Array, Array]]  # constants, and what was made of them, b
 
 
 def dequantize(graph: Graph) -> Graph:
-    """`widen`, and its dequantize nodes merged into the first node that reads their result."""
+    """Makes constants of 16 and 8 bits float32, once, and merges the dequantize nodes of these
+    into the first node that reads their result."""
     graph = widen(graph)
     readers: dict[int, Node] = {}
     for node in graph.nodes:

@@ -24,9 +24,9 @@ EVERYTHING = (-inf, inf)
 
 
 def fake_quantize(graph: Graph) -> Graph:
-    """After `canonical`: a simulator follows bias and activation. Results that are on their levels
-    already get none, and neither do those that only leave the partition through an op that cannot
-    take one: the I/O conversion rounds, too.
+    """Rounds results to their quantization levels where they are stored, after bias and
+    activation. Results that are on their levels already are not rounded, and neither are those that
+    only leave the partition through an op that cannot take a step: the I/O conversion rounds, too.
     """
     return _Simulation(graph).run()
 

@@ -15,9 +15,10 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_qdq(graph: Graph) -> Graph:
-    """After `canonical`, when biases are steps: limits join their layer, results that only a
-    quantize reads are quantized where they are made, and readers of a dequantized tensor read the
-    quantized one. Nodes in between that only move elements move stored ones."""
+    """Lets nodes between a dequantize and a quantize work on quantized tensors. Limits join
+    their layer, results that only a quantize reads are quantized where they are made, readers of a
+    dequantized tensor read the quantized one, and nodes that only move elements move stored ones.
+    """
     if not any(_stands_between(graph, node) for node in graph.nodes):
         return graph
     return _kept(_bypassed(_Merging(graph).run()))

@@ -15,9 +15,9 @@ from tests.support.harness import run_graph
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Quantization, Target, verify
-from tflgpu_plugin.passes.fuse import branches
-from tflgpu_plugin.passes.fuse.branches import join_branches
+from tflgpu_plugin.passes.fuse.join_convolutions import join_convolutions
 
+MODULE = "tflgpu_plugin.passes.fuse.join_convolutions"
 SIDE, DEPTH = 5, 8
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "activation": "none"}
 RELU, SIGMOID = EpilogueOp("relu"), EpilogueOp("logistic")
@@ -68,7 +68,7 @@ class Branching(ShapedNet):
 
 
 def ops(graph: Graph) -> Counter[str]:
-    made = join_branches(graph)
+    made = join_convolutions(graph)
     verify(made)
     kept = {s for node in made.nodes for s in (node.sources or (node.id,))}
     assert kept == {node.id for node in graph.nodes}
@@ -86,7 +86,7 @@ def test_one_convolution(widths: tuple[int, ...], kernel: int) -> None:
     n = Branching()
     x = n.image()
     graph = n.graph(*n.read(*[n.branch(x, width, kernel=kernel) for width in widths]))
-    made = join_branches(graph)
+    made = join_convolutions(graph)
     (conv,) = [node for node in made.nodes if node.op == "conv_2d"]
     uneven = sum(width % 4 > 0 for width in widths)
     assert [each.op for each in conv.epilogue] == ["there"] * (uneven > 1)
@@ -105,7 +105,7 @@ def test_operands_lie_side_by_side() -> None:
     read = n.read(n.added(x, 2, RELU), n.added(x, 8, RELU), n.added(x, 5, RELU, size=1))
     steps = [n.tensors[node.epilogue[0].tensor].data for node in n.nodes[:3]]  # type: ignore[index]
     small, wide, one = (np.asarray(data) for data in steps)
-    made = join_branches(n.graph(*read))
+    made = join_convolutions(n.graph(*read))
     (conv,) = [node for node in made.nodes if node.op == "conv_2d"]
     assert [each.op for each in conv.epilogue] == ["add", "relu", "there"]
     bias, there = (made.constant(each.tensor) for each in (conv.epilogue[0], conv.epilogue[2]))
@@ -161,7 +161,7 @@ def test_another_kind_stays(form: str) -> None:
     n = Branching()
     x = n.image()
     graph = n.graph(*n.read(n.added(x, 4, RELU), _other(n, x, form)))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_other_parameters_stay() -> None:
@@ -170,7 +170,7 @@ def test_other_parameters_stay() -> None:
     graph = n.graph(
         *n.read(_other(n, x, "numbers"), n.added(x, 4, EpilogueOp("leaky_relu", None, (0.1,))))
     )
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 @pytest.mark.parametrize("form", ["batches", "large", "weights", "operands", "groups"])
@@ -178,21 +178,21 @@ def test_none_is_joined(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = Branching()
     n.batch = 2 if form == "batches" else 1
     if form == "large":
-        monkeypatch.setattr(branches, "MOST_VECTORS", SIDE * SIDE)
+        monkeypatch.setattr(f"{MODULE}.MOST_VECTORS", SIDE * SIDE)
     if form == "weights":
-        monkeypatch.setattr(branches, "MAX_JOINED", 2 * 4 * DEPTH - 1)
+        monkeypatch.setattr(f"{MODULE}.MAX_JOINED", 2 * 4 * DEPTH - 1)
     x, many = n.image(), [EpilogueOp("mul", n.drawn(4)) for _ in range(2 * (form == "operands"))]
     if form == "groups":
         graph = n.graph(*n.read(_other(n, x, form), _other(n, x, form)))
     else:
         graph = n.graph(*n.read(n.added(x, 4, *many), n.added(x, 4, *many)))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_the_limits_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays in the test above is just over them."""
-    monkeypatch.setattr(branches, "MOST_VECTORS", SIDE * SIDE + 1)
-    monkeypatch.setattr(branches, "MAX_JOINED", 2 * 4 * DEPTH)
+    monkeypatch.setattr(f"{MODULE}.MOST_VECTORS", SIDE * SIDE + 1)
+    monkeypatch.setattr(f"{MODULE}.MAX_JOINED", 2 * 4 * DEPTH)
     n = Branching()
     x = n.image()
     two = EpilogueOp("mul", n.drawn(4))
@@ -205,12 +205,12 @@ def test_what_is_made_where_it_is_wanted_stays() -> None:
     x = n.input((1, 1, 1, DEPTH))
     a, b, c = (n.branch(x, 4) for _ in range(3))
     graph = n.graph(a, n.reshape(b, (4,)), *n.read(c))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
     n = Branching()
     x, y = n.image(), n.image()
     a, b, c = (n.branch(x, 4) for _ in range(3))
     graph = n.graph(n.concat(a, b, y), *n.read(c))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_outputs_that_are_brought_to_the_host_anyway() -> None:
@@ -244,7 +244,7 @@ def test_a_part_that_ends_a_concatenation() -> None:
 def test_a_part_that_would_have_to_be_copied(how: dict[str, bool]) -> None:
     """Where a launch reads the other part and writes beside this one, or more follows it."""
     graph = _block(Branching(), **how)
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_a_part_that_ends_a_concatenation_and_is_read_elsewhere_stays() -> None:
@@ -252,7 +252,7 @@ def test_a_part_that_ends_a_concatenation_and_is_read_elsewhere_stays() -> None:
     x, y = n.image(), n.image()
     a, b = n.branch(x, 4), n.branch(x, 4)
     graph = n.graph(*n.read(n.concat(n.same("sin", y), a), a, b))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_a_part_that_ends_a_concatenation_within_a_vec4_stays() -> None:
@@ -260,7 +260,7 @@ def test_a_part_that_ends_a_concatenation_within_a_vec4_stays() -> None:
     x, y = n.image(), n.image()
     a, b = n.branch(x, 3), n.branch(x, 4)
     graph = n.graph(*n.read(n.concat(n.same("sin", y), a), b))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_only_one_part_ends_a_concatenation() -> None:
@@ -280,7 +280,7 @@ def test_one_that_is_read_elsewhere_stays_out_of_the_end() -> None:
     a, b = n.branch(x, 4), n.branch(x, 4)
     inner = n.concat(n.same("sin", y), a)
     graph = n.graph(*n.read(n.concat(inner, n.same("cos", y)), b))
-    assert join_branches(graph) == graph
+    assert join_convolutions(graph) == graph
 
 
 def test_parts_that_fill_no_vec4_are_read_as_they_lie() -> None:
@@ -296,7 +296,7 @@ def _answers(graph: Graph, values: dict[int, Array]) -> list[dict[int, Array]]:
     """With the pass, and without."""
     made = run_graph(graph, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branches, "MOST_VECTORS", 0)
+        patch.setattr(f"{MODULE}.MOST_VECTORS", 0)
         return [made, run_graph(graph, values)]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_KNOWN = 1 << 24  # elements of constant masks that are put together here
@@ -31,8 +31,8 @@ class Mask(NamedTuple):
 class Masks:
     """Those that have been made: layers share them."""
 
-    def __init__(self, e: Rewriter, makers: Makers) -> None:
-        self.e, self.makers = e, makers
+    def __init__(self, e: Rewriter, uses: DefUse) -> None:
+        self.e, self.uses = e, uses
         self.made: dict[object, int] = {}
 
     def joined(
@@ -57,7 +57,7 @@ class Masks:
 
     def _narrow(self, mask: Mask) -> Mask:
         """Before it was repeated along axes, which comes to the same."""
-        while (node := self.makers.made_by(mask.tensor, "expand")) is not None:
+        while (node := self.uses.made_by(mask.tensor, "expand")) is not None:
             mask = mask._replace(tensor=node.operand())
         return mask
 

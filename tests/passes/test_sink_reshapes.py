@@ -13,8 +13,8 @@ from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.layout.join_moves import join_moves
-from tflgpu_plugin.passes.layout.reshapes import reshape_later
+from tflgpu_plugin.passes.layout.compose_views import compose_views
+from tflgpu_plugin.passes.layout.sink_reshapes import sink_reshapes
 
 MAP, ROWS = (1, 5, 7, 8), (1, 35, 8)
 
@@ -28,9 +28,9 @@ def joined(build: Callable[[ShapedNet, int], list[int]]) -> list[str]:
     n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     graph = n.graph(*build(n, moved))
-    later = reshape_later(graph)
+    later = sink_reshapes(graph)
     evaluate.compared(graph, later)
-    fused = fuse_epilogue(join_moves(later))
+    fused = fuse_epilogue(compose_views(later))
     return [".".join((node.op, *(each.op for each in node.epilogue))) for node in fused.nodes]
 
 
@@ -54,7 +54,7 @@ def test_reshapes_meet() -> None:
     n = ShapedNet()
     rows = n.reshape(n.same("tanh", n.input((2, 35, 8))), (70, 8))
     graph = n.graph(n.same("neg", n.reshape(n.same("mul", rows, number(n, 8)), (2, 35, 8))))
-    evaluate.compared(graph, reshape_later(graph))
+    evaluate.compared(graph, sink_reshapes(graph))
     labels = [each.label for each in compiler.compile(graph, Target()).dispatches]
     assert len(labels) == 3 and "gather" not in labels
 
@@ -63,7 +63,7 @@ def test_channels_that_are_parted_stay() -> None:
     n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), (1, 35, 2, 4))
     graph = n.graph(n.same("mul", moved, number(n, 4)))
-    assert reshape_later(graph) == graph
+    assert sink_reshapes(graph) == graph
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_others_stay(build: Callable[[ShapedNet, int], list[int]]) -> None:
     n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     graph = n.graph(*build(n, moved))
-    assert reshape_later(graph) == graph
+    assert sink_reshapes(graph) == graph
 
 
 def test_what_is_read_before_the_reshape_stays() -> None:
     n = ShapedNet()
     made = n.same("tanh", n.input(MAP))
     graph = n.graph(n.same("relu", n.reshape(made, ROWS)), n.same("neg", made))
-    assert reshape_later(graph) == graph
+    assert sink_reshapes(graph) == graph
 
 
 def test_what_follows_a_movement_stays() -> None:
@@ -96,7 +96,7 @@ def test_what_follows_a_movement_stays() -> None:
     n = ShapedNet()
     turned = n.turn(n.same("tanh", n.input(MAP)), (0, 2, 1, 3))
     graph = n.graph(n.same("relu", n.reshape(turned, ROWS)))
-    assert reshape_later(graph) == graph
+    assert sink_reshapes(graph) == graph
 
 
 def test_names_stay_with_their_nodes() -> None:
@@ -104,5 +104,5 @@ def test_names_stay_with_their_nodes() -> None:
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     y = n.same("relu", moved)
     n.nodes[-1] = replace(n.nodes[-1], name="after")
-    early, late = reshape_later(n.graph(y)).nodes[1:]
+    early, late = sink_reshapes(n.graph(y)).nodes[1:]
     assert (early.op, early.name, late.op, late.outputs) == ("relu", "after", "reshape", (y,))

@@ -17,7 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.views import part
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # elements of weights, which are copied
@@ -33,13 +33,13 @@ class _Layer:
     output: int
 
 
-def join_layers(graph: Graph) -> Graph:
-    """Those whose results are read by heads, or moved, or single rows."""
+def join_dense(graph: Graph) -> Graph:
+    """Joins dense layers of one tensor, where parts of their result are read as they lie."""
     e = Rewriter(graph)
-    makers = Makers(e)
+    uses = DefUse(e)
     by_input: dict[int, list[_Layer]] = {}
     for node in graph.nodes:
-        layer = _layer(makers, node) if node.op == "fully_connected" else None
+        layer = _layer(uses, node) if node.op == "fully_connected" else None
         if layer is not None:
             by_input.setdefault(node.operand(), []).append(layer)
     for x, layers in by_input.items():
@@ -48,8 +48,8 @@ def join_layers(graph: Graph) -> Graph:
     return graph if e.nodes == list(graph.nodes) else e.finish()
 
 
-def _layer(makers: Makers, node: Node) -> _Layer | None:
-    e, output = makers.e, node.outputs[0]
+def _layer(uses: DefUse, node: Node) -> _Layer | None:
+    e, output = uses.e, node.outputs[0]
     shape, weights = e.shape(output), e.data(node.operand(1))
     given = node.inputs[BIAS] if len(node.inputs) > BIAS else None
     bias, nodes = e.data(given), [node]
@@ -57,30 +57,30 @@ def _layer(makers: Makers, node: Node) -> _Layer | None:
         return None
     single = prod(shape) == shape[-1] and e.shape(node.operand()) == (*shape[:-1], weights.shape[1])
     kept = single or node.attributes.get("keep_num_dims")
-    if makers.made_by(output, node.op) is None or not kept:
+    if uses.made_by(output, node.op) is None or not kept:
         return None
     if len(shape) < 3 - single or shape[0] != 1 or shape[-1] % 4:
         return None
-    near = makers.reader(output)
-    if near is not None and makers.made_by(near.outputs[0], "add"):
+    near = uses.reader(output)
+    if near is not None and uses.made_by(near.outputs[0], "add"):
         added = _added(e, near, output)
         if added is not None:
             bias = added if bias is None else bias + added
             nodes, output = [*nodes, near], near.outputs[0]
-    if output in e.needed or not (single or _apart(makers, output)):
+    if output in e.needed or not (single or _apart(uses, output)):
         return None
     return _Layer(tuple(nodes), weights, bias, output)
 
 
-def _apart(makers: Makers, tensor: int) -> bool:
+def _apart(uses: DefUse, tensor: int) -> bool:
     """Whether a part of a tensor does as well for all that reads it: it takes heads where they lie,
     or moves them."""
-    read = [(node, ops.rows()[node.op]) for node in makers.readers.get(tensor, [])]
-    return tensor in makers.e.needed or (
+    read = [(node, ops.rows()[node.op]) for node in uses.readers.get(tensor, [])]
+    return tensor in uses.e.needed or (
         bool(read)
         and all(
             row.by_head
-            or (row.kind == "movement" and (not row.views or _apart(makers, n.outputs[0])))
+            or (row.kind == "movement" and (not row.views or _apart(uses, n.outputs[0])))
             for n, row in read
         )
     )

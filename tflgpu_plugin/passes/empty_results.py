@@ -10,8 +10,9 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
 
 
-def trim(graph: Graph) -> Graph:
-    """Without such nodes. Empty inputs and outputs stay, which nothing reads or makes."""
+def drop_empty_results(graph: Graph) -> Graph:
+    """Removes nodes whose results have no elements. Empty inputs and outputs stay, which
+    nothing reads or makes."""
     if all(0 not in tensor.shape for tensor in graph.tensors.values()):
         return graph
     nodes = [_without_empty_parts(graph, node) for node in graph.nodes if not idle(graph, node)]

@@ -9,23 +9,23 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.lowering import spread
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
-def reshape_later(graph: Graph) -> Graph:
-    """The graph with steps of one operand, or with constants per channel, in front of reshapes,
-    where nothing else reads those, and behind what may take them over."""
+def sink_reshapes(graph: Graph) -> Graph:
+    """Moves elementwise steps from behind reshapes to their front, where nothing else reads
+    the reshapes and their producer may take the steps over."""
     e = Rewriter(graph)
-    view = Makers(e)
+    uses = DefUse(e)
     place = {node.id: k for k, node in enumerate(e.nodes)}
     for k, node in enumerate(graph.nodes):
-        moved = next((t for t in node.inputs if view.made_by(t, "reshape")), None)
-        moves = _chain(view, moved)
-        if moved is None or not moves or node.inputs.count(moved) > 1 or not view.plain(node):
+        moved = next((t for t in node.inputs if uses.made_by(t, "reshape")), None)
+        moves = _chain(uses, moved)
+        if moved is None or not moves or node.inputs.count(moved) > 1 or not uses.plain(node):
             continue
         source = moves[0].operand()
-        maker = view.producer.get(source)
+        maker = uses.producer.get(source)
         if maker is None or not _takes_steps(maker) or not _commutes(e.now, node, moved, source):
             continue
         made = e.tensor(e.shape(source), like=node.outputs[0])
@@ -36,8 +36,8 @@ def reshape_later(graph: Graph) -> Graph:
         later = [replace(node, inputs=inputs, outputs=(made,)), *moves]
         for slot, each in zip(slots, later, strict=True):
             e.nodes[slot], place[each.id] = each, slot
-            view.producer[each.outputs[0]] = each
-        view.readers[made] = moves[:1]
+            uses.producer[each.outputs[0]] = each
+        uses.readers[made] = moves[:1]
     return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
@@ -47,15 +47,15 @@ def _takes_steps(maker: Node) -> bool:
     return row.fuses and row.kind != "movement"
 
 
-def _chain(view: Makers, tensor: int | None) -> list[Node]:
+def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
     """The reshapes, one after the other, that bring a tensor to its shape; none where one of them,
     or what they begin with, is read elsewhere."""
     found = list[Node]()
-    while (move := view.made_by(tensor, "reshape")) is not None:
+    while (move := uses.made_by(tensor, "reshape")) is not None:
         found.insert(0, move)
         tensor = move.operand()
     read = [t for move in found for t in (move.operand(), move.outputs[0])]
-    return found if None not in map(view.reader, read) else []
+    return found if None not in map(uses.reader, read) else []
 
 
 def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:

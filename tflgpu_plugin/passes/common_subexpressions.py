@@ -13,8 +13,8 @@ from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
-def share(graph: Graph) -> Graph:
-    """The first of equal nodes stays."""
+def share_common_subexpressions(graph: Graph) -> Graph:
+    """Keeps the first of nodes that compute the same from the same tensors."""
     e = Rewriter(graph)
     first: dict[Hashable, Node] = {}
     names: dict[int, int] = {}

@@ -11,9 +11,10 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node
 
 
-def share_steps(graph: Graph) -> Graph:
-    """Only where a graph has more than one kind; the values are the same, bit by bit (a limit keeps
-    NaN, as these activations do)."""
+def unify_activations(graph: Graph) -> Graph:
+    """Makes activations that are limits one kind of step, where a graph has more than one, so
+    that layers share pipelines. The values are the same, bit by bit (a limit keeps NaN, as these
+    activations do)."""
     nodes = graph.nodes
     for op in {node.op: None for node in nodes if ops.weights(node)}:
         forms = {_form(node) for node in nodes if node.op == op and _bias_first(node)}

@@ -12,36 +12,36 @@ import numpy as np
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.ops.views import Axis, View, row_strides, through, transposed
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
 
-def group(graph: Graph) -> Graph:
-    """The op in place of the last node of those that bring it back."""
+def fuse_group_normalization(graph: Graph) -> Graph:
+    """Replaces an instance normalization of reshaped groups by a group normalization."""
     if not any(node.op == "instance_normalization" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
-    makers = Makers(e)
+    uses = DefUse(e)
     for node in graph.nodes:
-        if node.op == "instance_normalization" and not node.epilogue and makers.plain(node):
-            _replace(makers, node)
+        if node.op == "instance_normalization" and not node.epilogue and uses.plain(node):
+            _replace(uses, node)
     if e.nodes == list(graph.nodes):
         return graph
     e.drop_unused()
     return e.finish()
 
 
-def _replace(makers: Makers, node: Node) -> None:
-    e = makers.e
+def _replace(uses: DefUse, node: Node) -> None:
+    e = uses.e
     shape = e.shape(node.operand())
     if len(shape) != 3 or not _bare(e, node):
         return
-    for tensor, turned in _tensors(makers, node.operand(), shape[2]):
+    for tensor, turned in _tensors(uses, node.operand(), shape[2]):
         given = e.shape(tensor)
         given = (given[0], *given[2:], given[1]) if turned else given
         first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
         wanted = transposed(given, first)
-        last = _back(makers, node, _grouped(given, shape[2]), wanted)
+        last = _back(uses, node, _grouped(given, shape[2]), wanted)
         if last is not None and groups_pay(given, shape[2]):
             _put(e, node, last, tensor, turned, given, first)
             return
@@ -66,12 +66,12 @@ def _put(
     e.put(nodes, last)
 
 
-def _tensors(makers: Makers, tensor: int, groups: int) -> list[tuple[int, bool]]:
+def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
     """What a tensor of groups was brought from, and whether that has its channels first: those with
     their channels last, which need no turn, before the others, the furthest before nearer ones."""
     last, first = list[int](), list[int]()
-    for source, view, _ in islice(makers.sources(tensor), 1, None):
-        given = makers.e.shape(source)
+    for source, view, _ in islice(uses.sources(tensor), 1, None):
+        given = uses.e.shape(source)
         if len(given) > 2 and view.key == _grouped(given, groups).key:
             last.append(source)
         elif len(given) > 2 and given[1] > groups and view.key == _grouped(given, groups, 1).key:
@@ -97,10 +97,10 @@ def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
     return View((batch.extent, each * prod(axis.extent for axis in values), groups), axes)
 
 
-def _back(makers: Makers, node: Node, view: View, wanted: View) -> Node | None:
+def _back(uses: DefUse, node: Node, view: View, wanted: View) -> Node | None:
     """The node that brings the result into the wanted view of the tensor, of which it is `view`."""
-    while (reader := makers.reader(node.outputs[0])) is not None:
-        further = through(view, makers.e.view(reader))
+    while (reader := uses.reader(node.outputs[0])) is not None:
+        further = through(view, uses.e.view(reader))
         if further is None:
             return None
         node, view = reader, further

@@ -26,8 +26,8 @@ class _Turn:
     width: int
 
 
-def join_turns(graph: Graph) -> Graph:
-    """One node for those of neighbouring parts by the same angles."""
+def join_rotary(graph: Graph) -> Graph:
+    """Joins rotary embeddings of neighbouring parts of a tensor by the same angles."""
     turning = [node for node in graph.nodes if node.op == "rotary" and not node.epilogue]
     if not turning:
         return graph

@@ -13,8 +13,8 @@ from tests.support.harness import run_graph
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes import pipeline
-from tflgpu_plugin.passes.fuse.excitation import join_excitations
-from tflgpu_plugin.passes.fuse.gates import take_gates
+from tflgpu_plugin.passes.fuse.channel_gates import fuse_channel_gates
+from tflgpu_plugin.passes.fuse.squeeze_excite import fuse_squeeze_excite
 
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", "activation": "none"}
 CHANNELS, HIDDEN = 12, 6
@@ -130,7 +130,7 @@ def _wide(n: Excited) -> list[int]:
 def test_what_is_joined(build: Callable[[Excited], list[int]], ops: list[str]) -> None:
     n = Excited()
     graph = n.graph(*build(n))
-    rewritten = take_gates(join_excitations(graph))
+    rewritten = fuse_channel_gates(fuse_squeeze_excite(graph))
     verify(rewritten)
     assert sorted(node.op for node in rewritten.nodes) == sorted(ops)
     kept = {s for node in rewritten.nodes for s in (node.sources or (node.id,))}
@@ -140,7 +140,7 @@ def test_what_is_joined(build: Callable[[Excited], list[int]], ops: list[str]) -
 def test_larger_maps_are_averaged_by_a_launch_of_their_own() -> None:
     n = Excited()
     n.side, n.batch = 120, 1
-    rewritten = join_excitations(n.graph(*_usual(n)))
+    rewritten = fuse_squeeze_excite(n.graph(*_usual(n)))
     assert [node.op for node in rewritten.nodes] == ["mean", "squeeze_excite"]
 
 
@@ -159,7 +159,9 @@ def test_answers(build: Callable[[Excited], list[int]], monkeypatch: pytest.Monk
     n = Excited()
     graph = n.graph(*build(n))
     rewritten = _answers(graph)
-    left = tuple(each for each in pipeline.PASSES if each not in (join_excitations, take_gates))
+    left = tuple(
+        each for each in pipeline.PASSES if each not in (fuse_squeeze_excite, fuse_channel_gates)
+    )
     assert len(left) == len(pipeline.PASSES) - 2
     monkeypatch.setattr(pipeline, "PASSES", left)
     for found, expected in zip(rewritten, _answers(graph), strict=True):

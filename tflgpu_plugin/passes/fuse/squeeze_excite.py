@@ -12,29 +12,30 @@ from tflgpu_plugin.ops import squeeze_excite
 from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_OPERANDS = 2  # of the steps at the end: the launch has five buffers, and one more of a bias
 
 
-def join_excitations(graph: Graph) -> Graph:
-    """Of each pair of layers of one pixel whose first is read by the second alone."""
+def fuse_squeeze_excite(graph: Graph) -> Graph:
+    """Joins two layers of one pixel, and the mean in front of them, where the second alone reads
+    the first."""
     e = Rewriter(graph)
-    view = Makers(e)
+    uses = DefUse(e)
     gone, made = set[int](), set[int]()
     for number, second in enumerate(e.nodes):
-        if not _layer(view, second):
+        if not _layer(uses, second):
             continue
-        first = view.producer.get(second.operand())
-        if first is None or not _layer(view, first) or not _alone(view, first, second):
+        first = uses.producer.get(second.operand())
+        if first is None or not _layer(uses, first) or not _alone(uses, first, second):
             continue
         if first.id in made:  # it is the second of a pair already
             continue
-        steps = _inner(view, first)
-        x, mean = first.operand(), view.producer.get(first.operand())
+        steps = _inner(uses, first)
+        x, mean = first.operand(), uses.producer.get(first.operand())
         weights, more = (e.shape(node.operand(1)) for node in (first, second))
-        if mean is not None and _averages(view, mean) and _alone(view, mean, first):
+        if mean is not None and _averages(uses, mean) and _alone(uses, mean, first):
             whole = mean.operand()
             x = whole if squeeze_excite.fits(e.shape(whole), weights[0], more[0]) else x
         joined = [first] if x == first.operand() or mean is None else [mean, first]
@@ -55,41 +56,41 @@ def join_excitations(graph: Graph) -> Graph:
     return e.finish() if gone else graph
 
 
-def _layer(view: Makers, node: Node) -> bool:
+def _layer(uses: DefUse, node: Node) -> bool:
     """A dense convolution of one pixel with constant weights, its bias among its steps."""
-    if node.op != "conv_2d" or not view.plain(node) or node.attributes.get("filters_last"):
+    if node.op != "conv_2d" or not uses.plain(node) or node.attributes.get("filters_last"):
         return False
-    data, x = view.e.data(node.inputs[1]), view.e.shape(node.operand())
+    data, x = uses.e.data(node.inputs[1]), uses.e.shape(node.operand())
     given = len(node.inputs) > BIAS and any(t is not None for t in node.inputs[BIAS:])
-    one = x[1:3] == view.e.shape(node.outputs[0])[1:3] == (1, 1)
+    one = x[1:3] == uses.e.shape(node.outputs[0])[1:3] == (1, 1)
     if data is None or data.dtype.kind != "f" or given or not one:
         return False
-    if any(span.before for span in windows(view.e.graph, node)):  # the pixel may be beside it
+    if any(span.before for span in windows(uses.e.graph, node)):  # the pixel may be beside it
         return False
     few = sum(each.tensor is not None for each in node.epilogue) <= MAX_OPERANDS
     return few and data.shape[1:] == (1, 1, x[3])
 
 
-def _averages(view: Makers, node: Node) -> bool:
+def _averages(uses: DefUse, node: Node) -> bool:
     averages = ops.traits(node.op).averages
-    means = averages is not None and averages(view.e.graph, node)
-    return means and view.plain(node) and not node.epilogue
+    means = averages is not None and averages(uses.e.graph, node)
+    return means and uses.plain(node) and not node.epilogue
 
 
-def _alone(view: Makers, node: Node, reader: Node) -> bool:
+def _alone(uses: DefUse, node: Node, reader: Node) -> bool:
     """Nothing else reads the node's result, nor does the reader among its steps."""
     made = node.outputs[0]
-    return view.reader(made) == reader and made not in (each.tensor for each in reader.epilogue)
+    return uses.reader(made) == reader and made not in (each.tensor for each in reader.epilogue)
 
 
 def _inner(
-    view: Makers, node: Node
+    uses: DefUse, node: Node
 ) -> tuple[int | None, tuple[tuple[str, tuple[float, ...]], ...]] | None:
     """The bias and what follows it, of steps without other operands."""
     bias, rest = None, node.epilogue
     if rest and rest[0].op == "add" and rest[0].tensor is not None:
-        fits = view.e.data(rest[0].tensor) is not None
-        fits = fits and spread(view.e.graph, rest[0].tensor, node.outputs[0]) is not None
+        fits = uses.e.data(rest[0].tensor) is not None
+        fits = fits and spread(uses.e.graph, rest[0].tensor, node.outputs[0]) is not None
         bias, rest = (rest[0].tensor if fits else None), rest[1:]
         if not fits:
             return None

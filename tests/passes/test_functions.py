@@ -13,8 +13,8 @@ from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.functions import recompose
-from tflgpu_plugin.passes.fuse.scales import fold_scales
+from tflgpu_plugin.passes.fuse.fold_batch_norm import fold_batch_norm
+from tflgpu_plugin.passes.fuse.functions import fuse_functions
 
 MAP = (1, 4, 4, 8)
 
@@ -94,7 +94,7 @@ def test_functions(build: Callable[[ShapedNet, int], int], ops: list[str]) -> No
     n = ShapedNet()
     x = n.input(MAP)
     graph = n.graph(build(n, x))
-    rewritten = recompose(graph)
+    rewritten = fuse_functions(graph)
     verify(rewritten)
     assert [node.op for node in rewritten.nodes] == ops
     kept = {s for node in rewritten.nodes for s in (node.sources or (node.id,))}
@@ -113,7 +113,7 @@ def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
         inner = n.same("mul", inner, number(n, k[3])) if k[3] != 1 else inner
     plus = n.same("add", n.same("tanh" if by_tanh else "erf", inner), number(n, k[1]))
     graph = n.graph(n.same("mul", n.same("mul", x, plus), number(n, 0.5 * k[0])))
-    rewritten = recompose(graph)
+    rewritten = fuse_functions(graph)
     (used,) = graph.inputs
     if len(rewritten.nodes) == 1:
         assert rewritten.nodes[0].inputs == (used,)
@@ -137,7 +137,7 @@ def test_constants_near_those_of_a_gelu_are_none(by_tanh: bool) -> None:
 def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
     n = ShapedNet()
     y = n.same("pow", n.input(MAP), number(n, exponent))
-    assert [node.op for node in recompose(n.graph(y)).nodes] == ["pow"]
+    assert [node.op for node in fuse_functions(n.graph(y)).nodes] == ["pow"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
 def test_powers_that_have_an_op(exponent: float, op: str) -> None:
     n = ShapedNet()
     y = n.same("pow", n.input(MAP), number(n, exponent))
-    assert [node.op for node in recompose(n.graph(y)).nodes] == [op]
+    assert [node.op for node in fuse_functions(n.graph(y)).nodes] == [op]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_cube_by_products_is_of_one_tensor(second: str, third: str, whole: boo
     inner = n.same("tanh", n.same("mul", total, number(n, sqrt(2 / pi))))
     plus = n.same("add", inner, number(n, 1))
     y = n.same("mul", n.same("mul", t["x"], plus), number(n, 0.5))
-    found = [node.op for node in recompose(n.graph(y)).nodes]
+    found = [node.op for node in fuse_functions(n.graph(y)).nodes]
     assert (found == ["gelu_tanh"]) == whole, found
 
 
@@ -170,7 +170,7 @@ def test_a_gate_that_something_else_reads_stays() -> None:
     n = ShapedNet()
     x = n.input(MAP)
     gate = n.same("logistic", x)
-    graph = recompose(n.graph(n.same("mul", x, gate), n.same("sin", gate)))
+    graph = fuse_functions(n.graph(n.same("mul", x, gate), n.same("sin", gate)))
     assert sorted(node.op for node in graph.nodes) == ["logistic", "sin", "swish"]
 
 
@@ -180,7 +180,7 @@ def test_the_mean_of_squares_is_one_reduction() -> None:
     squares = n.same("mul", x, x)
     y = n.run("mean", squares, n.constant(np.array([3])), shape=(1, 4, 4, 1), keep_dims=True)
     graph = n.graph(y)
-    rewritten = recompose(graph)
+    rewritten = fuse_functions(graph)
     assert [node.op for node in rewritten.nodes] == ["reduce_mean_square"]
     values = {x: np.random.default_rng(1).uniform(-1, 1, MAP)}
     np.testing.assert_allclose(evaluate(rewritten, values)[y], evaluate(graph, values)[y])
@@ -195,7 +195,7 @@ def folded(*steps: tuple[str, object], op: str = "conv_2d") -> Graph:
     y = n.op(op, n.input(MAP), weights, bias, padding="same", strides=(1, 1), activation="none")
     for name, value in steps:
         y = n.same(name, y) if value is None else n.same(name, y, n.constant(value))
-    graph = fold_scales(fuse_epilogue(canonical(n.graph(y))))
+    graph = fold_batch_norm(fuse_epilogue(canonical(n.graph(y))))
     verify(graph)
     return graph
 
@@ -246,7 +246,9 @@ def test_hard_gates_keep_their_values(build: Callable[[ShapedNet, int], int]) ->
     x = n.input(MAP)
     graph = n.graph(build(n, x))
     values = np.linspace(-8, 8, 128, dtype=np.float32).reshape(MAP)
-    found, expected = (evaluate(g, {x: values})[g.outputs[0]] for g in (recompose(graph), graph))
+    found, expected = (
+        evaluate(g, {x: values})[g.outputs[0]] for g in (fuse_functions(graph), graph)
+    )
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -258,7 +260,7 @@ def spread_of(shape: tuple[int, ...], axes: list[int], swapped: bool = False) ->
     away = n.run("squared_difference", *reads, shape=MAP, activation="none")
     kept = tuple(1 if k in axes or k - 4 in axes else extent for k, extent in enumerate(MAP))
     where = n.constant(np.array(axes, np.int32))
-    rewritten = recompose(n.graph(n.run("mean", away, where, shape=kept, keep_dims=True)))
+    rewritten = fuse_functions(n.graph(n.run("mean", away, where, shape=kept, keep_dims=True)))
     verify(rewritten)
     if len(rewritten.nodes) == 1:
         assert rewritten.nodes[0].inputs == (x, where, centre)

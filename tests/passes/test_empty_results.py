@@ -15,7 +15,7 @@ from tests.support.interpreters import gpu, places, same
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Graph, Target
-from tflgpu_plugin.passes.trim import trim
+from tflgpu_plugin.passes.empty_results import drop_empty_results
 
 
 def graph(batch: int) -> Graph:
@@ -28,8 +28,8 @@ def graph(batch: int) -> Graph:
 
 def test_nothing_is_done_for_what_is_empty() -> None:
     full, none = graph(1), graph(0)
-    assert trim(full) is full
-    trimmed = trim(none)
+    assert drop_empty_results(full) is full
+    trimmed = drop_empty_results(none)
     assert [(node.op, node.inputs) for node in trimmed.nodes] == [("concat", (1,))]
     assert (trimmed.inputs, trimmed.outputs) == (none.inputs, none.outputs)
 

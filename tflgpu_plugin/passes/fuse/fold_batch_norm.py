@@ -15,8 +15,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
 
 
-def fold_scales(graph: Graph) -> Graph:
-    """After `fuse_epilogue`: leading steps with constants of one value per channel or in all."""
+def fold_batch_norm(graph: Graph) -> Graph:
+    """Folds constant factors and offsets per channel after a layer into its weights and bias."""
     e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
         weights = ops.weights(node)

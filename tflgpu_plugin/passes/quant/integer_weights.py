@@ -17,8 +17,9 @@ MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales
 EXACT = 0.01  # a step, within which weights are on their levels
 
 
-def whole_weights(graph: Graph) -> Graph:
-    """The last pass: what folds other factors into weights comes before."""
+def keep_integer_weights(graph: Graph) -> Graph:
+    """Turns weights that a model stores in 8 bits back into integers, with their scale as a
+    step. What folds other factors into weights comes before."""
     e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
         weights = e.tensors[node.inputs[1]] if may_be_whole(node) else None  # type: ignore[index]

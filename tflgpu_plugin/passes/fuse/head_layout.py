@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.views import Axis, View, part, through, whole
-from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 Lead = tuple[int, int]  # extents: batch, heads
@@ -31,16 +31,16 @@ class Held(NamedTuple):
 
 
 def held(
-    makers: Makers, tensor: int, heads: Heads, *, turned: bool = False, scaled: bool = False
+    uses: DefUse, tensor: int, heads: Heads, *, turned: bool = False, scaled: bool = False
 ) -> list[Held]:
     """Where the heads may be read that this tensor has (`turned`: with the last two axes swapped),
     the best first. `scaled`: a factor may be taken out."""
-    start = _start(makers.e.shape(tensor), heads, turned)
+    start = _start(uses.e.shape(tensor), heads, turned)
     found: list[tuple[tuple[bool, bool, int], Held]] = []
-    sources = makers.sources(tensor, start, scaled=scaled) if start else ()
+    sources = uses.sources(tensor, start, scaled=scaled) if start else ()
     batch, count, length, depth = heads
     for number, (source, view, factor) in enumerate(sources):
-        own, rest = divmod(prod(makers.e.shape(source)), batch * length * depth)
+        own, rest = divmod(prod(uses.e.shape(source)), batch * length * depth)
         if rest or not own:
             continue
         if one := _part(source, view, heads, own * depth, factor):
@@ -51,10 +51,10 @@ def held(
             shape = (batch, length, own * depth) if packed else (batch, own, length, depth)
             apart = (depth, own * depth) if packed else (length * depth, depth)
             if view.key == _view(heads, own, *apart).key:
-                rank = packed, shape == makers.e.shape(source), number
+                rank = packed, shape == uses.e.shape(source), number
                 found.append((rank, Held(source, shape, own, factor)))
     if start and turned and not found:
-        own = prod(makers.e.shape(tensor)[:-2]) // batch
+        own = prod(uses.e.shape(tensor)[:-2]) // batch
         return [Held(tensor, (batch, own, length, depth), own, turned=True)]
     return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
@@ -92,17 +92,17 @@ def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> H
     return None
 
 
-def counts(makers: Makers, tensor: int, every: int) -> Iterator[Lead]:
+def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
     """Batches and heads that may be `every` one of a tensor [..., length, depth], from the widths
     of what it is split from."""
-    *_, depth = makers.e.shape(tensor)
-    for source, _, _ in makers.sources(tensor, scaled=True):
-        width = makers.e.shape(source)[-1]
+    *_, depth = uses.e.shape(tensor)
+    for source, _, _ in uses.sources(tensor, scaled=True):
+        width = uses.e.shape(source)[-1]
         if width % depth == 0 and width > depth and every % (width // depth) == 0:
             yield every // (width // depth), width // depth
 
 
-def joined(makers: Makers, product: Node, heads: Heads) -> list[Node]:
+def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
     """The nodes that join these heads of a result, one after the other; none where nothing does, or
     something else reads what is between."""
     batch, count, length, depth = heads
@@ -112,9 +112,9 @@ def joined(makers: Makers, product: Node, heads: Heads) -> list[Node]:
         Axis(depth, 1),
     )  # fmt: skip
     view, nodes, last = whole(heads), list[Node](), 0
-    while _beside(count, depth) and (reader := makers.reader(tensor)) is not None:
-        found = through(view, makers.e.view(reader))
-        if found is None or reader.operand() != tensor or not makers.plain(reader):
+    while _beside(count, depth) and (reader := uses.reader(tensor)) is not None:
+        found = through(view, uses.e.view(reader))
+        if found is None or reader.operand() != tensor or not uses.plain(reader):
             break
         view, tensor = found, reader.outputs[0]
         nodes.append(reader)

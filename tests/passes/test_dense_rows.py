@@ -8,7 +8,7 @@ import pytest
 from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph, Shape
-from tflgpu_plugin.passes.layout.rows import keep_rows
+from tflgpu_plugin.passes.layout.dense_rows import keep_dense_rows
 
 
 def dense(n: ShapedNet, x: int, outputs: int, keep: bool = False) -> int:
@@ -20,7 +20,7 @@ def dense(n: ShapedNet, x: int, outputs: int, keep: bool = False) -> int:
 
 def kept(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, keep_rows(graph), rtol=1e-12)
+    return evaluate.compared(graph, keep_dense_rows(graph), rtol=1e-12)
 
 
 def layers(shape: Shape, rows: int, *, back: Shape | None = None) -> list[str]:
@@ -97,9 +97,9 @@ def test_rows_that_others_read_stay_together(reader: str) -> None:
     y = dense(n, n.reshape(n.input((1, 16, 4)), (16, 4)), 5)
     apart = n.reshape(y, (1, 16, 5))
     graph = n.graph(apart, n.same("relu", y) if reader == "another" else y)
-    assert keep_rows(graph) == graph
+    assert keep_dense_rows(graph) == graph
 
-    assert keep_rows(graph) == graph
+    assert keep_dense_rows(graph) == graph
 
 
 def test_layers_share_rows() -> None:

@@ -8,8 +8,7 @@ import pytest
 from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph
-from tflgpu_plugin.passes.fuse import layers
-from tflgpu_plugin.passes.fuse.layers import join_layers
+from tflgpu_plugin.passes.fuse.join_dense import join_dense
 
 ROWS, WIDTH = 5, 8
 
@@ -50,7 +49,7 @@ class Attending(ShapedNet):
 
 def joined(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, join_layers(graph), rtol=1e-5)
+    return evaluate.compared(graph, join_dense(graph), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +77,14 @@ def test_others_stay(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = Attending()
     n.batch = 2 if form == "batches" else 1
     if form == "large":
-        monkeypatch.setattr(layers, "MAX_JOINED", 3 * 6 * WIDTH - 1)
+        monkeypatch.setattr("tflgpu_plugin.passes.fuse.join_dense.MAX_JOINED", 3 * 6 * WIDTH - 1)
     x = n.input((n.batch, ROWS, 6))
     width, kind = (6 if form == "uneven" else WIDTH), ("active" if form == "active" else "own")
     q, k, v = (n.layer(x, width, kind) for _ in range(3))
     y = n.attention(q, k, v, heads=1)
     more = {"read": lambda: [n.same("relu", t) for t in (q, k, v)], "output": lambda: [q, k, v]}
     graph = n.graph(y, *more.get(form, list)())
-    assert join_layers(graph) == graph
+    assert join_dense(graph) == graph
 
 
 def single(n: Attending, widths: tuple[int, ...], batch: int = 1) -> Graph:
@@ -109,7 +108,7 @@ def test_single_rows_are_read_by_anything() -> None:
 @pytest.mark.parametrize(("widths", "batch", "left"), [((8, 6), 1, 2), ((8, 4), 2, 2)])
 def test_other_rows_stay(widths: tuple[int, ...], batch: int, left: int) -> None:
     graph = single(Attending(), widths, batch)
-    assert join_layers(graph) == graph
+    assert join_dense(graph) == graph
 
 
 def test_a_row_that_is_flattened_first_stays() -> None:
@@ -119,4 +118,4 @@ def test_a_row_that_is_flattened_first_stays() -> None:
     made = [n.run("fully_connected", x, n.drawn(8, 6), None, shape=(1, 8), activation="none")
             for _ in range(2)]  # fmt: skip
     graph = n.graph(*(n.same("relu", y) for y in made))
-    assert join_layers(graph) == graph
+    assert join_dense(graph) == graph

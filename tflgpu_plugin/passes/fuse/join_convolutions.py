@@ -20,8 +20,8 @@ from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import part
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
-from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # elements of weights, which are copied
@@ -43,20 +43,20 @@ class _Branch:
         return len(self.weights)
 
 
-def join_branches(graph: Graph) -> Graph:
-    """Of each tensor those of one window and one epilogue."""
+def join_convolutions(graph: Graph) -> Graph:
+    """Joins small convolutions of one tensor with one window and one epilogue."""
     e = Rewriter(graph)
-    makers = Makers(e)
+    uses = DefUse(e)
     groups: dict[tuple[object, ...], list[_Branch]] = {}
     for node in graph.nodes:
-        branch = _branch(makers, node) if node.op == "conv_2d" else None
+        branch = _branch(uses, node) if node.op == "conv_2d" else None
         if branch is None:
             continue
-        into = _last_of(makers, branch)
-        if into is not None or not _placed(makers, node.outputs[0]):
+        into = _last_of(uses, branch)
+        if into is not None or not _placed(uses, node.outputs[0]):
             groups.setdefault(_kind(e, branch), []).append(replace(branch, into=into))
     for found in groups.values():
-        branches = _together(makers.readers, found)
+        branches = _together(uses.readers, found)
         if len(branches) > 1 and sum(each.weights.size for each in branches) <= MAX_JOINED:
             _join(e, branches)
     return graph if e.nodes == list(graph.nodes) else e.finish()
@@ -71,13 +71,13 @@ def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
     return node.operand(), attributes, *weights, steps, made.dtype, made.wide
 
 
-def _branch(makers: Makers, node: Node) -> _Branch | None:
+def _branch(uses: DefUse, node: Node) -> _Branch | None:
     """The node as a branch: dense, of one batch, all of it constant but for the input, small."""
-    e, output, weights = makers.e, node.outputs[0], makers.e.data(node.operand(1))
+    e, output, weights = uses.e, node.outputs[0], uses.e.data(node.operand(1))
     x, made = e.shape(node.operand()), e.shape(output)
     if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
         return None
-    if not makers.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
+    if not uses.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
         return None
     stored = geometry(made)
     small = stored.batch == 1 and stored.vectors < MOST_VECTORS
@@ -92,17 +92,17 @@ def _branch(makers: Makers, node: Node) -> _Branch | None:
     return _Branch(node, weights, operands) if fits else None
 
 
-def _last_of(makers: Makers, branch: _Branch) -> Node | None:
+def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
     """The concatenation that alone reads a branch, as its last input, where that may lie in the
     result from the start, and the others of the branch's launch behind it."""
     tensor = branch.node.outputs[0]
-    node = makers.reader(tensor)
+    node = uses.reader(tensor)
     if node is None or node.op != "concat" or branch.channels % 4:
         return None
     if node.inputs[-1] != tensor or node.inputs.count(tensor) > 1:
         return None
-    able = tensor in concat.in_place(makers.e.now, node)
-    return node if able and not _placed(makers, node.outputs[0]) else None
+    able = tensor in concat.in_place(uses.e.now, node)
+    return node if able and not _placed(uses, node.outputs[0]) else None
 
 
 def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> list[_Branch]:
@@ -115,16 +115,16 @@ def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> lis
     return [*fitting[:1], *free]
 
 
-def _placed(makers: Makers, tensor: int) -> bool:
+def _placed(uses: DefUse, tensor: int) -> bool:
     """Whether the tensor may be made where it is wanted, in the host's buffer or in a
     concatenation: a part of another one would have to be copied there."""
-    e = makers.e
+    e = uses.e
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True
-    for node in makers.readers.get(tensor, []):
+    for node in uses.readers.get(tensor, []):
         if node.op == "concat" and tensor in concat.in_place(e.now, node):
             return True
-        if _alias(e, node) and _placed(makers, node.outputs[0]):
+        if _alias(e, node) and _placed(uses, node.outputs[0]):
             return True
     return False
 

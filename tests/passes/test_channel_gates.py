@@ -14,7 +14,7 @@ from tests.support.harness import device_of
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array, EpilogueOp, verify
-from tflgpu_plugin.passes.fuse.gates import take_gates
+from tflgpu_plugin.passes.fuse.channel_gates import fuse_channel_gates
 from tflgpu_plugin.runtime.program import Instance, Program
 
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", "activation": "none"}
@@ -76,7 +76,7 @@ def _an_output(n: Gated) -> list[int]:
 def test_where_gates_are_taken(build: Callable[[Gated], list[int]], taken: bool) -> None:
     n = Gated()
     graph = n.graph(*build(n))
-    rewritten = take_gates(graph)
+    rewritten = fuse_channel_gates(graph)
     verify(rewritten)
     assert ("mul" in [node.op for node in rewritten.nodes]) != taken
     assert (rewritten == graph) != taken
@@ -98,7 +98,7 @@ def _answer(n: Gated, x: Array, raw: Array) -> Array:
 def test_answers_of_every_setting(batch: int, side: int, channels: int) -> None:
     n = Gated(batch, side, channels)
     y = n.conv(n.times(n.x, n.gates()))
-    graph, chance = take_gates(n.graph(y)), np.random.default_rng(1)
+    graph, chance = fuse_channel_gates(n.graph(y)), np.random.default_rng(1)
     x = chance.uniform(-1, 1, n.tensors[n.x].shape).astype("f4")
     raw = chance.uniform(-4, 4, n.tensors[n.raw].shape).astype("f4")
     expected, device = _answer(n, x, raw), device_of()
@@ -122,7 +122,7 @@ def test_answers_of_products_in_float16() -> None:
         pytest.skip("no shader-f16 here")
     n = Gated(side=48, channels=64)
     y = n.conv(n.times(n.same("sin", n.x), n.gates()), 64)
-    graph, chance = take_gates(n.graph(y)), np.random.default_rng(1)
+    graph, chance = fuse_channel_gates(n.graph(y)), np.random.default_rng(1)
     x = chance.uniform(-1, 1, n.tensors[n.x].shape).astype("f4")
     raw = chance.uniform(-4, 4, n.tensors[n.raw].shape).astype("f4")
     target = replace(device.target, software=False, vendor="amd", half=True, native_half=True)

@@ -13,36 +13,36 @@ from math import prod
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.fully_connected import KEPT, MANY_ROWS
 from tflgpu_plugin.ops.views import View, through, whole
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean
-from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
-def keep_rows(graph: Graph) -> Graph:
-    """Layers between two reshapes that leave the last axis alone."""
+def keep_dense_rows(graph: Graph) -> Graph:
+    """Removes reshapes around dense layers that leave the last axis alone."""
     if not any(node.op == "fully_connected" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
-    makers = Makers(e)
+    uses = DefUse(e)
     layers = [node for node in graph.nodes if node.op == "fully_connected"]
-    if not any([_kept(makers, node) for node in layers]):
+    if not any([_kept(uses, node) for node in layers]):
         return graph
     clean(e)
     return e.finish()
 
 
-def _kept(makers: Makers, node: Node) -> bool:
-    e = makers.e
+def _kept(uses: DefUse, node: Node) -> bool:
+    e = uses.e
     layer = e.shape(node.outputs[0])
-    if node.epilogue or not makers.plain(node) or node.outputs[0] in e.needed:
+    if node.epilogue or not uses.plain(node) or node.outputs[0] in e.needed:
         return False
-    for source, view, _ in list(makers.sources(node.operand()))[:0:-1]:
+    for source, view, _ in list(uses.sources(node.operand()))[:0:-1]:
         given = e.shape(source)
         if not view.reshapes(given) or given[-1:] != e.shape(node.operand())[-1:]:
             continue
         after = (*given[:-1], layer[-1])
-        read = makers.readers.get(node.outputs[0], [])
-        apart = [_back(makers, reader, after) for reader in read]
+        read = uses.readers.get(node.outputs[0], [])
+        apart = [_back(uses, reader, after) for reader in read]
         if not apart or None in apart or len(given) > KEPT or not _fits(given):
             continue
         made = e.tensor(after, like=node.outputs[0])
@@ -55,15 +55,15 @@ def _kept(makers: Makers, node: Node) -> bool:
     return False
 
 
-def _back(makers: Makers, node: Node, shape: Shape) -> int | None:
+def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
     """The result of moving rows from this node on, as soon as they are in this shape."""
-    given = makers.e.shape(node.operand())
+    given = uses.e.shape(node.operand())
     view: View | None = whole(given)
-    while (view := through(view, makers.e.view(node))) is not None:
+    while (view := through(view, uses.e.view(node))) is not None:
         output = node.outputs[0]
         if view.reshapes(given) and view.shape == shape:
             return output
-        near = makers.readers.get(output, [])
+        near = uses.readers.get(output, [])
         if len(near) != 1:
             return None
         node = near[0]

@@ -9,7 +9,7 @@ from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph
 from tflgpu_plugin.ops import normalization
-from tflgpu_plugin.passes.fuse.groups import group
+from tflgpu_plugin.passes.fuse.group_normalization import fuse_group_normalization
 
 GROUPS, CHANNELS, SIZE = 4, 16, (3, 5)
 
@@ -35,7 +35,7 @@ def spelled(n: ShapedNet, form: str = "", batch: int = 2) -> int:
 
 def compared(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, group(graph))
+    return evaluate.compared(graph, fuse_group_normalization(graph))
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -80,7 +80,7 @@ def test_groups_of_one_channel_stay() -> None:
     x = n.input((2, GROUPS, 15))
     y = n.same("instance_normalization", n.turn(x, (0, 2, 1)), None, None, epsilon=1e-3)
     graph = n.graph(n.turn(y, (0, 2, 1)))
-    assert group(graph) == graph
+    assert fuse_group_normalization(graph) == graph
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_groups_of_one_channel_stay() -> None:
 def test_others_stay(form: str) -> None:
     n = ShapedNet()
     graph = n.graph(spelled(n, form))
-    assert group(graph) == graph
+    assert fuse_group_normalization(graph) == graph
 
 
 def test_what_is_read_in_between_stays() -> None:
     n = ShapedNet()
     y = spelled(n)
     graph = n.graph(y, n.nodes[-2].outputs[0])
-    assert group(graph) == graph
+    assert fuse_group_normalization(graph) == graph

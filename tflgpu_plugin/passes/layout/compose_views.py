@@ -12,9 +12,9 @@ from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
 
 
-def join_moves(graph: Graph) -> Graph:
-    """Without movements that only movements read, where these can read further back with as many
-    launches."""
+def compose_views(graph: Graph) -> Graph:
+    """Removes movements that only movements read, where these can read further back with as
+    many launches."""
     joining, k = _Joining(graph, graph.consumers()), 0
     while k < len(joining.graph.nodes):
         if not joining.join(joining.graph.nodes[k]):

@@ -17,7 +17,7 @@ CLOSE, CLOSE_HALF = 1e-6, 1e-3
 DEPTH = 4  # of products that are looked through
 
 
-class Makers:
+class DefUse:
     """Who makes each tensor, who is read by one node only, and what is a constant number."""
 
     def __init__(self, e: Rewriter) -> None:

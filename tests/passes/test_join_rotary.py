@@ -9,8 +9,8 @@ from tests.support import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph
 from tflgpu_plugin.ops.views import part
+from tflgpu_plugin.passes.fuse.join_rotary import join_rotary
 from tflgpu_plugin.passes.fuse.rotary import heads_of
-from tflgpu_plugin.passes.fuse.turns import join_turns
 
 LENGTH, DEPTH, BEFORE = 5, 8, 3
 
@@ -57,7 +57,7 @@ class Decoder(ShapedNet):
 
 def joined(graph: Graph) -> list[str]:
     """The ops that are left."""
-    return evaluate.compared(graph, join_turns(graph))
+    return evaluate.compared(graph, join_rotary(graph))
 
 
 @pytest.mark.parametrize("form", ["", "batches", "other angles", "apart"])
@@ -100,4 +100,4 @@ def test_heads_that_are_only_joined_to_others_stay_beside_each_other() -> None:
     n = Decoder()
     (k,) = n.product((2,))
     graph = n.graph(n.cached(n.apart(n.turned(k, n.angles()))))
-    assert join_turns(graph) == graph
+    assert join_rotary(graph) == graph

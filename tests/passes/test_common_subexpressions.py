@@ -11,12 +11,12 @@ from tests.support.evaluate import evaluate
 from tests.support.net import ShapedNet
 from tflgpu_plugin.ir import Graph, Quantization, verify
 from tflgpu_plugin.ops.views import part
-from tflgpu_plugin.passes.share import share
+from tflgpu_plugin.passes.common_subexpressions import share_common_subexpressions
 
 
 def compared(graph: Graph) -> list[str]:
     """The ops that are left, after comparing values and the record of merged nodes."""
-    made = share(graph)
+    made = share_common_subexpressions(graph)
     verify(made)
     values = {t: np.random.default_rng(t).uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
     before, after = evaluate(graph, values), evaluate(made, values)
@@ -55,7 +55,7 @@ def test_others_stay(form: str) -> None:
     if form == "quantized":
         tensors[x] = replace(tensors[x], quantization=Quantization((1.0,), (0,)))
     graph = replace(graph, tensors=tensors, states=((x, ends[0]),) if form == "state" else ())
-    assert share(graph) == graph
+    assert share_common_subexpressions(graph) == graph
 
 
 def test_views_and_outputs() -> None:
