@@ -52,7 +52,7 @@ class Frontend:
         start = time.perf_counter()
         self.run()
         self.whole.append((time.perf_counter() - start) * 1e3)
-        self.inside.append(sum(partition.milliseconds for partition in self.report().islands))
+        self.inside.append(sum(partition.milliseconds for partition in self.report().partitions))
 
     def added(self) -> list[float]:
         """Microseconds outside the library's runs, host's own work included."""

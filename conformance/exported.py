@@ -103,7 +103,7 @@ def judged(model: Path) -> Found:
     row = Row(
         nodes=len(nodes),
         gpu=sum(n.where == GPU for n in nodes),
-        partitions=len(report.islands),
+        partitions=len(report.partitions),
         on_host=report.host_runs,
         state=RIGHT if share <= 1 else WRONG,
     )

@@ -182,7 +182,7 @@ def placement(made: Any, rows: Collection[str] | None = None, titled: bool = Fal
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     report = tflgpu_plugin.report(made)
-    partitions = [partition for partition in report.islands if partition.live]
+    partitions = [partition for partition in report.partitions if partition.live]
     left = [node for node in report.nodes if node.reason is not None]
     sentences = [f"{node.op}: {node.reason}" if titled else str(node.reason) for node in left]
     listed = [node for node in report.nodes if node.op in (HOST_OPS if rows is None else rows)]

@@ -38,11 +38,11 @@ def test_agrees_with_the_cpu(entry: Mapping[str, Any], pytestconfig: pytest.Conf
     report = outcome.report
     wrong = [c.text for c in outcome.comparisons if not c.share <= 1]
     assert not wrong, "\n".join(wrong)
-    assert sum(partition.failures for partition in report.islands) == 0
-    runs = {partition.runs for partition in report.islands if partition.graph == 0}
+    assert sum(partition.failures for partition in report.partitions) == 0
+    runs = {partition.runs for partition in report.partitions if partition.graph == 0}
     assert runs <= {len(outcome.comparisons)}
     if stem(entry) in WHOLE:
         floats = [n for n in report.nodes if not (n.reason or "").startswith(ARITHMETIC)]
         taken = sum(node.where == "gpu" for node in floats)
         assert taken >= SHARE * len(floats), str(report)
-        assert len(report.islands) <= PARTITIONS, str(report)
+        assert len(report.partitions) <= PARTITIONS, str(report)

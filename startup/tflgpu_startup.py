@@ -1,8 +1,8 @@
-"""Runs at the start of Python where a .pth file beside it says so: calls the plugin when a host has
-been imported, and costs other programs nothing.
+"""Runs at the start of Python where a .pth file beside it imports it. It calls the plugin when a
+host has been imported and costs other programs next to nothing.
 
 `tflgpu_startup.pth` comes with the package and acts where TFLGPU_PREFER is set; `tflgpu enable`
-writes another one. Nothing here may take a program down, so every failure is a warning.
+writes another one. No error here may end a program, so every failure is a warning.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import os
 import sys
 from typing import Any
 
-# The modules with which hosts begin, and the provider that serves each.
+# The first module of each host, and the provider that serves it.
 HOSTS = {
     "onnxruntime": "onnxruntime",
     "ai_edge_litert.interpreter": "tflite",
     "tflite_runtime.interpreter": "tflite",
     "tensorflow.lite.python.interpreter": "tflite",
 }
-EXECUTED = "TFLGPU_EXECUTED"  # the process that `tflgpu exec` has become
-summarized = False  # this process will say at its end what became of its models
+EXECUTED = "TFLGPU_EXECUTED"  # the id of the process that `tflgpu exec` has replaced itself with
+summarized = False  # this process will report at its end what became of its models
 enabled: set[str] = set()  # providers that `tflgpu enable` has switched on in this environment
 
 
 def enable(*providers: str) -> None:
-    """The bare name `load_delegate("tflgpu")` works from now on ("tflite"), and the execution
-    provider is known to onnxruntime as soon as that is imported ("onnxruntime").
+    """Makes the bare name `load_delegate("tflgpu")` work ("tflite"), and registers the execution
+    provider as soon as onnxruntime is imported ("onnxruntime").
     """
     enabled.update(providers)
     watch()
 
 
 def watch() -> None:
-    """Call the plugin after each import of a host. Harmless when repeated."""
+    """Calls the plugin after each import of a host. Further calls do nothing."""
     if import_finder not in sys.meta_path:
         sys.meta_path.insert(0, import_finder)
         if os.environ.get(EXECUTED) == str(os.getpid()):
@@ -41,7 +41,9 @@ def watch() -> None:
 
 
 class _Finder:
-    """Finds what the other finders find, and has the plugin called afterwards."""
+    """A finder that returns what the other finders find and has the plugin called after the
+    import.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in HOSTS:
@@ -57,7 +59,7 @@ class _Finder:
 
 
 class _Loader:
-    """A loader that steps aside before the module can see it."""
+    """A loader that removes itself before the module can see it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -93,7 +95,7 @@ def after_import(name: str) -> None:
 
 
 def _ended() -> None:
-    """Say that the program has made no model, where nothing else is said."""
+    """Reports that the program has made no model, unless another report is made."""
     if summarized or os.environ.get(EXECUTED) != str(os.getpid()):
         return
     try:

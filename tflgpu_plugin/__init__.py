@@ -33,14 +33,15 @@ __all__ = [
 ]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
-"""Set it to a function to hear of each node that stays on the CPU (called once per node, with a
-NodeReport).
+"""Set it to a function that is called once with a NodeReport for each node that stays on the
+CPU.
 """
 
 
 def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
-    """A delegate for `Interpreter(..., experimental_delegates=[...])`: the `load_delegate` of the
-    TFLite host that is imported, or else installed (ai-edge-litert, tflite-runtime, TensorFlow).
+    """Returns a delegate for `Interpreter(..., experimental_delegates=[...])`, made with the
+    `load_delegate` of the TFLite host that is already imported, or else of one that is installed
+    (ai-edge-litert, tflite-runtime, TensorFlow).
 
     Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
     when there is no host.
@@ -49,38 +50,41 @@ def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None
 
 
 def report(target: Any) -> Report:
-    """What became of the graphs that were handed to this delegate, as of now. Raises TypeError for
-    anything else.
+    """Returns what has run where, so far, of the graphs that the host gave to this delegate or
+    session. Raises TypeError for anything else.
     """
-    for ask in _of_all_providers("report"):
+    for ask in _provider_functions("report"):
         found: Report | None = ask(target)
         if found is not None:
             return found
     raise TypeError(
         "report() takes what load_delegate() returned, while it is in use, or an onnxruntime "
-        f"session with this provider, not {target!r}. assert_used(session) says why one is without."
+        f"session with this provider, not {target!r}. assert_used(session) says why a session "
+        "does not use it."
     )
 
 
 def last_report() -> Report | None:
-    """The newest report of this thread; None when nothing was handed over on it."""
+    """Returns the newest report of this thread, or None when this thread has given no graph to the
+    plugin.
+    """
     from tflgpu_plugin.frontend import reports
 
     return reports.newest()
 
 
 def register() -> None:
-    """Make `TflGpuExecutionProvider` known to onnxruntime, under the library name "tflgpu";
-    harmless when repeated.
+    """Registers `TflGpuExecutionProvider` with onnxruntime, under the library name "tflgpu".
+    Further calls do nothing.
 
     Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
     """
-    with _busy(), _native.looking():
+    with _guarding_forks(), _native.looking():
         _provider("onnxruntime").register()
 
 
 def assert_used(session: Any) -> None:
-    """Raise AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
+    """Raises AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
     runs on the GPU: onnxruntime falls back to the CPU without an error. Raises TypeError for
     anything else.
     """
@@ -90,9 +94,9 @@ def assert_used(session: Any) -> None:
 
 
 def preferred(**options: object) -> AbstractContextManager[Preference]:
-    """A context in which sessions and interpreters of this process that name no other provider or
-    delegate get this plugin, with these options: `with tflgpu_plugin.preferred():`. It gives what
-    counts them. Raises OptionError.
+    """Returns a context in which sessions and interpreters of this process that name no other
+    provider or delegate use this plugin, with these options: `with tflgpu_plugin.preferred():`. The
+    context manager yields an object that counts them. Raises OptionError.
     """
     from tflgpu_plugin import preference
 
@@ -100,7 +104,7 @@ def preferred(**options: object) -> AbstractContextManager[Preference]:
 
 
 def set_log_level(level: str) -> None:
-    """Which messages are logged by the logger "tflgpu_plugin": debug, info, warning (the default,
+    """Sets the least level that the logger "tflgpu_plugin" logs: debug, info, warning (the default,
     unless the variable TFLGPU_LOG names another), error or off. Raises ValueError for any other.
     """
     from tflgpu_plugin import log
@@ -109,8 +113,8 @@ def set_log_level(level: str) -> None:
 
 
 def get_library_path() -> str:
-    """The absolute path of the shared library, for `register_execution_provider_library` of
-    onnxruntime and loaders of plugins.
+    """Returns the absolute path of the shared library, for `register_execution_provider_library` of
+    onnxruntime and other plugin loaders.
     """
     from importlib.util import find_spec
 
@@ -120,12 +124,12 @@ def get_library_path() -> str:
 
 
 def get_ep_name() -> str:
-    """The name of the execution provider for onnxruntime."""
+    """Returns the name of the execution provider for onnxruntime."""
     return get_ep_names()[0]
 
 
 def get_ep_names() -> list[str]:
-    """The names of all execution providers in the library."""
+    """Returns the names of all execution providers in the library."""
     return ["TflGpuExecutionProvider"]
 
 
@@ -138,22 +142,25 @@ def __getattr__(name: str) -> Any:
 
 
 def _forked() -> str:
-    """Why this process cannot use the GPU, if it is the child of one that has; else ""."""
+    """Returns why a forked child of a process that uses the GPU cannot use it, else ""."""
     text = _ctypes.create_string_buffer(_TEXT_BYTES + 4)
     return text.value.decode() if _library.tg_is_forked(text) else ""
 
 
-def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
-    """This function of every provider that has it."""
+def _provider_functions(function: str) -> list[Callable[..., Report | None]]:
+    """Returns the function of this name of every provider that has one."""
     if "tflgpu_plugin.providers" not in _sys.modules and (reason := _forked()):
-        raise RuntimeError(reason)  # an import that another thread had begun never ends
+        raise RuntimeError(
+            reason
+        )  # an import that another thread had begun never ends in the child
     found = _providers().discover().values()
     return [getattr(p, function) for p in found if hasattr(p, function)]
 
 
 def _providers() -> Any:
-    """The package of providers. Raises ImportError with a sentence where this one is not the
-    installed one, but its source, which Python finds first in a checkout."""
+    """Returns the package of providers. Raises ImportError with a sentence where this package is
+    the source tree, which Python finds first inside a checkout, and not the installed one.
+    """
     try:
         return _import_module("tflgpu_plugin.providers")
     except ModuleNotFoundError as error:
@@ -166,18 +173,20 @@ def _providers() -> Any:
 
 
 def _provider(name: str) -> Any:
-    """A connected provider. Raises ProviderError with a sentence when it is not there."""
-    with _busy():
+    """Returns a connected provider. Raises ProviderError with a sentence when it is not
+    installed.
+    """
+    with _guarding_forks():
         provider: Any = _providers().find(name)
         provider.connect()
         return provider
 
 
 @_contextmanager
-def _busy() -> Iterator[None]:
-    """Who forks meanwhile gets a child that is told why it cannot use the GPU; it would wait for
-    locks of modules that are being imported, which nobody there gives back. Raises RuntimeError
-    with that sentence in such a child.
+def _guarding_forks() -> Iterator[None]:
+    """Guards work during which a fork would leave a child waiting for import locks that no thread
+    of the child can release: such a child gets a sentence that says why it cannot use the GPU.
+    Raises RuntimeError with that sentence in the child.
     """
     if reason := _forked():
         raise RuntimeError(reason)
@@ -203,8 +212,8 @@ def _create(keys: int, values: int, count: int, err: int) -> int:
             return int(_provider("tflite").create(keys, values, count, err))
 
     try:
-        return _threads.for_call(_library.tg_caller_thread(), create)
-    except BaseException as error:  # what leaves this function would be an answer of any value
+        return _threads.run_for_caller(_library.tg_caller_thread(), create)
+    except BaseException as error:  # native code takes no exception
         text = str(error).encode(errors="replace")[: _TEXT_BYTES - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0
@@ -215,20 +224,22 @@ _native.keep_for_ever(_stub)
 
 
 def _load() -> Any:
-    """Load the library and register the stub. It has to be loaded by its absolute path: loaders
-    match bare names with the SONAMEs of what is loaded already. Raises ImportError where that
-    cannot work.
+    """Loads the library and registers the stub. The path must be absolute: loaders match bare names
+    with the SONAMEs of libraries that are already loaded. Raises ImportError where that cannot
+    work.
     """
     state = _ctypes.PYFUNCTYPE(_ctypes.c_void_p)
     here, main = (
         state((f"PyInterpreterState_{name}", _ctypes.pythonapi))() for name in ("Get", "Main")
     )
-    if here != main:  # hosts would call the main one, and this one's end would end it all
+    if (
+        here != main
+    ):  # hosts would call the main interpreter, and the end of this one would free the library
         raise ImportError("tflgpu_plugin works in Python's main interpreter only, not in others.")
     library = _ctypes.CDLL(str(_native.library_path()))
     if _sys.platform == "linux":
         first = _ctypes.CDLL("tflgpu", _os.RTLD_NOW | _os.RTLD_NOLOAD)
-        if first._handle != library._handle:  # `load_delegate("tflgpu")` means that one
+        if first._handle != library._handle:  # `load_delegate("tflgpu")` would find that copy
             raise ImportError(
                 "This process has loaded another copy of tflgpu_plugin before the one in "
                 f"{_os.path.dirname(__file__)}. Remove one of them, or start another process."

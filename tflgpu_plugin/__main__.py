@@ -1,4 +1,4 @@
-"""`python -m tflgpu_plugin`: the command `tflgpu`."""
+"""Runs the command `tflgpu` as `python -m tflgpu_plugin`."""
 
 from tflgpu_plugin.cli.commands import main
 

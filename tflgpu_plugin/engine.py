@@ -1,9 +1,9 @@
-"""What providers call: hand over an imported graph, get back partitions that run on the GPU and a
-sentence for every other node.
+"""The interface that providers call: it takes an imported graph and returns partitions that run on
+the GPU, and a sentence for every other node.
 
-`claim` groups the nodes that nothing is against, drops what does not pay, and builds. A node whose
-plan, memory or pipeline fails is refused and the rest is grouped again, so a partition that is
-returned runs.
+`claim` groups the supported nodes, drops partitions that do not pay, and builds the rest. A node
+whose plan, memory or pipeline fails is refused and the others are grouped again, so every partition
+that is returned has been built and can run.
 """
 
 from __future__ import annotations
@@ -36,8 +36,19 @@ from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = [
-    "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
-    "claim", "claimed_again", "judge", "packed", "revived", "unpacked",
+    "BuildError",
+    "Claim",
+    "Grouping",
+    "ImpossibleShapes",
+    "Instance",
+    "NoAdapter",
+    "Partition",
+    "claim",
+    "judge",
+    "packed",
+    "rebuild_partition",
+    "restore_partition",
+    "unpacked",
 ]  # fmt: skip
 
 _numbers = itertools.count(1)
@@ -47,8 +58,9 @@ ops.rows()  # imports the families now, not while the first model is prepared
 
 @dataclass
 class Partition:
-    """Nodes that run as one step. `graph` is not rewritten, and once claimed it holds the host's
-    constants, not what was made of them; `instance` is built for its present shapes.
+    """A set of nodes that run as one step. `graph` is not rewritten; once the partition is claimed,
+    its constants are the host's, not copies in device layout. `instance` is built for the present
+    shapes.
     """
 
     nodes: tuple[int, ...]
@@ -57,7 +69,7 @@ class Partition:
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
     half: bool = False  # float16 will do for values in memory
-    made: Plan | None = field(default=None, repr=False)  # elsewhere: nothing is to be planned
+    made: Plan | None = field(default=None, repr=False)  # the cache has the plan
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
@@ -66,34 +78,38 @@ class Partition:
         self.number = next(_numbers)
         self.target = replace(self.device.target, half=self.half)
         self._known: Callable[[], Mapping[int, bytes]] = dict
-        if self.cache:  # hashed while what is kept is looked up and its kernels are made
+        if self.cache:  # hashed while the cached entry is looked up and its kernels are compiled
             self._known = threads.begin(partial(fingerprint.constants, self.graph), "hash")
         try:
             self.instance = (
                 self._build(self.graph, None) if self.made is None else self._built(self.made, None)
             )
         finally:
-            self._known()  # nothing goes on reading constants, which may be the host's
+            self._known()  # no thread may go on reading constants, which may be the host's memory
 
     @property
     def flags(self) -> bool:
-        """A run may find out that its numbers are none that the GPU computes with."""
+        """Whether a run may report that it met a number that the GPU cannot compute with (one
+        beyond int32).
+        """
         return any(buffer.role == "check" for buffer in self.instance.plan.buffers)
 
     @property
     def judge(self) -> Judge:
-        """What its nodes are asked for other shapes. What the user did not want is not here."""
+        """Returns the judge for the partition's nodes at other shapes. It does not apply the user's
+        warn_of_unknown_exclusions again.
+        """
         return Judge(self.device.target)
 
     def build(self, graph: Graph) -> Instance:
-        """An instance of this partition as imported for other shapes; weights are shared. Raises
-        BuildError with a sentence.
+        """Returns an instance of this partition, imported for other shapes; it shares the weights.
+        Raises BuildError with a sentence.
         """
         return self._build(graph, self.instance.program)
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
-        """Run on host arrays in the order of `graph.inputs`; returns `graph.outputs`. `states`
-        change in place.
+        """Runs on host arrays in the order of `graph.inputs` and returns `graph.outputs`. `states`
+        are updated in place.
         """
         return self.instance.run(inputs, states)
 
@@ -113,14 +129,16 @@ class Partition:
             raise BuildError(self.nodes, defect(error, "Building")) from error
 
     def planned(self, graph: Graph, sibling: Program | None) -> Instance:
-        """An instance from the cache, or planned now and put there."""
+        """Returns an instance from the cache, or plans one and stores it there."""
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
-        from tflgpu_plugin.compile import compiler  # a start from what is kept needs none
+        from tflgpu_plugin.compile import (
+            compiler,
+        )  # a start from the cache does not need the compiler
 
         if self.tuned and sibling is None:
-            from tflgpu_plugin.compile import tuning  # few ask for it
+            from tflgpu_plugin.compile import tuning  # imported late: few callers need it
 
             self.target = tuning.best(graph, self.device, self.target)
         try:
@@ -129,21 +147,23 @@ class Partition:
             raise BuildError(refused.nodes, refused.sentence) from refused
         instance = self._built(plan, sibling)
         if entry:
-            entry.store(plan, self.target.tuning, not _adopts(plan, sibling))
+            entry.store(plan, self.target.tuning, not _shares_weights(plan, sibling))
         instance.program.forget_constants()  # the device has them; hosts may free theirs
         return instance
 
     def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:
-        """An instance of what the cache holds for this graph, None when that cannot be used."""
+        """Returns an instance of what the cache holds for this graph, or None when the cached entry
+        cannot be used.
+        """
         found = entry.load(graph)
-        if found is None or not (found.weights or _adopts(found.plan, sibling)):
+        if found is None or not (found.weights or _shares_weights(found.plan, sibling)):
             return None
         try:
             instance = self._built(found.plan, sibling, partial(entry.check, found))
         except (BuildError, Damaged) as error:
             entry.refuse(str(error))
             return None
-        instance.program.forget_constants()  # lets go of the file
+        instance.program.forget_constants()  # closes the file
         if sibling is None:
             self.target = replace(self.target, tuning=found.tuning)
         return instance
@@ -169,14 +189,11 @@ def _build_code(error: BaseException | None) -> str:
     return "memory.exhausted" if isinstance(error, native.OutOfMemory) else "device.build_failed"
 
 
-Island = Partition  # its name in the interface of providers
-
-
-def claimed_again(
+def rebuild_partition(
     nodes: tuple[int, ...], graph: Graph, options: Options, info: AdapterInfo
 ) -> Partition:
-    """A partition of nodes that were claimed before, built anew. Raises BuildError with a sentence,
-    NoAdapter.
+    """Returns a newly built partition of nodes that were claimed before. Raises BuildError with a
+    sentence, or NoAdapter.
     """
     part = Partition(nodes, graph, adapter.open_device(info), half=options.half)
     part.graph = forgotten(part.graph)
@@ -184,7 +201,9 @@ def claimed_again(
 
 
 def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """A partition's plan and weights as bytes, with a JSON value and arrays of the caller's own."""
+    """Returns a partition's plan and weights as bytes, together with a JSON value and arrays of the
+    caller's own.
+    """
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(part.graph, part.target)  # with the constants' values
@@ -194,8 +213,8 @@ def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array
 
 
 def unpacked(data: bytes, info: AdapterInfo) -> Stored:
-    """What `packed` was given. Raises ValueError for other bytes, and for what was packed for
-    another adapter.
+    """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
+    were packed for another adapter.
     """
     found = plan_file.read(memoryview(data))
     target = adapter.open_device(info).target
@@ -204,9 +223,12 @@ def unpacked(data: bytes, info: AdapterInfo) -> Stored:
     return found
 
 
-def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool) -> Partition:
-    """A partition of a stored plan whose graph is not there: for other shapes, who calls `build`
-    must bring the graph. Raises BuildError with a sentence."""
+def restore_partition(
+    nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool
+) -> Partition:
+    """Returns a partition of a stored plan whose graph is absent: a caller of `build` must provide
+    the graph for other shapes. Raises BuildError with a sentence.
+    """
     plan = found.plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
@@ -218,15 +240,17 @@ def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool
     return part
 
 
-def _adopts(plan: Plan, sibling: Program | None) -> bool:
-    """The plan's weights are those of the sibling."""
+def _shares_weights(plan: Plan, sibling: Program | None) -> bool:
+    """Whether the plan's weights are those of the sibling."""
     return sibling is not None and plan.packings() == sibling.packings is not None
 
 
 @contextmanager
 def watch() -> Iterator[list[tuple[Partition, Instance]]]:
-    """What is built meanwhile in this process, in order, whichever frontend asks for it: for those
-    who look into partitions, and keep them alive so."""
+    """Yields a list to which every partition and instance that this process builds meanwhile is
+    added, in order, whichever frontend asks for it. The list keeps them alive for callers that
+    inspect them.
+    """
     found: list[tuple[Partition, Instance]] = []
     _watching.put(id(found), found)
     try:
@@ -237,17 +261,13 @@ def watch() -> Iterator[list[tuple[Partition, Instance]]]:
 
 @dataclass
 class Claim:
-    """The answer to a graph: partitions, and why every node outside them is not in one, by its
-    id."""
+    """The result of `claim`: partitions, and by node id the reason why each other node is in
+    none.
+    """
 
     partitions: list[Partition]
     refusals: dict[int, Refusal]
     adapter: AdapterInfo
-
-    @property
-    def islands(self) -> list[Partition]:
-        """The partitions under their old name (deprecated)."""
-        return self.partitions
 
 
 def claim(
@@ -256,13 +276,13 @@ def claim(
     extraction: Extraction | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Decide what runs on the GPU of a graph that was judged, with the options of its judge, and
-    build it. Nodes that share a source are claimed together or not at all.
+    """Decides which nodes of a judged graph run on the GPU, with the options of its judge, and
+    builds their partitions. Nodes that share a source are claimed together or not at all.
 
-    `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
-    order); by default convex partitions. `extraction` makes a graph of its own of some nodes.
-    `repeated`: a loop runs the graph once per step, so that every launch has to pay. Raises
-    NoAdapter with a sentence when no adapter can be used, ValueError for a graph without a judge.
+    `grouping` is the host's own way of grouping nodes (node ids -> groups in execution order); the
+    default makes convex partitions. `extraction` makes a graph of some of the nodes. `repeated`: a
+    loop runs the graph once per step, so every launch has to pay. Raises NoAdapter with a sentence
+    when no adapter can be used, ValueError for a graph without a judge.
     """
     options, graph = found.options, found.graph
     if options is None:
@@ -289,8 +309,9 @@ def claim(
 
 
 def judge(options: Options) -> Judge:
-    """The judge that decides which nodes can run on the GPU with these options. Raises NoAdapter
-    with a sentence."""
+    """Returns the judge that decides which nodes can run on the GPU with these options. Raises
+    NoAdapter with a sentence.
+    """
     return Judge(adapter.open_device(adapter.select(options.adapter)).target, options)
 
 
@@ -312,8 +333,9 @@ def _build_all(
 
 
 def _blamed(part: Graph, error: BuildError) -> list[int]:
-    """The first node of the part that the error names, itself or as a source of a fused node, whose
-    others are built by themselves without it; none, where it names none or all.
+    """Returns the first node of the part that the error names, by itself or as a source of a fused
+    node; the other nodes are then built without it. Returns [] where the error names none of the
+    nodes, or all.
     """
     names = set(error.nodes)
     named = [node.id for node in part.nodes if names & {node.id, *node.sources}]

@@ -1,5 +1,5 @@
-"""Errors that more than one room knows, whose text is a sentence for the user; and the one gate
-through which defects of ours pass.
+"""Errors that are shared between packages, whose text is a sentence for the user, and the one place
+that turns defects of this plugin into refusals.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from tflgpu_plugin.ir import Node, Refusal
 
 
 def debugging() -> str:
-    """TFLGPU_DEBUG, "" where defects are not to be raised."""
+    """Returns the variable TFLGPU_DEBUG; "" where defects should not be raised."""
     return os.environ.get("TFLGPU_DEBUG", "")
 
 
 def defect(error: Exception, what: str, where: str = "inside this plugin") -> Refusal:
-    """The refusal for an error of our own, or of a third party's, which must not take the host
-    down: `what` failed there. With TFLGPU_DEBUG the error is raised again.
+    """Returns the refusal for an error inside this plugin or a third-party one, which must not end
+    the host's process: `what` failed there. With TFLGPU_DEBUG the error is raised again.
     """
     if debugging():
         raise error
     return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
 
 
-def told(error: Exception) -> str:
-    """Returns what is wrong with a node whose op raised this error: a missing attribute is a
-    KeyError."""
+def node_error(error: Exception) -> str:
+    """Returns the end of a sentence that says what is wrong with a node whose op raised this error:
+    a missing attribute is a KeyError.
+    """
     return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 @contextmanager
 def blaming(node: Node) -> Iterator[None]:
-    """Around what is done for a node: what fails there refuses this node, and no others. Raises
-    Unsupported."""
+    """Wraps the work on one node: an error in it refuses this node and no others. Raises
+    Unsupported.
+    """
     try:
         yield
     except Unsupported as refused:
@@ -45,7 +47,7 @@ def blaming(node: Node) -> Iterator[None]:
 
 
 class BuildError(RuntimeError):
-    """A partition cannot be built; `nodes` are to blame."""
+    """An error that prevents a partition from being built; `nodes` are its cause."""
 
     def __init__(self, nodes: Sequence[int], sentence: Refusal) -> None:
         super().__init__(sentence)
@@ -58,18 +60,18 @@ class BuildError(RuntimeError):
 
 
 class ImpossibleShapes(BuildError):
-    """The shapes of a run are none that the model can be run with, whatever it runs on."""
+    """An error for shapes of a run that the model cannot be run with on any device."""
 
 
 class HostError(RuntimeError):
-    """A host answered with an error, or did not give what its interface promises; the text says
-    which.
+    """An error for a host that answered with an error or broke the contract of its interface; the
+    text says which.
     """
 
 
 class Unsupported(Exception):
-    """A node that makes no sense, or asks for what is not supported; the text is the sentence for
-    the user. `nodes` are to blame where that is told.
+    """An error for a node that is invalid or not supported; the text is the sentence for the user.
+    `nodes` are its cause, where they are known.
     """
 
     def __init__(self, sentence: Refusal, *nodes: int) -> None:

@@ -15,16 +15,24 @@ from typing import Any
 from tflgpu_plugin.threads import foreign
 
 NAME, VARIABLE = "tflgpu_plugin", "TFLGPU_LOG"
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 60}  # as `logging` counts
+LEVELS = {
+    "debug": 10,
+    "info": 20,
+    "warning": 30,
+    "error": 40,
+    "off": 60,
+}  # the numbers of `logging`
 DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
-# What a line on stderr begins with, and a record of the logger does not.
+# Lines on stderr begin with these; records of the logger do not.
 PREFIXES = ("WARNING: ", "tflgpu: ")
 
 
 def say(text: str, level: int = WARNING) -> None:
-    """Log a text at this level. It may begin with one of PREFIXES, for stderr."""
+    """Logs a text at this level. It may begin with one of PREFIXES, which is shown on stderr
+    only.
+    """
     if "logging" not in sys.modules and level >= _from_environment():
-        return _write(text)  # nobody can have asked for anything else
+        return _write(text)  # `logging` is not imported, so the program cannot have set a level
     if not enabled(level):
         return None
     prefix = next((p for p in PREFIXES if text.startswith(p)), "")
@@ -34,14 +42,14 @@ def say(text: str, level: int = WARNING) -> None:
 
 
 def enabled(level: int) -> bool:
-    """Whether anybody would see a text of this level."""
+    """Whether a text of this level would be logged anywhere."""
     if "logging" in sys.modules:
         return bool(_logger().isEnabledFor(level))
     return level >= _from_environment()
 
 
 def set_level(level: str) -> None:
-    """From now on only texts of this level and above: a key of LEVELS. Raises ValueError."""
+    """Sets the least level that is logged, a key of LEVELS. Raises ValueError."""
     if level not in LEVELS:
         raise ValueError(f"There is no log level {level!r}. The levels are: {', '.join(LEVELS)}.")
     import logging
@@ -50,7 +58,9 @@ def set_level(level: str) -> None:
 
 
 def _from_environment() -> int:
-    """The level of the variable; warnings where it names none, which is one of them."""
+    """Returns the level that the variable TFLGPU_LOG names. A value that is no level is reported
+    once and means warnings.
+    """
     name = os.environ.get(VARIABLE, "").lower()
     if name and name not in LEVELS:
         _unknown(name)
@@ -59,18 +69,20 @@ def _from_environment() -> int:
 
 @functools.cache
 def _unknown(name: str) -> None:
-    """Say once that there is no such level."""
+    """Warns once that the variable names no level."""
     _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
 
 
 def _write(text: str) -> None:
-    """One text on stderr; silent where there is none."""
+    """Writes one text to stderr; does nothing where there is no stderr."""
     if sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)
 
 
 def _logger() -> Any:
-    """The logger with our handler, which steps back where the program has its own."""
+    """Returns the logger with our handler, which does nothing where the program has handlers of its
+    own.
+    """
     import logging
 
     logger = logging.getLogger(NAME)

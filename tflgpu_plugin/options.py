@@ -1,9 +1,9 @@
 """The options of the delegate and of the provider: one table, one parser for the strings of every
 host.
 
-Hosts hand options over as text (`True` arrives as "True", 1 as "1", a list as its repr), so that
-is what is parsed. The documented keys are those of the TFLite GPU delegate's option struct; the
-others are this plugin's own.
+Hosts pass options as text (`True` arrives as "True", 1 as "1", a list as its repr), so the parser
+reads text. The documented keys are those of the TFLite GPU delegate's option struct; the others are
+this plugin's own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ PRIORITIES = ("auto", "max_precision", "min_latency", "min_memory_usage")
 CAPABILITIES = ("all", "documented", "documented-2019")
 ALL_FLAGS = 15
 ENABLE_QUANTIZATION = 1
-SHOWN = 120  # characters of a value in a sentence, so that hosts do not cut what follows it
+SHOWN = 120  # characters of a value in a sentence: hosts cut long messages
 
 # A list or tuple of strings as Python writes it. Each string is read by itself: brackets within
-# brackets, and whatever else may stand there, are too much for Python's own parser.
+# brackets and other untrusted text could crash Python's own parser.
 _STRING = r"\s*('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\s*"
 _ITEM = re.compile(_STRING + r"(?:,|$)", re.DOTALL)
 
 
 class OptionError(ValueError):
-    """An option or a value that does not exist; the text lists the valid ones."""
+    """An error for an unknown option or value; the text lists the valid ones."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Options:
 
     @property
     def sustained(self) -> bool:
-        """Kernels are to be tuned on the device."""
+        """Whether kernels should be tuned on the device."""
         return PREFERENCES[self.inference_preference] == "sustained_speed"
 
     @property
     def half(self) -> bool:
-        """float16 will do for values in memory: the obsolete option if given, else the priorities,
-        when precision is not the first.
+        """Whether values may be stored as float16: by the obsolete option if given, else by the
+        priorities, when precision is not the first.
         """
         if self.is_precision_loss_allowed >= 0:
             return bool(self.is_precision_loss_allowed)
@@ -74,8 +74,8 @@ class Options:
 
     @property
     def quantized(self) -> bool:
-        """Quantized models are wanted: the option if given, else the flag (whose default is on, as
-        documented).
+        """Whether quantized models should run on the GPU: by the option if given, else by the flag
+        (whose default is on, as documented).
         """
         if self.enable_quantized_inference is not None:
             return self.enable_quantized_inference
@@ -84,9 +84,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Option:
-    """One row: `values` says in words what `parse` accepts (text in, value out, ValueError
-    otherwise). `stands_for` names the option that it is another name of, which counts where both
-    are given.
+    """One row: `values` describes the text that `parse` accepts (it returns the value, or raises
+    ValueError). `stands_for` names the option of which this is another name; where both are given,
+    that one counts.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The value when the option is not given."""
+        """Returns the value when the option is not given."""
         return getattr(Options(), self.stands_for or self.name)
 
 
@@ -156,13 +156,15 @@ def _folder(text: str) -> str:
         raise ValueError(text)
     try:
         os.fsencode(Path(text).expanduser())
-    except RuntimeError as error:  # the home folder of nobody
+    except RuntimeError as error:  # the home folder of a user who does not exist
         raise ValueError(text) from error
     return text
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """A comma-separated list, or the repr of a Python list or tuple of strings."""
+    """Returns the names of a comma-separated list, or of the repr of a Python list or tuple of
+    strings.
+    """
     brackets = text[:1] + text[-1:]
     if text[:1] in ("[", "("):
         inside = text[1:-1].strip()
@@ -174,7 +176,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _strings(text: str) -> Iterator[str]:
-    """The values of strings with commas between them, and perhaps one after them."""
+    """Yields the values of string literals separated by commas; a trailing comma is allowed."""
     at = 0
     while at < len(text):
         found = _ITEM.match(text, at)
@@ -211,12 +213,12 @@ TABLE: tuple[Option, ...] = (
            "the device when a model is first used, and the fastest are kept.",
            _PREFERENCE, documented=True),
     Option("inference_priority1", _numbered(PRIORITIES),
-           "What matters most. Unless it is max_precision, float16 is allowed as with "
+           "The first priority. Unless it is max_precision, float16 is allowed as with "
            "is_precision_loss_allowed.",
            _PRIORITY, documented=True),
-    Option("inference_priority2", _numbered(PRIORITIES), "What matters next.",
+    Option("inference_priority2", _numbered(PRIORITIES), "The second priority.",
            _PRIORITY, documented=True, effective=False),
-    Option("inference_priority3", _numbered(PRIORITIES), "What matters least.",
+    Option("inference_priority3", _numbered(PRIORITIES), "The third priority.",
            _PRIORITY, documented=True, effective=False),
     Option("experimental_flags",
            "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
@@ -249,7 +251,7 @@ TABLE: tuple[Option, ...] = (
     Option("exclude",
            "op types or node names (a node has the name of its first output), as a list or with "
            "commas",
-           "Leave these nodes on the CPU.", _names),
+           "Keep these nodes on the CPU.", _names),
     Option("force", "True or 1, False or 0",
            "Also claim partitions that do not pay for copying their inputs and outputs.", _boolean),
     Option("capabilities", ", ".join(CAPABILITIES),
@@ -260,15 +262,15 @@ TABLE: tuple[Option, ...] = (
 
 
 def shown(text: str) -> str:
-    """The repr of a user's text, without the middle of a long one."""
+    """Returns the repr of a user's text, shortened in the middle when it is long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = SHOWN
     return short.repr(text)
 
 
 def parse(given: Mapping[str, object] | None = None) -> Options:
-    """Options from a host's keys and values (each value is read as `str(value)`; "None" leaves the
-    default).
+    """Returns the options of a host's keys and values (each value is read as `str(value)`; "None"
+    leaves the default).
 
     Raises OptionError with a sentence that lists the valid keys, or what the key accepts.
     """
@@ -299,8 +301,8 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
 
 
 def _unknown(key: str, names: list[str]) -> str:
-    """The sentence for an option that does not exist."""
-    import difflib  # takes longer than all else here
+    """Returns the sentence for an option that does not exist."""
+    import difflib  # imported late: it takes longer than the rest of this module
 
     near = difflib.get_close_matches(key[:SHOWN].lower(), names, 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -308,14 +310,16 @@ def _unknown(key: str, names: list[str]) -> str:
 
 
 def _check_priorities(options: Options) -> None:
-    """The documented rules: auto only after everything above is set, and nothing twice."""
+    """Raises OptionError for priorities against the documented rules: auto only after all that are
+    set, and no priority twice.
+    """
     ranked = (options.inference_priority1, options.inference_priority2, options.inference_priority3)
     told = [p for p in ranked if p]
     if ranked[0] and list(ranked[: len(told)]) == told and len(set(told)) == len(told):
         return
     shown = ", ".join(PRIORITIES[p] for p in ranked)
     raise OptionError(
-        f"The inference priorities ({shown}) do not make an order. inference_priority1 must be "
-        "max_precision, min_latency or min_memory_usage; auto may only stand after all that are "
-        "set, and none may stand twice."
+        f"The inference priorities ({shown}) contradict each other. inference_priority1 must be "
+        "max_precision, min_latency or min_memory_usage; auto may only come after all that are "
+        "set, and no priority may be given twice."
     )

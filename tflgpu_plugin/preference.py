@@ -1,8 +1,8 @@
-"""Puts this plugin first in models that name no other: `tflgpu exec`, TFLGPU_PREFER and
-`tflgpu_plugin.preferred()`.
+"""Makes models that name no other provider or delegate use this plugin: `tflgpu exec`,
+TFLGPU_PREFER and `tflgpu_plugin.preferred()`.
 
 Hosts' classes are wrapped when the host has been imported (startup/tflgpu_startup.py); the wrappers
-ask `current()` for each model, so that they change nothing when nothing is preferred.
+call `current()` for each model, so they change nothing when no preference is set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUMMARY = "TFLGPU_PREFER_SUMMARY"  # text, json or off
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of models of one kind: how many there were, and their nodes."""
+    """Totals for models of one kind: how many there were, and their nodes."""
 
     models: int = 0
     nodes: int = 0
@@ -46,8 +46,9 @@ class Counts:
 
 @dataclass
 class _Model:
-    """A model of the host's that got our provider or delegate: `target` (weak) is what reports are
-    asked for, `last` what was found when it was made."""
+    """A model of the host that uses our provider or delegate: `target` (weak) is the object that
+    has the report, `last` the report when the model was made.
+    """
 
     kind: str
     target: Callable[[], Any]
@@ -58,14 +59,15 @@ class _Model:
         target = self.target()
         try:
             return self.last if target is None else _counts(self.report(target)) or self.last
-        except Exception:  # hosts may be half gone when a process ends
+        except Exception:  # hosts may be partly torn down when a process ends
             return self.last
 
 
 @dataclass
 class Preference:
-    """Options for the models that get this plugin, and what became of all of them. `left` counts
-    the models that name something else, `failed` those that could not be made with it."""
+    """Options for the models that use this plugin, and totals over all of them. `left` counts the
+    models that name something else, `failed` those that could not be made with this plugin.
+    """
 
     options: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
@@ -76,10 +78,10 @@ class Preference:
     _lock: threads.Lock = field(default_factory=threads.Lock, repr=False)
 
     def made(self, kind: str, target: Any, report: Callable[[Any], Any]) -> None:
-        """Count a model: "session" or "interpreter"."""
+        """Counts a model: "session" or "interpreter"."""
         counts = _counts(report(target)) or Counts(1)
         with self._lock:
-            # A session that is made anew (`set_providers`) is still one model.
+            # A session that is made again (`set_providers`) is still one model.
             self._models = [model for model in self._models if model.target() is not target]
             for model in [m for m in self._models if m.target() is None]:
                 self._models.remove(model)
@@ -91,8 +93,10 @@ class Preference:
             self.left += 1
 
     def fail(self, kind: str, error: Exception) -> None:
-        """The host makes the model without us. Each reason is one warning."""
-        reason = own_sentence(str(error)) or type(error).__name__
+        """Counts a model that the host makes without this plugin, with one warning for each
+        reason.
+        """
+        reason = plugin_sentence(str(error)) or type(error).__name__
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
             self.failed += 1
@@ -100,7 +104,7 @@ class Preference:
             log.say(text)
 
     def counts(self) -> dict[str, Counts]:
-        """By kind, as of now."""
+        """Returns the present totals by kind."""
         with self._lock:
             found, models = dict(self._ended), list(self._models)
         for model in models:
@@ -131,7 +135,7 @@ class Preference:
 
 
 def current() -> Preference | None:
-    """What is preferred now: by the innermost `preferred()`, or by TFLGPU_PREFER."""
+    """Returns the preference in force: that of the innermost `preferred()`, or of TFLGPU_PREFER."""
     with _lock:
         if _active:
             return _active[-1]
@@ -140,8 +144,9 @@ def current() -> Preference | None:
 
 @contextmanager
 def preferred(**options: object) -> Iterator[Preference]:
-    """Meanwhile sessions and interpreters of this process that name no other provider or delegate
-    get this plugin, with these options; in all threads. Gives what counts them. Raises OptionError.
+    """Makes sessions and interpreters of this process that name no other provider or delegate use
+    this plugin with these options, in all threads, while the context lasts. Yields the preference,
+    which counts them. Raises OptionError.
     """
     parse(options)
     made = Preference({key: str(value) for key, value in options.items() if value is not None})
@@ -159,7 +164,7 @@ def preferred(**options: object) -> Iterator[Preference]:
 
 
 def imported(name: str) -> None:
-    """A host has been imported: its models ask for us, where something is preferred."""
+    """Wraps the classes of a host that has just been imported."""
     if _active or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
@@ -174,8 +179,9 @@ def _wrap(name: str) -> None:
 
 
 def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
-    """Have `around(preference, plain, arguments)` called in place of a method, where something is
-    preferred and the caller is not of ours: `plain(arguments)` is the method itself."""
+    """Replaces a method by `around(preference, plain, arguments)` where a preference is set and the
+    caller is not this plugin; `plain(arguments)` is the original method.
+    """
     original = getattr(owner, method)
     if getattr(original, "tflgpu_wraps", None):
         return
@@ -189,7 +195,7 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
             return original(*given, **named)
         try:
             arguments = signature.bind(*given, **named)
-        except TypeError:  # the method itself says what is wrong
+        except TypeError:  # the original method raises the error
             return original(*given, **named)
         return around(preference, lambda a: original(*a.args, **a.kwargs), arguments)
 
@@ -197,8 +203,8 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
     setattr(owner, method, wrapper)
 
 
-def own_sentence(text: str) -> str:
-    """Our sentence in a host's text, or all of that."""
+def plugin_sentence(text: str) -> str:
+    """Returns this plugin's sentence in a host's error text, or all of the text."""
     if text.startswith("Failed to load delegate"):  # a line of its own
         text = text.partition("\n")[2] or text
     return text.partition("tflgpu: ")[2] or text
@@ -222,7 +228,9 @@ _active: list[Preference] = []
 
 @functools.cache
 def _of_environment() -> Preference | None:
-    """That of TFLGPU_PREFER, which says at the end of the process what became of its models."""
+    """Returns the preference of TFLGPU_PREFER, which reports at the end of the process what became
+    of its models.
+    """
     text = os.environ[VARIABLE]
     try:
         options = _options(text)
@@ -236,25 +244,29 @@ def _of_environment() -> Preference | None:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Those of the variable: none for 1, or an object's. Raises OptionError."""
+    """Returns the options in the variable: none for 1, or those of a JSON object. Raises
+    OptionError.
+    """
     try:
         given = {} if text == "1" else json.loads(text)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise OptionError(f"It is {shown(text)}, and nothing is preferred.")
+        raise OptionError(f"It is {shown(text)}, so models run as without it.")
     options = {str(key): str(value) for key, value in given.items()}
     parse(options)
     return options
 
 
 def ended_without_models() -> None:
-    """Say so, for a program in which no session or interpreter was made in this process."""
+    """Reports that this process has made no session or interpreter."""
     _tell(Preference(), os.getpid())
 
 
 def _at_end(function: Callable[[], None]) -> None:
-    """Call it when the process ends; processes of multiprocessing end without atexit's calls."""
+    """Calls the function when the process ends; processes of multiprocessing end without calling
+    atexit's functions.
+    """
     util = sys.modules.get("multiprocessing.util")
     parent = sys.modules.get("multiprocessing.process")
     if util and parent and parent.parent_process() is not None:
@@ -264,7 +276,9 @@ def _at_end(function: Callable[[], None]) -> None:
 
 
 def _forget() -> None:
-    """A child of a fork counts its own models, and its parent's threads hold no lock in it."""
+    """Resets the state in a forked child, which counts its own models and whose locks may be held
+    by threads of its parent.
+    """
     global _lock
     _lock = threads.RLock()
     _of_environment.cache_clear()

@@ -1,9 +1,9 @@
 """State that all threads of a process share: each such table is one object with its lock.
 
-Nothing here gives out a container that another thread may change: `values` and the like return
-copies. Modules have no other mutable containers (tests/suite/test_shared_state.py). The locks can
-be taken again by the thread that has them, since handlers of signals and the collection of garbage
-come at any time.
+No method returns a container that another thread may change: `values` and the like return copies.
+Modules have no other mutable containers (tests/suite/test_shared_state.py). The locks are
+reentrant, since signal handlers and garbage collection may run at any time in the thread that holds
+them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Registry(Generic[K, V]):
             self._items[key] = value
 
     def pop(self, key: K) -> V | None:
-        """The value that is taken out; None when there is none."""
+        """Removes and returns a value; None when there is none."""
         with self._lock:
             return self._items.pop(key, None)
 
     def drop(self, key: K, value: V) -> None:
-        """Take this value out, unless another one has taken its place."""
+        """Removes this value, unless another one has replaced it."""
         with self._lock:
             if self._items.get(key) is value:
                 del self._items[key]
 
     def items(self) -> list[tuple[K, V]]:
-        """What is there now, the oldest first."""
+        """Returns the present items, the oldest first."""
         with self._lock:
             return list(self._items.copy().items())
 
@@ -59,14 +59,16 @@ class Registry(Generic[K, V]):
 
 
 class Single(Generic[V]):
-    """What a process has one of: made by the thread that asks first; others wait meanwhile."""
+    """A value that a process has one of: the thread that asks first makes it, others wait
+    meanwhile.
+    """
 
     def __init__(self, make: Callable[[], V]) -> None:
         self._make, self._lock = make, threads.RLock()
         self._made: list[V] = []
 
     def __call__(self) -> V:
-        """Raises what the making has raised; then the next call tries again."""
+        """Returns the value. Raises what making it has raised; the next call then tries again."""
         if not self._made:
             with self._lock:
                 if not self._made:
@@ -75,23 +77,24 @@ class Single(Generic[V]):
 
 
 class Once:
-    """What is said or done once per process."""
+    """A set of keys for messages and work that happen once per process."""
 
     def __init__(self) -> None:
         self._lock = threads.RLock()
         self._seen: set[Hashable] = set()
 
     def first(self, key: Hashable) -> bool:
-        """True for the first call with this key, whichever thread makes it."""
+        """Returns True for the first call with this key, whichever thread makes it."""
         with self._lock:
             seen = key in self._seen
             self._seen.add(key)
             return not seen
 
 
-class Living(Generic[K, V]):
-    """A dictionary of objects that live for as long as somebody uses them; the `recent` ones that
-    were put or got last are kept alive."""
+class WeakCache(Generic[K, V]):
+    """A dictionary of objects that live as long as they are referenced elsewhere; the `recent` ones
+    that were put or got last are kept alive.
+    """
 
     def __init__(self, recent: int = 0) -> None:
         self._lock = threads.RLock()
@@ -103,7 +106,7 @@ class Living(Generic[K, V]):
         with self._lock:
             value = self._living.get(key)
             dropped = None if value is None else self._use(key, value)
-        del dropped  # without the lock, since its end may take long
+        del dropped  # after the lock is released, since its destruction may take long
         return value
 
     def put(self, key: K, value: V) -> None:
@@ -113,12 +116,14 @@ class Living(Generic[K, V]):
         del dropped
 
     def values(self) -> list[V]:
-        """Those that live now."""
+        """Returns the objects that are alive now."""
         with self._lock:
             return list(self._living.values())
 
     def _use(self, key: K, value: V) -> V | None:
-        """Keep this value; returns the one that is no longer kept. With the lock."""
+        """Keeps this value alive and returns the one that no longer is. The caller holds the
+        lock.
+        """
         if not self._most:
             return None
         self._recent[key] = value
@@ -126,8 +131,8 @@ class Living(Generic[K, V]):
         return self._recent.popitem(last=False)[1] if len(self._recent) > self._most else None
 
 
-class Turns(Generic[K]):
-    """Threads that make something of the same key do it one after the other."""
+class KeyLocks(Generic[K]):
+    """Serializes the threads that make something for the same key."""
 
     def __init__(self) -> None:
         self._lock = threads.RLock()

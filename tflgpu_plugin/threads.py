@@ -1,10 +1,10 @@
-"""Threads and locks of the operating system, whatever a program has made of Python's own, and work
-on such threads.
+"""Threads and locks of the operating system, even where a program has replaced those of Python, and
+functions that run work on such threads.
 
 gevent and eventlet replace the functions of `threading` by ones that switch greenlets where they
 would wait. Inside a host's call that ends the process, and a lock that is held across a switch is
-never given back to a thread that waits for it. So nothing that a host's call may lead to uses
-`threading`. (`concurrent.futures` takes longer to import than what is done here at a start.)
+never released to a thread that waits for it. So no code that a host's call may reach uses
+`threading`. (`concurrent.futures` takes longer to import than the rest of a start.)
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
-WORTH = 4 << 20  # bytes to work on from which they pay
+WORTH = 4 << 20  # bytes of work from which threads pay
 
 if TYPE_CHECKING:
     from threading import Lock as Lock, RLock as RLock, local as local
 
 
-def _as_built() -> Any:
-    """The module `_thread` as it is in a Python that has just started."""
+def _original_thread_module() -> Any:
+    """Returns the module `_thread` as it is in a Python that has just started."""
     spec = BuiltinImporter.find_spec("_thread")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,7 +37,7 @@ def _as_built() -> Any:
     return module
 
 
-builtin_thread = _as_built()
+builtin_thread = _original_thread_module()
 Queue = SimpleQueue  # never replaced; threads that wait for an item let others run
 if not TYPE_CHECKING:
     Lock, RLock, local = builtin_thread.allocate_lock, builtin_thread.RLock, builtin_thread._local
@@ -46,9 +46,9 @@ if not TYPE_CHECKING:
 # ---- work on threads -----------------------------------------------------------------------------
 
 
-class Begun(Generic[T]):
-    """Work that goes on. Calling this waits for its end and gives its result, or raises what it has
-    raised, each time.
+class Task(Generic[T]):
+    """Work that was started on a thread. Each call of this object waits for its end and returns its
+    result or raises its error.
     """
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
@@ -60,7 +60,7 @@ class Begun(Generic[T]):
         self._name, self._caller = f"tflgpu-{name}", _here.caller
 
     def run(self) -> None:
-        """Do it, on the thread that calls this."""
+        """Does the work on the calling thread."""
         try:
             _here.caller = self._caller
             if hasattr(builtin_thread, "set_name"):  # Python 3.14
@@ -73,7 +73,7 @@ class Begun(Generic[T]):
             self._ended.release()
 
     def wait(self) -> None:
-        """Wait for the end, whatever it is."""
+        """Waits for the end, without raising the work's error."""
         with self._ended:
             pass
 
@@ -84,28 +84,28 @@ class Begun(Generic[T]):
         return self._results[0]
 
 
-def begin(work: Callable[[], T], name: str) -> Begun[T]:
-    """Begin `work` on a thread of this name."""
-    begun = Begun(work, name)
+def begin(work: Callable[[], T], name: str) -> Task[T]:
+    """Starts `work` on a thread of this name."""
+    begun = Task(work, name)
     builtin_thread.start_new_thread(begun.run, ())
     return begun
 
 
 class Worker:
-    """A thread for good, which does one work after the other in the order in which they come.
+    """A permanent thread that does one work item after the other, in the order of their submission.
 
     The C library gives threads that work at the same time memory from pools of their own, up to
-    eight for each processor, and keeps what they have freed there. So work that allocates much,
-    such as the driver's compiling, takes place on few threads.
+    eight for each processor, and keeps freed memory in these pools. So work that allocates much,
+    such as the driver's compilation, is done on few threads.
     """
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, RLock()
-        self._waiting: SimpleQueue[Begun[Any]] = SimpleQueue()
+        self._waiting: SimpleQueue[Task[Any]] = SimpleQueue()
         self._process = 0  # in which the thread runs
 
-    def begin(self, work: Callable[[], T]) -> Begun[T]:
-        begun = Begun(work, self._name)
+    def begin(self, work: Callable[[], T]) -> Task[T]:
+        begun = Task(work, self._name)
         with self._lock:
             if self._process != os.getpid():
                 self._waiting = SimpleQueue()
@@ -116,7 +116,7 @@ class Worker:
         return begun
 
     @staticmethod
-    def _run(waiting: SimpleQueue[Begun[Any]]) -> None:
+    def _run(waiting: SimpleQueue[Task[Any]]) -> None:
         while True:
             waiting.get().run()
 
@@ -124,8 +124,9 @@ class Worker:
 def share(
     work: Callable[[T], object], items: Iterable[T], name: str, most: int = MAX_THREADS
 ) -> None:
-    """`work` on each item, in any order, on this thread and up to `most` - 1 others of this name.
-    Returns when all have ended; raises what one of them has raised."""
+    """Calls `work` on each item, in any order, on this thread and up to `most` - 1 others of this
+    name. Returns when all have ended; raises what one of them has raised.
+    """
     left = list(items)[::-1]
 
     def some() -> None:
@@ -150,15 +151,15 @@ def share(
 
 
 class _Here(local):
-    caller: int | None = None  # the thread for whose call into a host this one works
+    caller: int | None = None  # the thread whose call into a host this thread serves
 
 
 _here = _Here()
 
 
-def for_call(caller: int, work: Callable[[], T]) -> T:
-    """Returns the result of `work`, which this thread and the threads that it starts do on behalf
-    of the thread `caller`. Work that is interrupted by what is no Exception, such as
+def run_for_caller(caller: int, work: Callable[[], T]) -> T:
+    """Returns the result of `work`, which this thread and the threads that it starts do for the
+    thread `caller`. Work that is interrupted by an exception that is no Exception, such as
     KeyboardInterrupt or GreenletExit, is done again; the program gets that exception when the host
     returns.
     """
@@ -175,8 +176,8 @@ def for_call(caller: int, work: Callable[[], T]) -> T:
 
 
 def surface(error: BaseException) -> None:
-    """Have `error` raised in the thread that has called the host, when the host returns to its
-    Python code; at once where this thread works for no such call.
+    """Raises `error` in the thread that has called the host, when the host returns to its Python
+    code; at once where this thread works for no such call.
     """
     if _here.caller is None:
         raise error
@@ -187,7 +188,9 @@ def surface(error: BaseException) -> None:
 
 
 def _raising(error: BaseException) -> type[BaseException]:
-    """A class whose only instance is `error`: Python takes a class where it raises in a thread."""
+    """Returns a class whose only instance is `error`: Python's interface to raise in another thread
+    takes a class.
+    """
     kind = type(error)
     again: Callable[..., BaseException] = lambda cls: error  # noqa: E731
     try:
@@ -199,8 +202,8 @@ def _raising(error: BaseException) -> type[BaseException]:
 
 @contextmanager
 def foreign() -> Iterator[None]:
-    """Around a call of the program's own code in the middle of our work, which goes on: the program
-    gets what its code raises when the host returns.
+    """Wraps a call of the program's own code during our work, which continues whatever that code
+    raises: the program gets the exception when the host returns.
     """
     try:
         yield

@@ -63,4 +63,4 @@ def _cells(outcome: Outcome, pair: list[Runner], spent: list[float]) -> tuple[st
 
 
 def _megabytes(one: Runner, what: str) -> float:
-    return float(sum(getattr(partition, what) for partition in one.report.islands)) / 1e6
+    return float(sum(getattr(partition, what) for partition in one.report.partitions)) / 1e6

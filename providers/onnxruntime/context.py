@@ -144,7 +144,9 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         said = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         raise BuildError.of((node.id,), "model.damaged", said) from error
-    return providers.revived((node.id,), found, adapter, found.extra["half"] is True), interface
+    return providers.restore_partition(
+        (node.id,), found, adapter, found.extra["half"] is True
+    ), interface
 
 
 def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:

@@ -112,7 +112,9 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
     reading, dynamic = providers.symbols.opened(taken, TABLE)
-    messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
+    messages.warn_of_unknown_exclusions(
+        session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.logged
+    )
     reading = providers.judged(reading, providers.judge(session.options))
     grouping = Grouping(taken, reading, dynamic)
     claim = providers.claim(

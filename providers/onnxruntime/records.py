@@ -29,9 +29,9 @@ class Placed(providers.PlacedPartition):
         assert self.partition is not None
         self.program = self.partition.instance.program
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Also what shapes that may come would have needed."""
-        super().let_go()
+        super().release()
         self.program, self.interface = None, replace(self.interface, part=None)
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:

@@ -44,7 +44,7 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
     """`create` for a caller that has the callback's pointers as addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
-    return callbacks.answering(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
+    return callbacks.callback_of(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
 
 
 def create(keys: Any, values: Any, count: int) -> int:
@@ -98,7 +98,9 @@ def _unclaimed(taken: Snapshot) -> list[NodeReport]:
 def _place_new(
     prepared: records.Prepared, taken: Snapshot, delegate: records.Delegate, context: Any
 ) -> None:
-    messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
+    messages.warn_of_unknown_exclusions(
+        delegate.options.exclude, prepared.nodes, codes.operators(), delegate.logged
+    )
     repeated = loops.is_repeated(native.ffi, context)
     read = partial(reader.read, taken, providers.judge(delegate.options))
     stated = host = read({})
@@ -134,7 +136,7 @@ def _place_again(
             judge = providers.judge(delegate.options)
             graph = old.kept.reshaped(old.kept.shapes, judge).runs()
             given = delegate.options, delegate.adapter
-            partition = providers.claimed_again(old.nodes, graph, *given)
+            partition = providers.rebuild_partition(old.nodes, graph, *given)
         was = old.kept, old.stays, old.callers
         prepared.placed.append(placed := place(delegate.pointer, partition, *was))
         if handle is not None:
@@ -194,8 +196,8 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
     after a resize).
     """
     text = refusals.text(nodes)
-    if text and text not in delegate.told:
-        delegate.told.add(text)
+    if text and text not in delegate.logged:
+        delegate.logged.add(text)
         providers.log.say(text)
         messages.notify(nodes)
 

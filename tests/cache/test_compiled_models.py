@@ -199,7 +199,7 @@ for shape in ((1, 3, 16, 16), (2, 3, 9, 20), (5, 3, 40, 31), (1, 3, 16, 16)):
     m.compare(ours, theirs, {{"x": x}})
 report = tflgpu_plugin.report(ours)
 assert report.count("gpu") == 1 == len(report.nodes), report
-print(report.islands[0].runs)
+print(report.partitions[0].runs)
 """)
     assert done.stdout.split() == ["4"]
 

@@ -171,7 +171,7 @@ def test_demo_agrees(name: str) -> None:
     result = demo.run(demo.Request(runs=1, host=name))
     assert result.ok, result.as_json()
     assert result.as_json()["nodes_on_gpu"] == 31
-    assert result.as_json()["islands"] == 1
+    assert result.as_json()["partitions"] == 1
 
 
 @pytest.mark.adapter
@@ -180,7 +180,7 @@ def test_both_hosts_use_the_same_kernels() -> None:
     result = demo.run(demo.Request(runs=1))
     found = result.as_json()["onnxruntime"]
     assert found["agrees"], found
-    assert (found["nodes_on_gpu"], found["nodes"], found["islands"]) == (58, 58, 1)
+    assert (found["nodes_on_gpu"], found["nodes"], found["partitions"]) == (58, 58, 1)
     assert [tensor["name"] for tensor in found["tensors"]] == ["logits", "probabilities"]
     dense = ("conv", "depthwise", "fully_connected", "reduce", "softmax")
     assert set(dense) <= {name.rpartition("-")[0] for name in found["shared_kernels"]}

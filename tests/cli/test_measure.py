@@ -47,7 +47,7 @@ def test_bench_times_both_engines(model: str) -> None:
     for row in found["timings"]:
         assert 0 < row["best_ms"] <= row["median_ms"]
         assert row["first_ms"] > 0
-    assert found["islands"] == 1
+    assert found["partitions"] == 1
     assert 0 < found["difference"] < 1e-3  # two float32 programs; never the very same kernels
 
 
@@ -96,13 +96,13 @@ def test_partitions_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) 
     path.write_bytes(content)
     words = [word for pair in given.items() for word in ("-o", "=".join(pair))]
     for _ in range(2):
-        checked = answer("check", str(path), *words)["report"]["islands"]
+        checked = answer("check", str(path), *words)["report"]["partitions"]
         profiled = answer("profile", str(path), "--runs", "1", *words)["launches"]
         assert [one["number"] for one in checked] == [1, 2]
-        assert sorted({one["island"] for one in profiled}) == [1, 2]
+        assert sorted({one["partition"] for one in profiled}) == [1, 2]
         for partition in checked:
             nodes = {str(node) for node in partition["nodes"]}
-            mine = [one for one in profiled if one["island"] == partition["number"]]
+            mine = [one for one in profiled if one["partition"] == partition["number"]]
             assert {name.split()[1] for one in mine for name in one["nodes"]} <= nodes
         assert "key" not in checked[0]
     shown = CliRunner().invoke(main, ["check", str(path), *words]).output

@@ -378,8 +378,8 @@ def test_a_reason_is_our_sentence_alone() -> None:
         "[ONNXRuntimeError] : 1 : FAIL : tflgpu: It is so.",
         "It is so.",
     ):
-        assert preference.own_sentence(text) == "It is so."
-    assert preference.own_sentence("Failed to load delegate from x\n") != ""
+        assert preference.plugin_sentence(text) == "It is so."
+    assert preference.plugin_sentence("Failed to load delegate from x\n") != ""
 
 
 @pytest.mark.adapter

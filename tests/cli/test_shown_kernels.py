@@ -54,7 +54,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.adapter
 def test_every_launch_names_its_nodes_and_a_kernel_that_is_shown(model: str) -> None:
     found = answer(model)
-    (one,) = found["islands"]
+    (one,) = found["partitions"]
     named = {name for launch in one["launches"] for name in launch["nodes"]}
     gone = {"RESHAPE", "Flatten"}  # nothing moves
     whole = json.loads(CliRunner().invoke(main, ["check", model, "--json"]).stdout)
@@ -76,7 +76,7 @@ def test_every_launch_names_its_nodes_and_a_kernel_that_is_shown(model: str) -> 
 def test_one_node_alone(model: str) -> None:
     operator = "SOFTMAX" if model.endswith("tflite") else "Softmax"
     found = answer(model, "--node", operator)
-    ((launch,),) = [one["launches"] for one in found["islands"]]
+    ((launch,),) = [one["launches"] for one in found["partitions"]]
     (kernel,) = found["kernels"]
     assert kernel == launch["kernel"] and kernel.startswith("softmax")
     text = shown(model, "--node", operator, "--adapter", adapter.select().name)
@@ -96,7 +96,7 @@ def test_partitions_have_the_numbers_of_reports(tmp_path: Path) -> None:
     whole = json.loads(
         CliRunner().invoke(main, ["check", str(path), "-o", "force=1", "--json"]).stdout
     )
-    for one, report in zip(found["islands"], whole["report"]["islands"], strict=True):
+    for one, report in zip(found["partitions"], whole["report"]["partitions"], strict=True):
         assert one["number"] == report["number"]
         nodes = {int(name.split()[1]) for launch in one["launches"] for name in launch["nodes"]}
         assert nodes <= set(report["nodes"])

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
+from tflgpu_plugin.frontend.reports import (
+    CPU,
+    GPU,
+    NodeReport,
+    PartitionReport,
+    Report,
+    with_old_keys,
+)
 from tflgpu_plugin.ir import Refusal
 
 ONE = PartitionReport(
@@ -16,7 +23,7 @@ ONE = PartitionReport(
 
 
 def line(partition: PartitionReport) -> str:
-    return str(Report(None, islands=(partition,))).splitlines()[1].strip()
+    return str(Report(None, partitions=(partition,))).splitlines()[1].strip()
 
 
 def test_nothing_is_told_of_a_run_that_has_not_been() -> None:
@@ -46,3 +53,11 @@ def test_codes_of_refusals_are_in_the_json_and_not_in_the_text() -> None:
         (None, None),
     ]
     assert type(refused.reason) is str and "dtype.unsupported" not in str(report)
+
+
+def test_the_deprecated_name_of_partitions_is_kept() -> None:
+    report = Report(None, partitions=(ONE,))
+    found = json.loads(report.to_json())
+    assert found["islands"] == found["partitions"] and found["partitions"][0]["number"] == 1
+    assert report.islands == report.partitions
+    assert with_old_keys([{"partition": 1}]) == [{"partition": 1, "island": 1}]

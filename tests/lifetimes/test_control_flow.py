@@ -193,11 +193,11 @@ said = []
 def other():
     said.append(tflgpu_plugin.last_report())
     second = made(); run(second); run(second)
-    said.append(sum(island.runs for island in tflgpu_plugin.last_report().islands))
+    said.append(sum(one.runs for one in tflgpu_plugin.last_report().partitions))
 thread = threading.Thread(target=other); thread.start(); thread.join()
-islands = len(report(one).islands)
-assert said == [None, 2 * islands], said
-assert sum(island.runs for island in tflgpu_plugin.last_report().islands) == islands
+partitions = len(report(one).partitions)
+assert said == [None, 2 * partitions], said
+assert sum(one.runs for one in tflgpu_plugin.last_report().partitions) == partitions
 """,
     )
 

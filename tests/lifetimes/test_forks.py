@@ -178,9 +178,9 @@ sentence(lambda: tflgpu_plugin.load_delegate())
 from tests.third_party import tinyhost
 program = tinyhost.Program([tinyhost.Step(np.tanh, ("x",), "y")], ["y"])
 def claim(): return program.accelerate({"x": (1, 8)}).partitions[0]
-island, x = claim(), np.ones((1, 8), np.float32)
-sentence(claim, "NativeError"); sentence(lambda: island.run([x]), "NativeError")
-np.testing.assert_allclose(island.run([x])[0], np.tanh(x), atol=1e-5)
+partition, x = claim(), np.ones((1, 8), np.float32)
+sentence(claim, "NativeError"); sentence(lambda: partition.run([x]), "NativeError")
+np.testing.assert_allclose(partition.run([x])[0], np.tanh(x), atol=1e-5)
 """,
     ),
 }

@@ -77,7 +77,7 @@ d = load_delegate("tflgpu")
     "one delegate in two interpreters": """
 d = load_delegate("tflgpu"); a = make(d); b = make(d)
 check(a); check(b, 2 * X); check(a)
-assert len(tflgpu_plugin.report(d).islands) == 4
+assert len(tflgpu_plugin.report(d).partitions) == 4
 del a; gc.collect(); check(b); del d; gc.collect(); check(b)
 """,
     "many interpreters one after the other": """

@@ -64,7 +64,7 @@ def test_a_batch_of_none(host: str, build: Any) -> None:
         interpreter.allocate_tensors()
         same(interpreter, model, host)
         assert places(made) == before
-    assert all(partition.failures == 0 for partition in tflgpu_plugin.report(made).islands)
+    assert all(partition.failures == 0 for partition in tflgpu_plugin.report(made).partitions)
 
 
 @pytest.mark.adapter

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tflgpu_plugin.registry import Living, Once, Registry, Turns
+from tflgpu_plugin.registry import KeyLocks, Once, Registry, WeakCache
 
 READS = ("get", "pop", "items", "values", "copy", "add", "move_to_end", "popitem")
 DUNDERS = ("__getitem__", "__setitem__", "__delitem__", "__contains__")
@@ -72,11 +72,11 @@ USES: dict[str, tuple[Callable[[], Any], list[Callable[[Any], Any]]]] = {
         ],
     ),
     "Once": (Once, [lambda one: one.first(1)]),
-    "Living": (
-        lambda: Living(1),
+    "WeakCache": (
+        lambda: WeakCache(1),
         [lambda one: one.get(1), lambda one: one.values(), lambda one: one.put(1, KEPT)],
     ),
-    "Turns": (Turns, [lambda one: one.of(1).__enter__()]),
+    "KeyLocks": (KeyLocks, [lambda one: one.of(1).__enter__()]),
 }
 
 

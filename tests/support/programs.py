@@ -88,7 +88,7 @@ def check(object, sizes=SIZES[:1]):
     for size in sizes:
         np.testing.assert_allclose(run(object, size), expected(size), atol=1e-4)
     found = report(object)
-    assert found.count("gpu") >= 3 and not sum(one.failures for one in found.islands), str(found)
+    assert found.count("gpu") >= 3 and not sum(one.failures for one in found.partitions), str(found)
 """
 
 

@@ -92,9 +92,9 @@ def lines(found: Check) -> list[str]:
         text.append(
             f"adapter: {report.adapter.name}, {report.adapter.backend}, {report.adapter.kind}"
         )
-    count, partitions = report.count(GPU), many(len(report.islands), "partition")
+    count, partitions = report.count(GPU), many(len(report.partitions), "partition")
     text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
-    for one in report.islands:
+    for one in report.partitions:
         sizes = f"weights {_megabytes(one.weight_bytes)}, tensors {_megabytes(one.pool_bytes)}"
         text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):

@@ -202,8 +202,8 @@ def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_
     _show_measured(found)
     share = 100 / (found.total or 1)
     table(["partition", "ms", "%", "kernel", "nodes"], [
-        [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
-         ", ".join(one.nodes)] for one in found.launches
+        [str(one.partition), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}",
+         one.kernel, ", ".join(one.nodes)] for one in found.launches
     ])  # fmt: skip
     console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
     table(["kernel", "launches", "ms", "%"], [

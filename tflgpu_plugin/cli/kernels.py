@@ -71,14 +71,14 @@ class Kernels:
     model: str
     host: str
     adapter: str
-    islands: tuple[PartitionLaunches, ...]
+    partitions: tuple[PartitionLaunches, ...]
     kernels: dict[str, Kernel]
 
     def of_node(self, wanted: str) -> Kernels:
         """Only what computes this node: its number, its name or an operator. Raises ValueError."""
         partitions = tuple(
             replace(one, launches=tuple(x for x in one.launches if wanted in _words(x)))
-            for one in self.islands
+            for one in self.partitions
         )
         used = {launch.kernel for one in partitions for launch in one.launches}
         if not used:
@@ -87,12 +87,12 @@ class Kernels:
                 "operator or its first output; `tflgpu check` lists what stays on the CPU."
             )
         kernels = {name: kernel for name, kernel in self.kernels.items() if name in used}
-        return replace(self, islands=tuple(i for i in partitions if i.launches), kernels=kernels)
+        return replace(self, partitions=tuple(i for i in partitions if i.launches), kernels=kernels)
 
     def lines(self) -> Iterator[str]:
         """For a reader: the launches, then the kernels that they name."""
         yield f"{self.model} in {self.host}, {self.adapter}"
-        for one in self.islands:
+        for one in self.partitions:
             yield f"\npartition {one.number}"
             for launch in one.launches:
                 yield from _of_launch(launch)

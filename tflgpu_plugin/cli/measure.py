@@ -45,7 +45,7 @@ class Bench:
     model: str
     host: str
     adapter: str
-    islands: int
+    partitions: int
     timings: tuple[Timing, ...]
     difference: float
     chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Launch:
     """One kernel of a partition (numbered as in reports): its time on the device, and the host's
     nodes that it computes, as operator and number."""
 
-    island: int
+    partition: int
     kernel: str
     milliseconds: float
     nodes: tuple[str, ...]
@@ -177,7 +177,7 @@ def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, I
     """Those that a report tells of, by their numbers there. Raises RuntimeError where there is
     none.
     """
-    numbers = {one.key: one.number for one in report.islands}
+    numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
     if not found:
         raise RuntimeError(NOTHING)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tflgpu_plugin.cli.exits import Sentence
+from tflgpu_plugin.frontend.reports import with_old_keys
 
 F = TypeVar("F", bound=Callable[..., Any])
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -62,7 +63,7 @@ def prepared(command: F) -> F:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=1))
+    click.echo(json.dumps(with_old_keys(value), indent=1))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,1 +1,1 @@
-"""What the callbacks of every host share: records of claims, reports, messages."""
+"""Code that the callbacks of every host share: records of claims, reports, messages."""

@@ -1,10 +1,11 @@
-"""What every frontend's callbacks have in common: they answer native code with a number and a
+"""Code that the callbacks of every frontend share: they answer native code with a number and a
 sentence, and open the device that the options name.
 
-Native code runs each on a thread of its own while the host's thread waits outside Python. So no
-signal handler, trace function or greenlet of the program interrupts our work; they come when the
-host has returned. No exception leaves a callback, since native code could do nothing with it: ours
-becomes a sentence, and one of the program is raised again in the thread that has called the host.
+Native code runs each callback on a thread of its own while the host's thread waits outside Python.
+So no signal handler, trace function or greenlet of the program interrupts our work; they run when
+the host has returned. No exception leaves a callback, since native code could not handle it: an
+error of this plugin becomes a sentence, and one of the program is raised again in the thread that
+called the host.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 
-IMPOSSIBLE = -1  # the answer where the model itself cannot be run with the shapes of a run
+IMPOSSIBLE = -1  # returned where no device can run the model with the shapes of a run
 
 Functions = Mapping[str, Any]  # by name; they return an int or None
 
-_tables: dict[str, Any] = {}  # what native code points to; never emptied
+_tables: dict[str, Any] = {}  # objects that native code points to; never emptied
 _connecting = threads.Lock()
 
 
 def connect(host: str, functions: Functions) -> None:
-    """Give native code these functions by the names that a host's (tg_<host>) callbacks have there;
-    they are cleared before Python goes down.
+    """Gives native code these functions under the names that a host's callbacks (tg_<host>) have
+    there; they are cleared before Python shuts down.
     """
     ffi, kind = native.ffi, f"tg_{host}_callbacks"
     set_callbacks = getattr(native.lib, f"tg_{host}_set_callbacks")
@@ -43,7 +44,7 @@ def connect(host: str, functions: Functions) -> None:
         if host not in _tables:
             table = ffi.new(f"{kind} *")
             for name, member in ffi.typeof(kind).fields:
-                made = ffi.callback(member.type, answering(functions, name), error=0)
+                made = ffi.callback(member.type, callback_of(functions, name), error=0)
                 native.keep_for_ever(made)
                 setattr(table, name, made)
             atexit.register(set_callbacks, ffi.NULL)
@@ -51,28 +52,30 @@ def connect(host: str, functions: Functions) -> None:
         set_callbacks(_tables[host])
 
 
-def answering(functions: Functions, name: str) -> Callable[..., int]:
-    """A function as native code calls it: with a tg_error * behind its arguments (`guarded`)."""
+def callback_of(functions: Functions, name: str) -> Callable[..., int]:
+    """Returns a function as native code calls it, with a tg_error * after its arguments
+    (`guarded`).
+    """
     return lambda *given: guarded(lambda: functions[name](*given[:-1]), given[-1])
 
 
 def guarded(work: Callable[[], int | None], err: Any) -> int:
-    """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (tg_error *)
-    otherwise, of which hosts make errors of their own: so work is done again as `threads.for_call`
-    says.
+    """Returns 1 (or what `work` returns) on success. Otherwise it returns 0 or IMPOSSIBLE and
+    writes a sentence to `err` (tg_error *), which the host reports as an error of its own.
+    `threads.run_for_caller` says when interrupted work is done again.
     """
     try:
         with native.delivering():
-            result = threads.for_call(native.lib.tg_caller_thread(), work)
+            result = threads.run_for_caller(native.lib.tg_caller_thread(), work)
         return 1 if result is None else result
     except BaseException as error:
         text = sentence(error).encode(errors="replace")[: len(err.text) - 1]
-        err.text = text.decode(errors="ignore").encode()  # hosts want whole letters
+        err.text = text.decode(errors="ignore").encode()  # hosts need complete UTF-8 characters
         return IMPOSSIBLE if isinstance(error, ImpossibleShapes) else 0
 
 
 def sentence(error: BaseException) -> str:
-    """What a user is told of an exception."""
+    """Returns the sentence that a user reads about an exception."""
     if debugging():
         traceback.print_exception(error)
     if isinstance(error, SENTENCES):
@@ -86,7 +89,7 @@ def sentence(error: BaseException) -> str:
 
 
 def refusal(error: Exception) -> Refusal:
-    """Returns why nothing of a graph is taken where an exception ends the work on it."""
+    """Returns why no node of a graph is claimed where this exception ends the work on the graph."""
     if isinstance(error, BuildError):
         return error.sentence
     kinds = {
@@ -99,8 +102,8 @@ def refusal(error: Exception) -> Refusal:
 
 
 def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:
-    """Options as C hands them over (two arrays of `count` char *); bytes that are no UTF-8, as the
-    names of folders may have, as Python's file functions take them.
+    """Returns options that C passes as two arrays of `count` char *. Bytes that are not UTF-8, as
+    names of folders may contain, are decoded as Python's file functions do.
     """
 
     def text(string: Any) -> str:
@@ -110,10 +113,10 @@ def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:
 
 
 def opened(options: Options) -> AdapterInfo:
-    """The adapter that the options name, with its device open. Raises OptionError or NoAdapter with
-    a sentence.
+    """Returns the adapter that the options name, with its device open. Raises OptionError or
+    NoAdapter with a sentence.
     """
-    store.opened(options)  # a folder that is not safe is told now
+    store.opened(options)  # an unsafe folder is refused now, not at the first write
     info = adapter.select(options.adapter)
     adapter.open_device(info)
     messages.software(info)

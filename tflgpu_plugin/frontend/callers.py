@@ -1,4 +1,4 @@
-"""What belongs to a thread that calls a host, whichever threads the host's callbacks run on."""
+"""Values for each thread that calls a host, whichever threads the host's callbacks run on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ KEPT = 64  # values of threads that Python does not know, or that have ended
 
 
 class PerCaller(Generic[T]):
-    """A value for each thread that calls a host; it goes some time after the thread."""
+    """A value for each thread that calls a host; it is dropped some time after the thread has
+    ended.
+    """
 
     def __init__(self) -> None:
         self._lock = threads.RLock()
         self._values: dict[int, tuple[int, T]] = {}  # by thread: its number, its value
 
     def set(self, value: T) -> None:
-        """The value of the thread whose call has led here."""
+        """Sets the value of the thread whose call into the host led to this one."""
         thread = native.lib.tg_caller_thread()
         with self._lock:
             self._values.pop(thread, None)
@@ -29,7 +31,7 @@ class PerCaller(Generic[T]):
                 self._forget()
 
     def get(self) -> T | None:
-        """The value of that thread; None where it has none."""
+        """Returns the value of that thread, or None where it has none."""
         with self._lock:
             number, value = self._values.get(native.lib.tg_caller_thread(), (0, None))
         return value if number == native.lib.tg_caller_number() else None

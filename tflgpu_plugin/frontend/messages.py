@@ -1,4 +1,4 @@
-"""What every frontend says, and the calls of the user's `on_refusal`.
+"""Messages of every frontend, and the calls of the user's `on_refusal`.
 
 Hosts do not show what a plugin reports unless something fails, so the lines are logged here.
 """
@@ -21,8 +21,8 @@ _told = Once()
 
 
 def placed(report: Callable[[], Report]) -> None:
-    """What became of a model, for those who ask for more than warnings: its sums, then each node
-    that stays on the CPU.
+    """Logs where the nodes of a model run: the totals at level info, each node that stays on the
+    CPU at level debug.
     """
     if not log.enabled(log.INFO):
         return
@@ -30,7 +30,7 @@ def placed(report: Callable[[], Report]) -> None:
     adapter = found.adapter.name if found.adapter else "no adapter"
     log.say(
         f"tflgpu: {found.count(GPU)} of {len(found.nodes)} nodes go to the GPU, in "
-        f"{len(found.islands)} partitions, {adapter}",
+        f"{len(found.partitions)} partitions, {adapter}",
         log.INFO,
     )
     for node in found.nodes:
@@ -39,7 +39,7 @@ def placed(report: Callable[[], Report]) -> None:
 
 
 def software(adapter: AdapterInfo) -> None:
-    """Say once per process that the adapter is no GPU."""
+    """Warns once per process that the adapter is a software one."""
     if adapter.software and _told.first("software"):
         log.say(
             f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
@@ -47,11 +47,11 @@ def software(adapter: AdapterInfo) -> None:
         )
 
 
-def exclusions(
-    names: Sequence[str], nodes: Sequence[NodeReport], operators: Collection[str], told: set[str]
+def warn_of_unknown_exclusions(
+    names: Sequence[str], nodes: Sequence[NodeReport], operators: Collection[str], logged: set[str]
 ) -> None:
-    """Say which names of the option exclude are those of no node of this graph and of no operator;
-    `told` has what was said before.
+    """Warns of each name of the option exclude that is neither a node of this graph nor an
+    operator; `logged` holds the lines that were logged before.
     """
     known = {text for node in nodes for text in (node.name, node.op, str(node.id))} | {*operators}
     for name in names:
@@ -59,16 +59,16 @@ def exclusions(
             f"WARNING: tflgpu: the option exclude names {name!r}, which is no node of this "
             "graph and no known operator."
         )
-        if name not in known and text not in told:
-            told.add(text)
+        if name not in known and text not in logged:
+            logged.add(text)
             log.say(text)
 
 
 def notify(nodes: Sequence[NodeReport]) -> None:
-    """Call the user's `tflgpu_plugin.on_refusal`, if set, for each refused node; what it raises is
-    a warning; what is no Exception is raised when the host returns.
+    """Calls the user's `tflgpu_plugin.on_refusal`, if set, for each refused node. An Exception that
+    it raises becomes a warning; any other BaseException is raised when the host returns.
     """
-    # The package, where users set it, imports this room.
+    # imported late: the package, where users set it, imports this module
     callback: Refused | None = sys.modules["tflgpu_plugin"].on_refusal
     if callback is None:
         return

@@ -1,8 +1,8 @@
-"""What every frontend remembers: what its host made of ours (delegates, sessions), what was claimed
-of each graph, the native objects that run the partitions, and the numbers for reports.
+"""The state of every frontend: the objects that its host made of ours (delegates, sessions), the
+claims of each graph, the native objects that run the partitions, and the counters for reports.
 
-Hosts end their objects without telling Python; native code counts that. `Records.sweep` then
-lets go of a partition's device memory and keeps the plain numbers.
+Hosts free their objects without calling Python; native code counts that. `Records.sweep` then frees
+a partition's device memory and keeps its counters.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Partition
 
 
-MAKING_SECONDS = 60.0  # seconds that a host takes to make what Python has a number for, at most
-REASONS = 8  # of one partition that are told
+MAKING_SECONDS = 60.0  # the longest time a host takes to make an object whose number Python has
+REASONS = 8  # reasons of one partition that are reported
 COUNTED = ("runs", "host_runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
 
 
 @dataclass(repr=False)
 class PlacedPartition:
-    """A partition and the native object that runs it (it begins with a tg_partition); both go when
-    the host has freed that object. `nodes` are the host's."""
+    """A partition and the native object that runs it (which begins with a tg_partition); both are
+    freed when the host has freed that object. `nodes` are the host's.
+    """
 
     closed: ClassVar[Refusal] = Refusal("host.withdrawn", "This part of the model is closed.")
 
@@ -50,7 +51,7 @@ class PlacedPartition:
     nodes: tuple[int, ...] = field(init=False)
     number: int = field(init=False)
     planned: dict[str, Any] = field(init=False)  # what reports tell of its plan
-    final: Any = field(default=None, init=False)  # the state when the native object was let go
+    final: Any = field(default=None, init=False)  # the state when the native object was freed
     reasons: set[str] = field(default_factory=set, init=False)  # of runs on the host's kernels
 
     def __post_init__(self) -> None:
@@ -61,21 +62,23 @@ class PlacedPartition:
         self.planned = {"dispatches": len(plan.dispatches), "kernels": kernels, **plan.sizes()}
 
     def counted(self, handle: Any) -> Any:
-        """The counters of the native object (tg_partition_state)."""
+        """Returns the counters of the native object (tg_partition_state)."""
         out = native.ffi.new("tg_partition_state *")
         native.lib.tg_partition_get_state(native.ffi.cast("tg_partition *", handle), out)
         return out
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
-        """The partition's graph for these input shapes. Raises BuildError with a sentence."""
+        """Returns the partition's graph for these input shapes. Raises BuildError with a
+        sentence.
+        """
         raise NotImplementedError
 
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
-        """What runs the partition for these input shapes, if it is there."""
+        """Returns the instance for these input shapes if it has been built, else None."""
         return None
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
-        """Hand the native object a plan for these input shapes, or the sentence that runs fail
+        """Gives the native object a plan for these input shapes, or the sentence that its runs fail
         with. Raises ImpossibleShapes.
         """
         made: Sequence[Shape] = ()
@@ -100,8 +103,8 @@ class PlacedPartition:
     def add(
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
-        """Hand the native object its plan for these input shapes, or the reason why there is none.
-        `made` are the outputs' shapes, also where they are known and there is no plan all the same.
+        """Gives the native object its plan for these input shapes, or the reason why there is none.
+        `made` are the outputs' shapes, which may be known even where there is no plan.
         """
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
@@ -113,7 +116,7 @@ class PlacedPartition:
         native.call(native.lib.tg_partition_add, ffi.cast("tg_partition *", handle), spec)
 
     def fell_back(self, reason: str, host: str) -> None:
-        """Warn that a run was done on the kernels of `host`; once for each reason."""
+        """Warns, once for each reason, that a run used the kernels of `host`."""
         if reason in self.reasons or len(self.reasons) >= REASONS:
             return
         self.reasons.add(reason)
@@ -123,24 +126,25 @@ class PlacedPartition:
         )
 
     def state(self) -> Any:
-        """`counted` now, or as it was when the native object was let go."""
-        handle = self.handle  # another thread may let go of it now
+        """Returns the present counters, or the last ones when the native object has been freed."""
+        handle = self.handle  # another thread may free it now
         return self.final if self.final is not None else self.counted(handle)
 
     @property
     def dead(self) -> bool:
-        """The host had it and has freed it."""
+        """Whether the host had it and has freed it."""
         state = self.state()
         return bool(state.times_freed) and not state.live
 
-    def let_go(self) -> None:
-        """Free the device memory that Python holds, and the native object."""
+    def release(self) -> None:
+        """Frees the device memory that Python holds, and the native object."""
         self.final = self.state()
         self.partition, self.handle = None, None
 
     def report(self, graph: int, place: int) -> PartitionReport:
-        """Its counters, as this partition of a report and a part of the host's graph of this
-        number."""
+        """Returns the counters as this partition of a report, which is this part of the host's
+        graph of this number.
+        """
         state = self.state()
         counted: dict[str, Any] = {name: int(getattr(state, name)) for name in COUNTED}
         return PartitionReport(
@@ -156,7 +160,7 @@ class PlacedPartition:
 
 
 def _flat(shapes: Sequence[Shape]) -> list[int]:
-    """For each shape its rank, then its extents."""
+    """Returns the rank of each shape, followed by its extents."""
     return [number for shape in shapes for number in (len(shape), *shape)]
 
 
@@ -165,21 +169,22 @@ Placed = TypeVar("Placed", bound=PlacedPartition)
 
 @dataclass
 class GraphRecord(Generic[Placed]):
-    """One graph of the host: its nodes, reported as they were decided, and what was placed in
-    it."""
+    """One graph of the host: its nodes, with the reports of where they run, and the partitions that
+    were placed.
+    """
 
     nodes: list[NodeReport] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
 
     def decide(self, reasons: Mapping[int, Refusal]) -> None:
-        """Nodes with a reason (by id) are on the CPU, all others on the GPU."""
+        """Records that nodes with a reason (by id) run on the CPU and all others on the GPU."""
         self.nodes = [
             node.placed(CPU if node.id in reasons else GPU, reasons.get(node.id))
             for node in self.nodes
         ]
 
     def fail(self, sentence: Refusal) -> None:
-        """All nodes stay on the CPU, with a warning."""
+        """Records that all nodes stay on the CPU, with a warning."""
         self.placed = []
         self.decide({node.id: sentence for node in self.nodes})
         log.say(f"WARNING: tflgpu: nothing of this model runs on the GPU. {sentence}")
@@ -190,8 +195,9 @@ Record = TypeVar("Record", bound=GraphRecord[Any])
 
 @dataclass
 class Client(Generic[Record]):
-    """What a host made of ours: a delegate, a session. `graphs` were handed over to it; `told` are
-    lines that are already printed. `gone` is what nodes say whose partition the host has freed.
+    """A delegate or a session that a host made of ours. `graphs` are those that the host gave to
+    it; `logged` holds lines already logged. `gone` is the reason of nodes whose partition the
+    host has freed.
     """
 
     gone: ClassVar[Refusal]
@@ -201,11 +207,11 @@ class Client(Generic[Record]):
     adapter: AdapterInfo
     number: int = field(default_factory=lambda: int(native.lib.tg_next_number()), init=False)
     graphs: list[Record] = field(default_factory=list, init=False)
-    told: set[str] = field(default_factory=set, init=False)
+    logged: set[str] = field(default_factory=set, init=False)
     lock: Any = field(default_factory=threads.RLock, init=False, repr=False)  # of `graphs`
 
     def report(self) -> Report:
-        """As of now."""
+        """Returns the report as of now."""
         nodes, partitions = list[NodeReport](), list[PartitionReport]()
         for number, graph in enumerate(self.graphs[:: -1 if self.last_is_first else 1]):
             freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
@@ -226,7 +232,7 @@ Owner = TypeVar("Owner", bound=Client[Any])
 
 
 class Records(Generic[Owner, Placed]):
-    """All of one frontend, by number."""
+    """All clients and partitions of one frontend, by number."""
 
     def __init__(self) -> None:
         self.clients: Registry[int, Owner] = Registry()
@@ -234,36 +240,39 @@ class Records(Generic[Owner, Placed]):
         self._newest: Registry[int, tuple[int, float]] = Registry()  # by thread, and since when
 
     def register(self, made: Owner) -> Owner:
-        """Keep what this thread's host is about to make."""
+        """Keeps the client that the host of this thread is about to make."""
         self.sweep()
         self._newest.put(native.lib.tg_caller_number(), (made.number, time.monotonic()))
         self.clients.put(made.number, made)
         return made
 
     def keep(self, placed: Iterable[Placed]) -> None:
-        """From now on they may be asked to build for other shapes."""
+        """Keeps partitions that may be asked to build for other shapes."""
         for one in placed:
             self.partitions.put(one.number, one)
 
     def claimed(self, number: int, gone: Refusal) -> Placed:
-        """The partition of this number. Raises BuildError with `gone` where nothing is built for
-        other shapes (any more)."""
+        """Returns the partition of this number. Raises BuildError with `gone` where the partition
+        has been freed or never could be built for other shapes.
+        """
         placed = self.partitions.get(number)
         if placed is None or placed.partition is None:
             raise BuildError((), gone)
         return placed
 
     def report(self, number: int) -> Report | None:
-        """Of the client of this number, None where there is none."""
+        """Returns the report of the client of this number, or None where there is none."""
         self.sweep()
         found = self.clients.get(number)
         return found.report() if found else None
 
     def sweep(self) -> None:
-        """Let go of what the host has freed and ended."""
+        """Frees the memory of partitions that the host has freed and forgets clients that it has
+        ended.
+        """
         for number, one in self.partitions.items():
             if one.dead:
-                one.let_go()
+                one.release()
                 self.partitions.pop(number)
         clients = self.clients.items()
         made = self._just_made()  # after the line above, so that none of these is missed
@@ -272,7 +281,9 @@ class Records(Generic[Owner, Placed]):
                 self.clients.pop(number)
 
     def _just_made(self) -> set[int]:
-        """The newest of each thread: hosts know them only when they are made."""
+        """Returns the newest client of each thread: hosts do not know a client's number before it
+        is complete.
+        """
         now, found = time.monotonic(), set[int]()
         for thread, newest in self._newest.items():
             found.add(newest[0])

@@ -1,5 +1,5 @@
-"""What was claimed, refused, taken back and run: plain data for `report()`, readable as text and
-as JSON.
+"""The report of what was claimed, refused, taken back and run: plain data for `report()`, readable
+as text and as JSON.
 
 Counters come from native code, so that "ran on the GPU" means that it did.
 """
@@ -10,17 +10,19 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.ir import code_of
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
+OLD_KEYS = {"islands": "partitions", "island": "partition"}  # of JSON, for one more version
 
 
 @dataclass(frozen=True)
 class AdapterReport:
     """The adapter that partitions run on; `kind` is discrete, integrated, software or other.
-    `index` is that of `tflgpu info`, which tells equal ones apart.
+    `index` is that of `tflgpu info`, which distinguishes adapters of equal names.
     """
 
     name: str
@@ -34,10 +36,10 @@ class AdapterReport:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One node of the host's graph. `where` is gpu, cpu, or reverted: claimed, but the host has
-    taken it out again (or has been closed). `reason` is the sentence for a node that is not on the
-    GPU, `refusal_code` its code (`ir.refusal.CODES`). `graph` counts the host's subgraphs; `code`
-    is the number that the host has for the operator.
+    """One node of the host's graph. `where` is gpu, cpu, or reverted: the node was claimed, but the
+    host has taken it back or has been closed. `reason` is the sentence for a node that is not on
+    the GPU, `refusal_code` its code (`ir.refusal.CODES`). `graph` counts the host's subgraphs;
+    `code` is the host's number of the operator.
     """
 
     id: int
@@ -50,7 +52,7 @@ class NodeReport:
     refusal_code: str | None = None
 
     def placed(self, where: str, reason: str | None = None) -> NodeReport:
-        """Returns the same node somewhere, for a reason where that is not the GPU."""
+        """Returns a copy of the node with this place, and a reason where that is not the GPU."""
         code = None if reason is None else code_of(reason)
         said = None if reason is None else str(reason)
         return replace(self, where=where, reason=said, refusal_code=code)
@@ -90,60 +92,70 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything about one delegate or session."""
+    """The report of one delegate or session."""
 
     adapter: AdapterReport | None
     nodes: tuple[NodeReport, ...] = ()
-    islands: tuple[PartitionReport, ...] = ()
+    partitions: tuple[PartitionReport, ...] = ()
 
     def count(self, where: str) -> int:
-        """How many nodes are there: gpu, cpu or reverted."""
+        """Returns how many nodes have this place: gpu, cpu or reverted."""
         return sum(node.where == where for node in self.nodes)
 
     @property
     def weight_bytes(self) -> int:
-        """Device memory of all packed weights."""
-        return sum(partition.weight_bytes for partition in self.islands)
+        """Returns the bytes of device memory of all packed weights."""
+        return sum(partition.weight_bytes for partition in self.partitions)
 
     @property
     def pool_bytes(self) -> int:
-        """Device memory of all tensors between kernels."""
-        return sum(partition.pool_bytes for partition in self.islands)
+        """Returns the bytes of device memory of all tensors between kernels."""
+        return sum(partition.pool_bytes for partition in self.partitions)
 
     @property
     def runs(self) -> int:
-        """Partition runs that succeeded, over all partitions."""
-        return sum(partition.runs for partition in self.islands)
+        """Returns how many partition runs succeeded, over all partitions."""
+        return sum(partition.runs for partition in self.partitions)
 
     @property
     def host_runs(self) -> int:
-        """Partition runs that the host's own kernels did, where the GPU could not."""
-        return sum(partition.host_runs for partition in self.islands)
+        """Returns how many partition runs used the host's own kernels, where the GPU could not run
+        them.
+        """
+        return sum(partition.host_runs for partition in self.partitions)
+
+    @property
+    def islands(self) -> tuple[PartitionReport, ...]:
+        """Returns `partitions` (deprecated name, removed in the next version)."""
+        return self.partitions
 
     def to_json(self) -> str:
-        """The same as a JSON object, sums included."""
+        """Returns the report as a JSON object, totals included."""
         totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
         memory = {"weight_bytes": self.weight_bytes, "pool_bytes": self.pool_bytes}
-        islands = [asdict(partition) for partition in self.islands]
-        for partition in islands:
+        partitions = [asdict(partition) for partition in self.partitions]
+        for partition in partitions:
             del partition["key"]
-        return json.dumps(asdict(self) | {"islands": islands, "totals": totals} | memory, indent=2)
+        found = asdict(self) | {"partitions": partitions, "totals": totals} | memory
+        return json.dumps(with_old_keys(found), indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([self._summary(), *map(_partition_line, self.islands), *self._reasons()])
+        return "\n".join(
+            [self._summary(), *map(_partition_line, self.partitions), *self._reasons()]
+        )
 
     def _summary(self) -> str:
         adapter = (
             f"{self.adapter.name} ({self.adapter.backend})" if self.adapter else "no adapter yet"
         )
-        live = sum(partition.live for partition in self.islands)
+        live = sum(partition.live for partition in self.partitions)
         partitions = "1 partition" if live == 1 else f"{live} partitions"
         text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {partitions}, {adapter}"
         reverted = self.count(REVERTED)
         return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
 
     def _reasons(self) -> list[str]:
-        """One line per operator and reason."""
+        """Returns one line per operator and reason."""
         counted = Counter((n.op, n.reason) for n in self.nodes if n.where == CPU)
         return [
             f"  on the CPU: {count} x {op}: {reason}" for (op, reason), count in counted.items()
@@ -172,12 +184,26 @@ def many(count: int, one: str, more: str = "") -> str:
 _newest: PerCaller[Callable[[], Report]] = PerCaller()
 
 
+def with_old_keys(found: Any) -> Any:
+    """Returns JSON data with the keys `islands` and `island` beside `partitions` and `partition`:
+    deprecated names, removed in the next version.
+    """
+    if isinstance(found, dict):
+        seen = {key: with_old_keys(value) for key, value in found.items()}
+        return seen | {old: seen[new] for new, old in OLD_KEYS.items() if new in seen}
+    return [with_old_keys(one) for one in found] if isinstance(found, list | tuple) else found
+
+
 def remember(source: Callable[[], Report]) -> None:
-    """`source` makes the report of what this thread handed over last, to whichever frontend."""
+    """Keeps `source`, which makes the report of the graph that this thread gave last to any
+    frontend.
+    """
     _newest.set(source)
 
 
 def newest() -> Report | None:
-    """The report of what this thread handed over last, as of now; None when there is nothing."""
+    """Returns the present report of the graph that this thread gave last, or None when there is
+    none.
+    """
     source = _newest.get()
     return source() if source else None

@@ -111,7 +111,7 @@ class Comparison:
     def lines(self) -> list[str]:
         """The summary for a reader."""
         report, on_gpu = self.report, self.report.count(GPU)
-        nodes, partitions = len(report.nodes), len(report.islands)
+        nodes, partitions = len(report.nodes), len(report.partitions)
         lines = [
             f"nodes     {on_gpu} of {nodes} on the GPU, partitions: {partitions}",
             f"latency   CPU ({self.cpu}) {self.cpu_ms:.1f} ms, GPU {self.gpu_ms:.1f} ms (medians)",
@@ -159,7 +159,7 @@ class Comparison:
 
     def kernels(self) -> list[str]:
         """The pipelines of all partitions."""
-        partitions = self.report.islands
+        partitions = self.report.partitions
         return list(dict.fromkeys(name for partition in partitions for name in partition.kernels))
 
     def as_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Comparison:
             "tensors": tensors,
             "nodes": len(self.report.nodes),
             "nodes_on_gpu": self.report.count(GPU),
-            "islands": len(self.report.islands),
+            "partitions": len(self.report.partitions),
             "cpu_ms": self.cpu_ms,
             "gpu_ms": self.gpu_ms,
             "judge": self.judge,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import Unsupported, told
+from tflgpu_plugin.errors import Unsupported, node_error
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
@@ -398,7 +398,7 @@ class Builder:
             # Of what is not the node's own it may be a limit of ours, and the host runs it.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
-            plain = Refusal("shape.mismatch", f"{self.host.title}: {told(error)}.")
+            plain = Refusal("shape.mismatch", f"{self.host.title}: {node_error(error)}.")
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import Unsupported, told
+from tflgpu_plugin.errors import Unsupported, node_error
 from tflgpu_plugin.importer import building, folding, row_conditions
 from tflgpu_plugin.importer.builder import Builder, fixed
 from tflgpu_plugin.importer.model import HostNode
@@ -307,7 +307,7 @@ class Plain:
         except NotConstant as error:  # only a run tells
             wrong = str(error)
         except Exception as error:
-            wrong = told(error)
+            wrong = node_error(error)
             known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
             if runs and known and all(values[k].shape is None for k in host.writes):
                 said = f"{host.title} cannot be planned: {wrong}."

@@ -244,4 +244,4 @@ def deliver_log() -> None:
 
 def _deliver_for_call() -> None:
     """What native code calls at the end of a host's call."""
-    threads.for_call(load().tg_caller_thread(), deliver_log)
+    threads.run_for_caller(load().tg_caller_thread(), deliver_log)

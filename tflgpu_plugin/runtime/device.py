@@ -10,7 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.registry import Living, Turns
+from tflgpu_plugin.registry import KeyLocks, WeakCache
 from tflgpu_plugin.runtime.pipelines import Pipelines
 
 
@@ -54,8 +54,8 @@ class Device:
     handle: Any
     target: Target
     pipelines: Pipelines = field(default_factory=Pipelines)
-    programs: Living[bytes, Any] = field(default_factory=Living)
-    turns: Turns[bytes] = field(default_factory=Turns)
+    programs: WeakCache[bytes, Any] = field(default_factory=WeakCache)
+    turns: KeyLocks[bytes] = field(default_factory=KeyLocks)
 
     def helper(self) -> Callable[[], Any] | None:
         """What opens a second device to compile on, where that helps: its driver generates code

@@ -17,7 +17,7 @@ from typing import Any
 
 from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.ir import Pipeline
-from tflgpu_plugin.registry import Living, Turns
+from tflgpu_plugin.registry import KeyLocks, WeakCache
 
 UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
 GLANCE = 0.005  # seconds between looks at the clock
@@ -40,8 +40,8 @@ class Pipelines:
     """The native pipelines of one device: each is made once, by the thread that asks first."""
 
     def __init__(self) -> None:
-        self._living: Living[Pipeline, Any] = Living(RECENT)
-        self._turns: Turns[Pipeline] = Turns()
+        self._living: WeakCache[Pipeline, Any] = WeakCache(RECENT)
+        self._turns: KeyLocks[Pipeline] = KeyLocks()
 
     def get(self, pipeline: Pipeline) -> Any:
         """The native pipeline, None when there is none."""
@@ -82,7 +82,7 @@ _MAKER, _COMPILER = threads.Worker("make"), threads.Worker("compile")
 
 def begin(
     wanted: tuple[Pipeline, ...], device: Any, cache: Pipelines, warm: bool, helper: Helper
-) -> threads.Begun[list[Any]]:
+) -> threads.Task[list[Any]]:
     """`make` on another thread, after those that were begun before."""
     return _COMPILER.begin(lambda: make(wanted, device, cache, warm, helper))
 

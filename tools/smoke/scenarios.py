@@ -97,7 +97,7 @@ def in_onnxruntime(_: str, model: Path, feeds: Runs, options: dict[str, Any] | N
 
 def told(report: Any) -> dict[str, Any]:
     """What a report says of a model, in numbers that other platforms shall repeat."""
-    nodes, partitions = report.nodes, report.islands
+    nodes, partitions = report.nodes, report.partitions
     return {
         "nodes": len(nodes),
         "on_gpu": sum(node.where == "gpu" for node in nodes),

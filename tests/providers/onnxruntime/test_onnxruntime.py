@@ -245,7 +245,7 @@ def test_nodes_of_a_provider_that_is_named_first_are_on_the_cpu() -> None:
     listed = ["CPUExecutionProvider", m.EP]
     made = ort.InferenceSession(m.add_relu(), m.quiet(), providers=listed)
     found = tflgpu_plugin.report(made)
-    assert {node.where for node in found.nodes} == {"cpu"} and not found.islands
+    assert {node.where for node in found.nodes} == {"cpu"} and not found.partitions
     with pytest.raises(AssertionError, match=f"CPUExecutionProvider.*Name {m.EP} before it"):
         tflgpu_plugin.assert_used(made)
 
@@ -256,7 +256,7 @@ def test_the_report_counts_runs_and_bytes() -> None:
         session.run(None, {"x": m.values(2, 3, 5)})
     report = tflgpu_plugin.report(session)
     assert report.count("gpu") == 2 and report.runs == 3
-    (partition,) = report.islands
+    (partition,) = report.partitions
     assert partition.live and partition.uploaded_bytes == partition.downloaded_bytes == 3 * 120
     assert tflgpu_plugin.last_report().runs == 3
     other = m.session(m.add_relu())

@@ -126,7 +126,7 @@ def test_is_taken_and_right(chain: str) -> None:
             np.testing.assert_allclose(got, wanted, atol=1e-5)
     report = tflgpu_plugin.report(ours)
     assert report.count("gpu") == len(nodes), str(report)
-    assert len(report.islands) == 1
+    assert len(report.partitions) == 1
 
 
 def _filled(value: float) -> bytes:

@@ -225,7 +225,7 @@ def test_a_count_beyond_its_room_is_an_error() -> None:
     from tflgpu_plugin.providers.onnxruntime import records
 
     ours = session(build([node("NonZero", ["x"], ["y"])], {"x": chance(3, 4)}, ["y"]), force=1)
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     placed = records.kept.claimed(partition.key, "")
     instance = placed.partition.instance
     placed.add(placed.handle, placed.interface.key, [(9, -1)], instance)
@@ -242,7 +242,7 @@ def misplanned(given: Shape | None, made: Shape) -> tuple[Any, Shape]:
 
     data = build([node("Relu", ["x"], ["y"])], {"x": chance(1)}, ["y"], shapes={"x": (3, "n")})
     ours = session(data, force=1)
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     placed = records.kept.claimed(partition.key, "")
     (planned,) = placed.interface.key
     placed.add(placed.handle, [given or planned], [made], placed.partition.instance)

@@ -149,7 +149,7 @@ def test_a_block_of_a_diffusion_model() -> None:
     feeds = {"x": values(*X)}
     check(nodes, means, feeds, held)
     ours = session(built(nodes, feeds, held, ["y"]))
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     assert partition.dispatches <= 8
 
 

@@ -187,8 +187,8 @@ def test_a_cache_is_taken_whole_and_right(names: tuple[str | None, ...]) -> None
     for batch, past, length in ((1, 0, 5), (1, 5, 1), (1, 6, 1), (3, 2, 4), (1, 40, 30)):
         compare(ours, theirs, cache_models.feeds(batch, past, length))
     report = tflgpu_plugin.report(ours)
-    assert report.count("gpu") == len(report.nodes) and len(report.islands) == 1, str(report)
-    assert report.islands[0].runs == 5
+    assert report.count("gpu") == len(report.nodes) and len(report.partitions) == 1, str(report)
+    assert report.partitions[0].runs == 5
 
 
 @pytest.mark.adapter

@@ -99,7 +99,7 @@ def same(got: Sequence[Array], wanted: Sequence[Array]) -> None:
 def counted(ours: Any) -> tuple[int, int, int]:
     """Runs on the GPU, on the host's kernels, and failures."""
     found = tflgpu_plugin.report(ours)
-    return found.runs, found.host_runs, sum(one.failures for one in found.islands)
+    return found.runs, found.host_runs, sum(one.failures for one in found.partitions)
 
 
 @pytest.mark.parametrize("name", CASES)

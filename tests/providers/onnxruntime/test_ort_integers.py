@@ -372,7 +372,7 @@ def test_integers_cross_partitions_of_any_shape() -> None:
     assert kept == {"SequenceConstruct", "ConcatFromSequence"}
     for count in (2, 5, 1):
         same(ours, theirs, {"x": values(count, 9)})
-    assert not any(partition.failures for partition in tflgpu_plugin.report(ours).islands)
+    assert not any(partition.failures for partition in tflgpu_plugin.report(ours).partitions)
 
 
 def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> None:

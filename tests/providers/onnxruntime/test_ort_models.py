@@ -29,7 +29,7 @@ def test_a_network_at_several_shapes() -> None:
     for shape in ((1, 3, 16, 16), (2, 3, 31, 17), (1, 3, 16, 16), (3, 3, 8, 9)):
         m.compare(session, reference, {"x": m.values(*shape)})
     report = tflgpu_plugin.report(session)
-    assert report.count("cpu") == 0 and len(report.islands) == 1 and report.runs == 4
+    assert report.count("cpu") == 0 and len(report.partitions) == 1 and report.runs == 4
 
 
 def test_many_shapes_go_through_a_bounded_list_of_plans() -> None:
@@ -72,7 +72,7 @@ def test_unsupported_nodes_in_between() -> None:
     session = m.session(data, force=1, exclude="CumSum")
     m.compare(session, m.cpu(data), {"x": m.values(1, 4, 40, 40)})
     report = tflgpu_plugin.report(session)
-    assert m.places(session)["CumSum"] == "cpu" and len(report.islands) == 2
+    assert m.places(session)["CumSum"] == "cpu" and len(report.partitions) == 2
     assert "would only split" not in str(report)
 
 

@@ -134,7 +134,7 @@ def test_both_directions_run_side_by_side(op: str) -> None:
     def launches(direction: str) -> int:
         session = m.session(layer(op, direction=direction))
         session.run(None, {"X": np.zeros((STEPS, BATCH, INPUTS), np.float32)})
-        return tflgpu_plugin.report(session).islands[0].dispatches
+        return tflgpu_plugin.report(session).partitions[0].dispatches
 
     assert launches("bidirectional") == launches("forward") + 2
 

@@ -68,7 +68,7 @@ def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) ->
             np.testing.assert_allclose(got, wanted, atol=1e-5)
         assert ours.get_providers()[0] == EP
     assert failed
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     assert partition.runs + partition.host_runs == len(SIZES) + 2 - failed
 
 

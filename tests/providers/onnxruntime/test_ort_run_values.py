@@ -87,7 +87,7 @@ def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
         (got,), (wanted,) = ours.run(None, feed), theirs.run(None, feed)
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, atol=1e-5)
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     assert partition.runs == 2 * len(feeds)
 
 
@@ -111,7 +111,7 @@ def test_each_value_has_its_answer(name: str) -> None:
         for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
             assert got.shape == wanted.shape and got.dtype == wanted.dtype
             np.testing.assert_allclose(got, wanted, atol=1e-5)
-    (partition,) = tflgpu_plugin.report(ours).islands
+    (partition,) = tflgpu_plugin.report(ours).partitions
     assert partition.runs == 2 * len(feeds)
 
 

@@ -49,7 +49,7 @@ def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> Non
     assert places(made) == {"features": "gpu", "mean": "gpu", "distance": "cpu"}
     same(interpreter, model, host)
     report = tflgpu_plugin.report(made)
-    assert [partition.runs for partition in report.islands] == [1]
+    assert [partition.runs for partition in report.partitions] == [1]
     assert report == tflgpu_plugin.last_report()
 
 
@@ -61,7 +61,7 @@ def test_a_whole_model_is_one_partition(host: str, capfd: pytest.CaptureFixture[
     assert ops == ["CONV_2D", "CONV_2D", "DELEGATE"]
     for seed in range(3):
         same(interpreter, model, host, seed)
-    (partition,) = tflgpu_plugin.report(made).islands
+    (partition,) = tflgpu_plugin.report(made).partitions
     assert (partition.runs, partition.failures, partition.live) == (3, 0, True)
     assert partition.uploaded_bytes == 3 * 8 * 8 * 3 * 4
     assert partition.downloaded_bytes == 3 * 8 * 8 * 4 * 4
@@ -119,7 +119,7 @@ def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[
 def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> None:
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host, max_delegated_partitions=limit)
-    assert len(tflgpu_plugin.report(made).islands) == count
+    assert len(tflgpu_plugin.report(made).partitions) == count
     assert places(made)["p"] == "gpu"  # the larger partition stays
     same(interpreter, model, host)
 
@@ -148,7 +148,7 @@ def test_a_long_sentence_is_cut_between_letters(host: str, key: str) -> None:
 def test_the_adapter_by_name(host: str) -> None:
     name = tflgpu_plugin.report(delegate_in_use := gpu(small_models.guide(), host)[1]).adapter.name
     assert delegate_in_use is not None
-    assert tflgpu_plugin.report(gpu(small_models.guide(), host, adapter=name[:6])[1]).islands
+    assert tflgpu_plugin.report(gpu(small_models.guide(), host, adapter=name[:6])[1]).partitions
 
 
 # ---- partitions ---------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_tensors_between_partitions_stay_on_the_device(host: str) -> None:
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
     same(interpreter, model, host)
-    first, second = tflgpu_plugin.report(made).islands
+    first, second = tflgpu_plugin.report(made).partitions
     tensor = 6 * 5 * 4 * 4  # bytes of each of p, q, d and the sum
     assert first.downloaded_bytes == tensor  # q, not p
     assert (second.uploaded_bytes, second.device_inputs) == (tensor, 1)  # d, and p
@@ -169,8 +169,8 @@ def test_a_partition_that_the_cpu_and_another_partition_read(host: str) -> None:
     interpreter, made = gpu(model, host)
     for seed in range(3):
         same(interpreter, model, host, seed)
-    assert len(tflgpu_plugin.report(made).islands) >= 2
-    assert sum(partition.device_inputs for partition in tflgpu_plugin.report(made).islands) == 3
+    assert len(tflgpu_plugin.report(made).partitions) >= 2
+    assert sum(partition.device_inputs for partition in tflgpu_plugin.report(made).partitions) == 3
 
 
 @pytest.mark.parametrize("model", [small_models.shared_output, small_models.two_partitions])
@@ -222,7 +222,9 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
         interpreter.allocate_tensors()
         same(interpreter, model, host)
         assert places(made) == before
-    assert all(partition.runs for partition in tflgpu_plugin.report(made).islands if partition.live)
+    assert all(
+        partition.runs for partition in tflgpu_plugin.report(made).partitions if partition.live
+    )
 
 
 def _refusal(model: bytes, host: str, shape: tuple[int, ...]) -> str:
@@ -249,7 +251,7 @@ def test_a_shape_that_cannot_be_built_runs_on_the_kernels_of_the_host(host: str)
     interpreter.resize_tensor_input(0, (1, 8, 8, 3))
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
-    newest = tflgpu_plugin.report(made).islands[-1]
+    newest = tflgpu_plugin.report(made).partitions[-1]
     assert (newest.runs, newest.failures) == (1, 1 if refusal else 0)
 
 
@@ -280,7 +282,7 @@ def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.Monke
         interpreter.allocate_tensors()
         time.sleep(5)
     same(interpreter, small_models.one_partition(), host)
-    assert tflgpu_plugin.report(made).islands[-1].failures == 0
+    assert tflgpu_plugin.report(made).partitions[-1].failures == 0
 
 
 @pytest.mark.usefixtures("heard")
@@ -382,7 +384,7 @@ def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
     interpreter.allocate_tensors()
     same(interpreter, model, host)
     assert places(made) == {"p": "gpu", "q": "gpu", "d": "cpu", "sum": "gpu"}
-    assert [partition.runs for partition in tflgpu_plugin.report(made).islands] == [1, 1]
+    assert [partition.runs for partition in tflgpu_plugin.report(made).partitions] == [1, 1]
 
 
 def test_a_delegate_from_one_host_in_another(host: str) -> None:
@@ -404,7 +406,7 @@ def test_what_the_host_takes_back_is_reported(host: str) -> None:
     gc.collect()
     report = tflgpu_plugin.report(made)
     assert (report.count("gpu"), report.count("reverted")) == (0, 2)
-    assert [partition.live for partition in report.islands] == [False]
+    assert [partition.live for partition in report.partitions] == [False]
     assert "taken back" in str(report)
 
 

@@ -26,7 +26,7 @@ PLANTED = "This is planted."
 
 def counted(made: Any) -> tuple[int, int, int]:
     """Runs on the GPU, on the host's kernels, and failures, of what is in use."""
-    found = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    found = [one for one in tflgpu_plugin.report(made).partitions if one.live]
     return (
         sum(one.runs for one in found),
         sum(one.host_runs for one in found),
@@ -130,7 +130,7 @@ def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.Monkey
     """What the first makes for the second stays on the device, or comes from the host."""
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
-    chosen = [one.key for one in tflgpu_plugin.report(made).islands][place]
+    chosen = [one.key for one in tflgpu_plugin.report(made).partitions][place]
     build = engine.Partition.build
 
     def chosen_is_refused(self: engine.Partition, graph: Graph) -> Any:
@@ -271,7 +271,7 @@ for name, model in MODELS.items():
         ours, theirs = (hosts.invoke(one, [values])[0] for one in (interpreter, reference))
         for got, wanted in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=f"{{name}}, run {{run}}")
-    found = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    found = [one for one in tflgpu_plugin.report(made).partitions if one.live]
     assert found and all((p.runs, p.host_runs, p.failures) == (2, 3, 0) for p in found), name
 """
 

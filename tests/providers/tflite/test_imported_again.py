@@ -64,7 +64,7 @@ def test_a_state_of_an_open_signature_keeps_its_shape(host: str) -> None:
         interpreter.resize_tensor_input(place, (1, side, side, 4))
         interpreter.allocate_tensors()
         interpreter.invoke()
-    live = [one for one in tflgpu_plugin.report(made).islands if one.live]
+    live = [one for one in tflgpu_plugin.report(made).partitions if one.live]
     assert live and all(one.runs and not one.host_runs for one in live)
 
 

@@ -52,7 +52,7 @@ def test_a_window_that_does_not_fit_the_placeholder(
         resize(interpreter, 1, samples)
         same(interpreter, model, host)
     assert set(places(made).values()) == {"gpu"}
-    (partition,) = [i for i in tflgpu_plugin.report(made).islands if i.live]
+    (partition,) = [i for i in tflgpu_plugin.report(made).partitions if i.live]
     assert partition.runs and not partition.failures
 
 
@@ -148,5 +148,5 @@ def test_a_fixed_shape_is_no_placeholder(host: str) -> None:
     interpreter, made = gpu(model.to_bytes(), host)
     assert set(places(made).values()) == {"gpu"}
     same(interpreter, model.to_bytes(), host)
-    (partition,) = tflgpu_plugin.report(made).islands
+    (partition,) = tflgpu_plugin.report(made).partitions
     assert partition.uploaded_bytes == 4

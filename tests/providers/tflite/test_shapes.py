@@ -119,7 +119,9 @@ def test_shapes_after_arithmetic_are_known(host: str, kernels: str, name: str) -
             same(interpreter, model, host, seed)
             same(interpreter, model, host, seed + 7)
     assert places(made) == before
-    partitions = [partition for partition in tflgpu_plugin.report(made).islands if partition.live]
+    partitions = [
+        partition for partition in tflgpu_plugin.report(made).partitions if partition.live
+    ]
     assert partitions and all(partition.runs and not partition.failures for partition in partitions)
 
 

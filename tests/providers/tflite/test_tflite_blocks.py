@@ -123,5 +123,5 @@ def test_a_block_is_one_partition(host: str, build: Callable[[], bytes], kernels
     assert told == host
     interpreter, made = gpu(model, host, reference if kernels == "reference" else kernels)
     same(interpreter, model, host, kernels=reference)
-    (partition,) = report(made).islands
+    (partition,) = report(made).partitions
     assert partition.runs == 1 and {node.where for node in report(made).nodes} == {"gpu"}

@@ -76,7 +76,9 @@ def test_variables_keep_their_values_and_shapes(host: str, kernels: str, name: s
     interpreter, made = gpu(model, host, kernels, force=1)
     assert left(made) == CPU.get(name, set())
     agree(interpreter, model, host, SEQUENCES[name])
-    partitions = [partition for partition in tflgpu_plugin.report(made).islands if partition.live]
+    partitions = [
+        partition for partition in tflgpu_plugin.report(made).partitions if partition.live
+    ]
     assert partitions and all(partition.runs and not partition.failures for partition in partitions)
 
 
@@ -85,7 +87,7 @@ def test_what_variables_feed_and_take_is_one_partition(host: str) -> None:
     """Though it does little: it has the host's store on both sides, and no work."""
     _, made = gpu(variable_models.streaming(), host)
     report = tflgpu_plugin.report(made)
-    assert [len(partition.nodes) for partition in report.islands] == [8]
+    assert [len(partition.nodes) for partition in report.partitions] == [8]
     reasons = {node.op: node.reason for node in report.nodes if node.where == "cpu"}
     assert reasons["READ_VARIABLE"] == "It copies a variable of the model, which the host keeps."
 
@@ -114,7 +116,7 @@ def test_seeded_programs(host: str, exclude: str) -> None:
         steps = [None, None, (1, 1 + seed % 4, 2, FEATURES), None, RESET, None]
         agree(interpreter, model, host, steps)
         assert left(made) <= {*exclude.split(",")}
-        partitions = tflgpu_plugin.report(made).islands
+        partitions = tflgpu_plugin.report(made).partitions
         assert partitions and all(
             partition.runs and not partition.failures for partition in partitions
         )
