@@ -20,7 +20,7 @@ from tflgpu_plugin.importer import imported
 from tflgpu_plugin.ir import Graph, HostOp, Node, Tensor
 from tflgpu_plugin.providers.tflite import params
 from tflgpu_plugin.providers.tflite.loops import BODIES
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS, POOL_ARGMAX, UNPOOL
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]
@@ -225,8 +225,10 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     return replace(node, outputs=outputs)
 
 
+# Operators that cannot run alone: complex numbers and pooling indices lie between them and others.
+PAIRED = {"RFFT2D", "REAL", "IMAG", "COMPLEX_ABS", POOL_ARGMAX, UNPOOL}
 # Rows that a model of one operator shows.
-SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone and name not in BODIES}
+SINGLE = {name: row for name, row in HOST_OPS.items() if name not in {*BODIES, *PAIRED}}
 
 
 def form_of(case: Case) -> HostOp:

@@ -314,10 +314,10 @@ def _rows() -> tuple[HostOp, ...]:
                 ("AND", "bitwise_and", WHOLE, ()),
             )
         ),
-        # Complex numbers lie between these (engine.py), so that none of them stands alone.
-        _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted", alone=False),
+        # Complex numbers lie between these (engine.py), so that none of them runs alone.
+        _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted"),
         *(
-            _row(name, op, 1, gives="converted", alone=False)
+            _row(name, op, 1, gives="converted")
             for name, op in (
                 ("REAL", "real"), ("IMAG", "imaginary"), ("COMPLEX_ABS", "complex_abs"),
             )
@@ -349,11 +349,11 @@ def _rows() -> tuple[HostOp, ...]:
         # Of positions in windows, which hosts number each in its own way (importer/rules.py).
         _row(
             POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
-            need.SIDE_BY_SIDE, gives="value index", types=FLOATS, alone=False,
+            need.SIDE_BY_SIDE, gives="value index", types=FLOATS,
         ),
         _row(
             UNPOOL, "max_unpool", 1, params.custom_pool, "value index", *windows, need.INACTIVE,
-            need.SIDE_BY_SIDE, types=FLOATS, alone=False,
+            need.SIDE_BY_SIDE, types=FLOATS,
         ),
     )  # fmt: skip
 

@@ -176,7 +176,7 @@ def test_constants_of_int64_are_in_the_range_of_int32(numbers: Shape, right: boo
     constant = replace(graph.tensors[1], data=data)
     reason = ask(replace(graph, tensors={**graph.tensors, 1: constant}))
     assert reason == (
-        None if right else "The constant 'y' holds int64 numbers that int32 does not."
+        None if right else "The constant 'y' holds int64 numbers outside of the range of int32."
     )
 
 
@@ -233,7 +233,7 @@ def test_a_row_has_conditions_of_its_own() -> None:
     ("variable", "there", "reason"),
     [
         (True, True, None), (False, True, "The state 'c' is not a variable of the model."),
-        (True, False, "It has no state."),
+        (True, False, "Its state is absent."),
     ],
 )  # fmt: skip
 def test_what_is_kept_between_runs_is_a_variable(
@@ -325,7 +325,7 @@ def test_an_int32_bias_must_be_constant() -> None:
     attributes = {"keep_num_dims": False, "activation": "none"}
     node = Node(0, "fully_connected", (0, 1, 2), (3,), attributes)
     graph = Graph(tensors, (node,), (0, 1, 2), (3,))
-    assert ask(graph) == "Bias 'bias' holds int32 values that only a run tells."
+    assert ask(graph) == "Bias 'bias' holds int32 values that are only known when the model runs."
 
 
 # ---- types and shapes ---------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_what_has_no_elements() -> None:
     tensors[2] = Tensor("mean", (1, 3))
     mean = replace(graph.nodes[0], op="mean", row=None, attributes={"keep_dims": False})
     reason = ask(replace(graph, tensors=tensors, nodes=(mean,)))
-    assert reason == "Tensor 'x' has no elements, its shape being [1, 0, 3]."
+    assert reason == "Tensor 'x' has no elements: its shape is [1, 0, 3]."
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5), (2,) * 8])

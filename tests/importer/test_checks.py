@@ -48,11 +48,11 @@ WRONG: dict[str, tuple[HostModel, str]] = {
         model(node(0, ("a", "a"), "c"), node(1, ("b", "b"), "c")),
         "by two nodes, 0 and",
     ),
-    "one id": (model(node(0, ("a", "a"), "b"), node(0, ("b", "b"), "c")), "have one id"),
+    "one id": (model(node(0, ("a", "a"), "b"), node(0, ("b", "b"), "c")), "have the same id"),
     "out of order": (model(node(0, ("b", "b"), "c"), node(1, ("a", "a"), "b")), "makes later"),
     "reads itself": (model(node(0, ("a", "c"), "c")), "makes later"),
     "no such output": (replace(model(), outputs=("x",)), "The output 'x'"),
-    "no array": (model(a=Value("a", "f32", (2,), LIST)), "is no numpy array"),
+    "no array": (model(a=Value("a", "f32", (2,), LIST)), "is not a numpy array"),
     "another type": (model(a=Value("a", "f32", (2,), np.ones(2))), "data of float64"),
     "no type": (model(a=Value("a", "float32", (2,), np.ones(2, np.float32))), "types are f32"),
     "no type, no data": (model(a=Value("a", "float32", (2,))), "types are f32"),
@@ -61,12 +61,15 @@ WRONG: dict[str, tuple[HostModel, str]] = {
         "is a constant, and",
     ),
     "an id of ours": (model(node(1 << 24, ("a", "a"), "c")), "is not from 0 to"),
-    "no node": (replace(model(), nodes=(None,)), "no HostNode"),
-    "a list of inputs": (model(replace(node(0, ("a", "a"), "c"), inputs=LIST)), "no tuple"),
-    "a number as a key": (model(replace(node(0, ("a", "a"), "c"), inputs=(1, "a"))), "has 1, no"),
-    "no value": (model(a=LIST), "no Value"),
-    "a shape that is a number": (model(a=replace(VALUE, shape=2)), "not a tuple of whole"),
-    "a type that is none": (model(a=replace(VALUE, dtype=np.float32)), "no str"),
+    "no node": (replace(model(), nodes=(None,)), "not a HostNode"),
+    "a list of inputs": (model(replace(node(0, ("a", "a"), "c"), inputs=LIST)), "not a tuple"),
+    "a number as a key": (
+        model(replace(node(0, ("a", "a"), "c"), inputs=(1, "a"))),
+        "has 1, which is not",
+    ),
+    "no value": (model(a=LIST), "not a Value"),
+    "a shape that is a number": (model(a=replace(VALUE, shape=2)), "not a tuple of integers"),
+    "a type that is none": (model(a=replace(VALUE, dtype=np.float32)), "not a str"),
     "a body": (
         model(replace(node(0, ("a", "a"), "c"), bodies=(model(node(0, ("a", "x"), "c")),))),
         "names the value 'x'",
@@ -85,8 +88,8 @@ def test_a_model_that_does_not_fit(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "said"),
-    [({"x": providers.HostOp("x", "nonsense", (1, 1))}, "'nonsense', which is no op"),
-     ({"x": "add"}, "is no HostOp"), ([], "a mapping")],
+    [({"x": providers.HostOp("x", "nonsense", (1, 1))}, "'nonsense', which is not an op"),
+     ({"x": "add"}, "is not a HostOp"), ([], "a mapping")],
 )  # fmt: skip
 def test_a_table_that_is_none(rows: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
@@ -101,7 +104,7 @@ def test_a_node_that_lacks_an_operand_is_refused() -> None:
 def test_a_circle_of_nodes_ends() -> None:
     tensors = {k: Tensor(str(k), (2,)) for k in range(2)}
     graph = Graph(tensors, (Node(0, "relu", (1,), (0,)), Node(1, "relu", (0,), (1,))), (), (1,))
-    with pytest.raises(ValueError, match="can never run: the graph has a circle"):
+    with pytest.raises(ValueError, match="can never run: the graph has a cycle"):
         partition.groups(graph, {0, 1})
 
 
@@ -117,7 +120,7 @@ def test_subclasses_and_numbers_of_numpy_are_taken() -> None:
     one = Step(np.int64(3), "twice", "", 1, "c", ("a", "a"), ("c",))
     given = Model((one,), model().values, ("c",))
     assert not providers.import_(given, TABLE).refusals
-    with pytest.raises(ValueError, match="no HostModel"):
+    with pytest.raises(ValueError, match="not a HostModel"):
         providers.import_(None, TABLE)  # type: ignore[arg-type]
 
 

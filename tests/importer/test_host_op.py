@@ -113,5 +113,5 @@ def test_a_table_has_each_row_once_and_ops_that_there_are() -> None:
     with pytest.raises(ValueError, match="Thing has two rows"):
         table([ROW, ROW])
     longer = replace(ROW, op="add", longer=replace(ROW, op="nonsense"))
-    with pytest.raises(ValueError, match="becomes 'nonsense', which is no op"):
+    with pytest.raises(ValueError, match="becomes 'nonsense', which is not an op"):
         Table(table([longer]))

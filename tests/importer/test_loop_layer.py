@@ -390,7 +390,7 @@ def by_two() -> Loop:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_another_loop(name: str) -> None:
-    with pytest.raises(Unsupported, match="is no recurrent layer"):
+    with pytest.raises(Unsupported, match="is not a recurrent layer"):
         WRONG[name]().layer()
 
 
@@ -439,5 +439,5 @@ def test_expressions_that_double_take_no_time() -> None:
 def test_a_weight_that_is_used_twice_is_no_gate() -> None:
     loop = rnn()
     of_x = loop.graph.nodes[node(loop, "fully_connected")].outputs[0]
-    with pytest.raises(Unsupported, match="no LSTM"):
+    with pytest.raises(Unsupported, match="not that of an LSTM"):
         fed(fed(loop, "add", 0, of_x, 1), "add", 1, of_x, 1).layer()

@@ -83,7 +83,7 @@ def test_an_empty_graph_gives_the_first_ids() -> None:
 
 
 def test_a_scratch_graph_gives_no_ids() -> None:
-    with pytest.raises(ValueError, match="no new ids"):
+    with pytest.raises(ValueError, match="cannot give new ids"):
         Graph.over(chain().tensors).next_ids()
 
 

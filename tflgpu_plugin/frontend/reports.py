@@ -190,7 +190,7 @@ def with_old_keys(found: Any) -> Any:
     """
     if isinstance(found, dict):
         seen = {key: with_old_keys(value) for key, value in found.items()}
-        return seen | {old: seen[new] for new, old in OLD_KEYS.items() if new in seen}
+        return seen | {old: seen[new] for old, new in OLD_KEYS.items() if new in seen}
     return [with_old_keys(one) for one in found] if isinstance(found, list | tuple) else found
 
 

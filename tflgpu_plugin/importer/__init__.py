@@ -1,1 +1,1 @@
-"""From a host's graph to ours: reading, evaluation, support, rules and partitions."""
+"""Imports a host's graph: reading, evaluation, support, rules and partitions."""

@@ -1,5 +1,6 @@
-"""Builders of host operators that become no op: their results are worked out before a run, from
-shapes or constants. Other rows may use them, too."""
+"""Builders of host operators that become no op: their results are computed before a run, from
+shapes or constants. Other rows may use them, too.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def fill(e: Builder) -> int:
 
 
 def steps(e: Builder) -> int:
-    """Returns the numbers from start to end, by a step."""
+    """Returns the numbers from start to end (exclusive), by a step."""
     given = [e.value(k) for k in range(3)]
     try:
         first, last, by = (value.reshape(())[()] for value in given)
@@ -77,7 +78,9 @@ def _check_size(e: Builder, elements: float) -> None:
 
 
 def _unknown(e: Builder) -> Unsupported:
-    return Unsupported.of("dynamic.value", f"What {e.host.title} gives is not known before a run.")
+    return Unsupported.of(
+        "dynamic.value", f"The result of {e.host.title} is not known before a run."
+    )
 
 
 def _ints(values: Array) -> tuple[int, ...]:

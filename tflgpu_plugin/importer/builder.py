@@ -1,5 +1,5 @@
-"""Builds nodes of the op contract from one node of a host: what a row of a host's table sees of the
-node, and how it adds nodes.
+"""Builds nodes of the op contract from one host node: the functions through which a row of a host's
+table reads the node and adds nodes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
-# Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
+# Ops that move stored numbers unchanged. Padding is not among them: its zero is a real number.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
-Default = bool | int | float | str  # of an attribute
+Default = bool | int | float | str  # the type of an attribute
 
 
 def cast_array(data: Array, dtype: str) -> Array:
@@ -62,12 +62,12 @@ def _moves_integers(row: Op) -> bool:
 class Builder:
     """A node of the host, its row in the `table` of the host, and the `values` of its model.
     `inputs` are tensor ids (None: absent). Rows call `add` and return the ids of the node's
-    outputs; every shape is worked out on the way. `scaled`: extents are rounded products, which
+    outputs; every shape is inferred on the way. `scaled`: extents are rounded products, which
     onnxruntime's shape inference rounds otherwise than its kernel does (float32(50/7) * 7 gives 50
-    in float32 and 49.9999995 in float64). `misinferred`: its shape inference gives another shape
-    altogether. `widened`: inputs were bfloat16, and are float32 for the row. With `known_limit`
-    every result must follow from what is known, as a constant of so many elements at most, and no
-    nodes are made.
+    in float32 and 49.9999995 in float64). `misinferred`: its shape inference gives an entirely
+    different shape. `widened`: inputs were bfloat16, and are float32 for the row. With
+    `known_limit` every result must be a constant of at most that many elements that follows from
+    known values, and no nodes are added.
     """
 
     host: HostNode
@@ -85,51 +85,52 @@ class Builder:
     # ---- reading ------------------------------------------------------------------------------
 
     def has(self, position: int) -> bool:
-        """The input is present."""
+        """Whether the input is present."""
         return self.get(position) is not None
 
     def x(self, position: int = 0) -> int:
-        """An input that is there."""
+        """Returns an input that must be present."""
         found = self.inputs[position]
         assert found is not None
         return found
 
     def get(self, position: int) -> int | None:
-        """An input, None when it is absent."""
+        """Returns an input, or None when it is absent."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def of(self, role: str) -> Shape:
-        """The shape of the first input of this role."""
+        """Returns the shape of the first input of this role."""
         return self.shape(self.x(self.row.taken.index(role)))
 
     def shape(self, tensor: int | None = None) -> Shape:
-        """Of a tensor, or of the first input."""
+        """Returns the shape of a tensor, or of the first input."""
         return self.tensors.table[self.x() if tensor is None else tensor].shape
 
     def rank(self, tensor: int | None = None) -> int:
         return len(self.shape(tensor))
 
     def dtype(self, tensor: int | None = None) -> str:
-        """Of a tensor, or of the first input."""
+        """Returns the dtype of a tensor, or of the first input."""
         return self.tensors.table[self.x() if tensor is None else tensor].dtype
 
     def constant(self, tensor: int) -> Array | None:
-        """The value of a tensor, when it is known before the model runs."""
+        """Returns the value of a tensor when it is known before the model runs, else None."""
         return self.tensors.table[tensor].data
 
     def known(self, *tensors: int | None) -> bool:
-        """The values of those that are present are constants."""
+        """Whether the inputs at these positions, if present, are constants."""
         return all(t is None or self.constant(t) is not None for t in tensors)
 
     def value(self, position: int) -> Array:
-        """The value of an input that is known before the model runs: one that the row's `constants`
-        name."""
+        """Returns the value of an input that is known before the model runs: one that the row's
+        `constants` name.
+        """
         found = self.constant(self.x(position))
         assert found is not None
         return found
 
     def optional(self, position: int) -> Array | None:
-        """Like `value`, None when the input is absent."""
+        """Returns the same as `value`, or None when the input is absent."""
         return self.value(position) if self.has(position) else None
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -143,12 +144,12 @@ class Builder:
         return None if found is None else tuple(int(n) for n in found)
 
     def listed(self, name: str, position: int) -> tuple[int, ...] | None:
-        """Whole numbers that are a constant input, or an attribute of older definitions."""
+        """Returns integers that are a constant input, or an attribute in older definitions."""
         given = self.optional(position)
         return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
 
     def scalar(self, position: int, name: str, default: float) -> float:
-        """A number that is a constant input, or an attribute of older definitions."""
+        """Returns a number that is a constant input, or an attribute in older definitions."""
         given = self.optional(position)
         return (
             self.number(name, default) if given is None or not given.size else float(given.flat[0])
@@ -160,7 +161,9 @@ class Builder:
         return default if text is None else text
 
     def attribute(self, name: str, default: Default) -> Default:
-        """An attribute of the type of its default; an axis from the front of the first input."""
+        """Returns an attribute, which must have the type of its default; an axis is counted from
+        the front of the first input.
+        """
         if name == "axis":
             return self.axis(self.integer(name, int(default)), self.rank())
         if isinstance(default, str):
@@ -168,7 +171,7 @@ class Builder:
         return type(default)(self.host.attributes.get(name, default))
 
     def axis(self, value: int, rank: int) -> int:
-        """An axis from the front. Raises Unsupported when it is out of range."""
+        """Returns an axis counted from the front. Raises Unsupported when it is out of range."""
         if not -rank <= value < max(rank, 1):
             raise Unsupported(
                 Impossible("attribute.invalid", f"Axis {value} is out of range for rank {rank}.")
@@ -177,12 +180,12 @@ class Builder:
 
     @property
     def op(self) -> Op:
-        """The row of the op that the node's own row names."""
+        """Returns the row of the op that the node's own row names."""
         return ops.rows()[self.row.op]
 
     @property
     def results(self) -> list[Value]:
-        """The outputs that somebody asks for, as the model states them."""
+        """Returns the outputs that are read, as the model states them."""
         return [self.values[key] for key in self.host.writes]
 
     @property
@@ -190,15 +193,16 @@ class Builder:
         return self.host.version
 
     def wants(self, position: int) -> bool:
-        """Somebody asks for this output."""
+        """Whether this output is read."""
         return position < len(self.host.outputs) and self.host.outputs[position] is not None
 
     def run(
         self, name: str, *inputs: int | None, attributes: Mapping[str, Any] | None = None
     ) -> Any:
-        """What the row of an operator of ONNX makes of these inputs and the attributes, which are
-        the node's own unless given. An operator of another domain is what the newest definition
-        says, or that of its attribute `opset`."""
+        """Returns what the row of an operator of ONNX builds from these inputs and the attributes,
+        which are the node's own unless given. For an operator of another domain the newest
+        definition counts, or the one that its attribute `opset` names.
+        """
         row, host = self.table.rows[name], self.host
         given = host.attributes if attributes is None else attributes
         newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]
@@ -209,13 +213,15 @@ class Builder:
     # ---- writing ------------------------------------------------------------------------------
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
-        """A constant tensor; indices are "i32", values "f32"."""
+        """Returns a new constant tensor; indices are "i32", values "f32"."""
         array = np.asarray(data, dtype or np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
         return self.tensors.constant(key, "constant", lambda: array)
 
     def index(self, data: Array | Sequence[Any]) -> int:
-        """A constant list of indices; what does not fit int32 becomes the nearest that does."""
+        """Returns a new constant list of indices; numbers outside of int32 become the nearest int32
+        number.
+        """
         limits = np.iinfo(np.int32)
         wide = np.asarray(data, np.int64)
         return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
@@ -223,8 +229,9 @@ class Builder:
     def derived(
         self, tensor: int, *how: Any, make: Callable[[Array], Array], axis: int | None = None
     ) -> int:
-        """A constant made from the constant `tensor`; `how` names what is done to it. Where that
-        moves elements and nothing else, `axis` is where the axis of its scales goes."""
+        """Returns a constant made from the constant `tensor`; `how` names the operation. Where the
+        operation only moves elements, `axis` is the new axis of its scales.
+        """
         held = self.tensors.table[tensor]
         data, scaled = held.data, held.quantization
         assert data is not None
@@ -235,12 +242,14 @@ class Builder:
         return made
 
     def scales_axis(self, tensor: int) -> int:
-        """The axis of a tensor's scales, 0 when it has none."""
+        """Returns the axis of a tensor's scales, 0 when it has none."""
         held = self.tensors.table[tensor].quantization
         return 0 if held is None else held.axis
 
     def hold(self, tensor: int, quantization: Quantization) -> Quantization:
-        """The quantization of an integer tensor: this one if nobody has asked before."""
+        """Returns the quantization of an integer tensor: this one unless an earlier caller has set
+        another.
+        """
         table = self.tensors.table
         held = table[tensor].quantization
         if held is None:
@@ -248,7 +257,9 @@ class Builder:
         return held or quantization
 
     def exact(self, tensor: int) -> int:
-        """The tensor, which stays float32: of places between pixels all digits count."""
+        """Marks the tensor to stay float32, since positions between pixels need all digits, and
+        returns it.
+        """
         self.tensors.table[tensor] = replace(self.tensors.table[tensor], wide=True)
         return tensor
 
@@ -260,7 +271,7 @@ class Builder:
         quantization: Quantization | None = None,
         **attributes: Any,
     ) -> int:
-        """A node; the id of its first output is returned."""
+        """Adds a node and returns the id of its first output."""
         (made,) = self.add_many(op, *inputs, dtype=dtype, **attributes)
         if quantization is not None:
             self.hold(made, quantization)
@@ -273,8 +284,9 @@ class Builder:
         dtype: str | Sequence[str] | None = None,
         **attributes: Any,
     ) -> list[int]:
-        """A node; the ids of its outputs, all of this type or each of its own, are returned. A
-        float among its inputs stands for a constant. Raises Unsupported when it cannot be.
+        """Adds a node and returns the ids of its outputs, all of this type or each of its own. A
+        float among its inputs stands for a constant. Raises Unsupported when the op does not take
+        the inputs.
         """
         row = ops.row(op)
         if row is None:
@@ -306,7 +318,9 @@ class Builder:
         return list(outputs)
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
-        """The id of an operand. Raises TypeError for a number that is neither id nor float."""
+        """Returns the id of an operand. Raises TypeError for a number that is neither id nor
+        float.
+        """
         if given is None or (isinstance(given, TensorId) and given.mark is self.tensors.mark):
             return given
         if isinstance(given, float):
@@ -336,7 +350,7 @@ class Builder:
         found = None if meaning is None or missing else meaning.compute(values, limit)
         if found is None or (kinds and len(kinds) != len(found)):
             raise Unsupported.of(
-                "dynamic.value", f"What {row.name} gives is not known before a run."
+                "dynamic.value", f"The result of {row.name} is not known before a run."
             )
         pairs = zip(kinds or [one] * len(found), found, strict=True)
         return [
@@ -345,8 +359,10 @@ class Builder:
         ]
 
     def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
-        """The operands with one quantization for all integers of 8 and 16 bits among them, since
-        ONNX moves stored numbers: the one that computed operands have, `NUMBERS` if they differ."""
+        """Returns the operands with one quantization for all integers of 8 and 16 bits among them,
+        since ONNX moves stored numbers: the quantization of the computed operands, or `NUMBERS` if
+        they differ.
+        """
         table = self.tensors.table
         stored = [t for t in operands if t is not None and table[t].dtype in COUNTED]
         found = {table[t].quantization for t in stored if table[t].data is None} - {None}
@@ -355,7 +371,7 @@ class Builder:
         return tuple(None if t is None else again.get(t, t) for t in operands)
 
     def _restored(self, tensor: int, common: Quantization) -> int:
-        """The same stored numbers with the quantization that `_alike` has found."""
+        """Returns the same stored numbers with the quantization that `_alike` has found."""
         if self.hold(tensor, common) == common:
             return tensor
         held = self.tensors.table[tensor]
@@ -364,7 +380,7 @@ class Builder:
         return self.add("quantize", self.numbers(tensor), dtype=held.dtype, quantization=NUMBERS)
 
     def numbers(self, tensor: int) -> int:
-        """The stored numbers of an integer tensor, as float32."""
+        """Returns the stored numbers of an integer tensor, as float32."""
         if self.constant(tensor) is not None:
             return self.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
         if self.dtype(tensor) == "f32":
@@ -379,8 +395,9 @@ class Builder:
         return self.add("add", whole, float(held.zero_point[0]))
 
     def _check_type(self, row: Op, number: int) -> None:
-        """What is computed must have a type of the op; constants may be indices, too. What moves
-        elements also takes stored numbers."""
+        """Raises Unsupported for a computed operand whose type is not one of the op's. Constants
+        may be indices, too, and ops that move elements also take stored numbers.
+        """
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and _moves_integers(row):
             return
@@ -395,40 +412,44 @@ class Builder:
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
-            # Of what is not the node's own it may be a limit of ours, and the host runs it.
+            # For an op other than the node's own, the limit may be ours; the host runs the node.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
             plain = Refusal("shape.mismatch", f"{self.host.title}: {node_error(error)}.")
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):
-            said = f"The input of {self.host.title} is smaller than what it looks for."
+            said = (
+                f"The input of {self.host.title} is smaller than the number of elements to select."
+            )
             raise Unsupported(Unfit("shape.window_too_large", said))
         return shapes
 
     def _reason(self, row: Op, node: Node) -> Refusal | None:
-        """The op's own sentence for what it cannot take."""
+        """Returns the op's own reason for not taking the node, or None."""
         try:
             return row.refuse(self.tensors.graph, node, Target())
         except Exception:
             return None
 
     def counted(self, tensor: int, axis: int, count: int) -> int:
-        """The tensor, of which only so many are meant on an axis as the number `count` says."""
+        """Marks that only the first n indices of the tensor along an axis are valid, where `count`
+        is the tensor that holds n, and returns the tensor.
+        """
         table = self.tensors.table
         table[tensor] = replace(table[tensor], counted=(axis, count))
         return tensor
 
     def plus(self, tensor: int, term: int | None) -> int:
-        """The sum, of two if there is a term."""
+        """Returns the sum, or the tensor itself if there is no term."""
         return tensor if term is None else self.add("add", tensor, term)
 
     def times(self, tensor: int, factor: float) -> int:
-        """The product, of two unless it is by 1."""
+        """Returns the product, or the tensor itself if the factor is 1."""
         return tensor if factor == 1 else self.add("mul", tensor, factor)
 
     def transpose(self, tensor: int, perm: Sequence[int]) -> int:
-        """The tensor with its axes in another order; constants are transposed here."""
+        """Returns the tensor with permuted axes; constants are transposed here."""
         order = tuple(perm)
         if order == tuple(range(len(order))):
             return tensor
@@ -439,19 +460,21 @@ class Builder:
         return self.add("transpose", tensor, perm=order)
 
     def channels_last(self, tensor: int) -> int:
-        """[N, C, spatial...] as [N, spatial..., C]."""
+        """Returns [N, C, spatial...] as [N, spatial..., C]."""
         rank = self.rank(tensor)
         return self.transpose(tensor, (0, *range(2, rank), 1))
 
     def channels_first(self, tensor: int) -> int:
-        """[N, spatial..., C] as [N, C, spatial...]."""
+        """Returns [N, spatial..., C] as [N, C, spatial...]."""
         rank = self.rank(tensor)
         return self.transpose(tensor, (0, rank - 1, *range(1, rank - 1)))
 
     def image(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
-        """The same as `add` of an op whose axes are [N, spatial..., C], for [N, C, spatial...]."""
+        """Does the same as `add` for an op whose axes are [N, spatial..., C], with operands and
+        results that are [N, C, spatial...].
+        """
         return self.channels_first(self.add(op, self.channels_last(x), *inputs, **attributes))
 
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:
-        """The same elements under another shape (-1 allowed)."""
+        """Returns the same elements in another shape (-1 allowed)."""
         return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))

@@ -1,5 +1,6 @@
 """Runs the builder of a node's row, for nodes or, where all inputs are known, for constants. Where
-a host's kernels compute bfloat16 in float32, inputs are cast to float32 and results back."""
+a host's kernels compute bfloat16 in float32, inputs are cast to float32 and results back.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
 
 
 def _widen(e: Builder) -> None:
-    """Inputs of bfloat16 become float32."""
+    """Casts inputs of bfloat16 to float32."""
     given = e.inputs
     e.inputs = [None if t is None else _float32(e, t) for t in given]
     e.widened = e.inputs != [*given]
@@ -55,7 +56,9 @@ def _float32(e: Builder, tensor: int) -> int:
 def _rounded(
     e: Builder, made: Sequence[int | None], dtypes: Sequence[str | None]
 ) -> list[int | None]:
-    """The outputs, rounded where the host has bfloat16; others, like means, stay float32."""
+    """Returns the outputs, rounded where the host computes bfloat16; others, like means, stay
+    float32.
+    """
     wanted = [*dtypes, *[None] * (len(made) - len(dtypes))]
     return [t if t is None or dtype != BFLOAT16 else e.add("cast", e.exact(t), dtype=BFLOAT16)
             for t, dtype in zip(made, wanted, strict=False)]  # fmt: skip

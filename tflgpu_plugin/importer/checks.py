@@ -1,5 +1,6 @@
-"""Checks of third-party hosts' models before they are imported. Every error is a sentence that says
-what to change."""
+"""Checks models of third-party hosts before they are imported. Every error is a sentence that says
+what to change.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ from tflgpu_plugin.importer.importer import FIRST_EXTRA
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.ir import NUMPY_DTYPES, Shape
 
-KINDS = (*NUMPY_DTYPES, "c64", "string")  # of values; constants that can be read are of the first
-KEYS = (str, type(None))  # of a node's inputs and outputs
-# What fields hold, and then the items of those that are lists.
+KINDS = (
+    *NUMPY_DTYPES,
+    "c64",
+    "string",
+)  # dtypes of values; readable constants have one of the first
+KEYS = (str, type(None))  # fields of a node's inputs and outputs
+# The types of fields, and of the items of lists.
 FIELDS: Mapping[type, Mapping[str, tuple[type[Any], ...]]] = {
     HostModel: {"nodes": (tuple, HostNode), "values": (Mapping, str), "outputs": (tuple, *KEYS)},
     HostNode: {
@@ -27,24 +32,26 @@ FIELDS: Mapping[type, Mapping[str, tuple[type[Any], ...]]] = {
 
 
 def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
-    """Raises ValueError where a field holds something else than its type says."""
+    """Raises ValueError where a field's value does not have its declared type."""
     fields = next(fields for kind, fields in FIELDS.items() if isinstance(held, kind))
     for name, (kind, *items) in fields.items():
         found: Any = getattr(held, name)
         if not isinstance(found, (int, np.integer) if kind is int else kind):
             held_type = type(found).__name__
-            raise ValueError(f"The field {name} of {what} is a {held_type}, no {kind.__name__}.")
+            raise ValueError(f"The field {name} of {what} is a {held_type}, not a {kind.__name__}.")
         listed: Any = found if items else ()
         for item in listed:
             if not isinstance(item, tuple(items)):
                 wanted = items[0].__name__
-                raise ValueError(f"The field {name} of {what} has {item!r}, no {wanted}.")
+                raise ValueError(
+                    f"The field {name} of {what} has {item!r}, which is not a {wanted}."
+                )
 
 
 def check_model(model: HostModel) -> None:
-    """Raises ValueError for a model whose nodes and values do not fit together."""
+    """Raises ValueError for a model whose nodes and values contradict each other."""
     if not isinstance(model, HostModel):
-        raise ValueError(f"The model is a {type(model).__name__}, no HostModel.")
+        raise ValueError(f"The model is a {type(model).__name__}, not a HostModel.")
     _check_fields(model, "the model")
     for node in model.nodes:
         _check_fields(node, f"node {node.id!r}")
@@ -52,12 +59,12 @@ def check_model(model: HostModel) -> None:
             check_model(body)
     for key, value in model.values.items():
         if not isinstance(value, Value):
-            raise ValueError(f"The value {key!r} of the model is {value!r}, no Value.")
+            raise ValueError(f"The value {key!r} of the model is {value!r}, not a Value.")
         _check_fields(value, f"the value {key!r}")
         known = value.shape is None or isinstance(value.shape, tuple)
         if not known or not all(isinstance(n, int | np.integer | str) for n in value.shape or ()):
             raise ValueError(f"The shape of the value {key!r} is {value.shape!r}, not a tuple of "
-                             "whole numbers and names.")  # fmt: skip
+                             "integers and names.")  # fmt: skip
         if value.dtype not in KINDS:
             raise ValueError(
                 f"The value {key!r} has the type {value.dtype!r}; types are {', '.join(KINDS)}."
@@ -79,7 +86,7 @@ def check_model(model: HostModel) -> None:
         if not 0 <= node.id < FIRST_EXTRA:
             raise ValueError(f"The id of node {node.id} is not from 0 to {FIRST_EXTRA - 1}.")
     if len({node.id for node in model.nodes}) < len(model.nodes):
-        raise ValueError("Two nodes of the model have one id.")
+        raise ValueError("Two nodes of the model have the same id.")
     _check_order(model, made)
     for key in model.outputs:
         if key not in model.values:
@@ -87,13 +94,13 @@ def check_model(model: HostModel) -> None:
 
 
 def check_shapes(model: HostModel, shapes: Mapping[str, Shape]) -> None:
-    """Raises ValueError for shapes of inputs (`Facts.shapes`) that are not those of the model."""
+    """Raises ValueError for shapes of inputs (`Facts.shapes`) that contradict the model."""
     named: dict[str, int] = {}
     for key, shape in shapes.items():
         if key not in model.values:
             raise ValueError(f"{key!r}, which has a shape, is not among the values of the model.")
         if not isinstance(shape, tuple) or not all(isinstance(n, int | np.integer) for n in shape):
-            raise ValueError(f"The shape of {key!r} is {shape!r}, not a tuple of whole numbers.")
+            raise ValueError(f"The shape of {key!r} is {shape!r}, not a tuple of integers.")
         stated = model.values[key].shape or shape
         fits = len(stated) == len(shape)
         for extent, found in zip(stated, shape, strict=False):
@@ -120,7 +127,7 @@ def _check_constant(key: str, value: Value) -> None:
     if value.data is None:
         return
     if not isinstance(value.data, np.ndarray | np.generic):
-        raise ValueError(f"The data of the value {key!r} is no numpy array.")
+        raise ValueError(f"The data of the value {key!r} is not a numpy array.")
     if value.dtype not in NUMPY_DTYPES or value.data.dtype != NUMPY_DTYPES[value.dtype]:
         raise ValueError(
             f"The value {key!r} has the type {value.dtype!r} and data of {value.data.dtype}; types "

@@ -1,4 +1,6 @@
-"""Names of extents that are expressions of others, as exporters write them: "past + 1"."""
+"""Evaluates names of extents that are expressions of others, as exporters write them: "past +
+1".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
+HUGE = 1 << 24  # limit of an extent and of a tensor's elements: larger ones are not guessed
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -15,8 +17,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def value(name: str, symbols: Mapping[str, int]) -> int | None:
-    """The number of an extent whose name is an expression of `symbols` ("past + 1"): positive;
-    None where it is none."""
+    """Returns the positive integer that the expression ("past + 1") in a name gives for these
+    `symbols`, or None where the name is no expression.
+    """
     try:
         found = _number(ast.parse(name.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):

@@ -1,9 +1,9 @@
-"""Constant folding: works out the results of nodes whose inputs are known before a run.
+"""Constant folding: computes the results of nodes whose inputs are known before a run.
 
-Ops say what they mean in numpy (`ops.evaluation`), and builders of arithmetic what operators do
-that become no op. Worked out are small values that follow from shapes (SHAPE -> STRIDED_SLICE ->
-MUL -> PACK), and whatever follows from constants alone, such as weights that a model keeps sparse,
-in 16 bits, transposed or in pieces.
+Ops define their meaning in numpy (`ops.evaluation`), and builders of arithmetic define operators
+that become no op. Folded are small values that follow from shapes (SHAPE -> STRIDED_SLICE -> MUL ->
+PACK), and results that depend on constants alone, such as weights that a model stores sparse, in 16
+bits, transposed or in parts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tflgpu_plugin.passes.quant.dequantize import dequantized
 HELD = ("i32", "i64", "f32", "bool")  # dtypes of shape arithmetic
 INTEGERS = ("i8", "u8", "i16")
 WHOLE = {"i", "u"}  # numpy's kinds
-MAX_SHAPE_ELEMENTS = 4096  # of a tensor; what is larger is no shape arithmetic
-MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
-TIMES = 16  # ... as many per element of the inputs
+MAX_SHAPE_ELEMENTS = 4096  # elements of a tensor: larger ones are no shape arithmetic
+MAX_FOLDED_ELEMENTS = 1 << 22  # elements of a folded constant; larger ones may have ...
+TIMES = 16  # ... this many per element of the inputs
 MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 
 Held = TypeVar("Held", Tensor, Value)
@@ -35,10 +35,11 @@ Compute = Callable[[Sequence[Array | None], int], Sequence[Array] | None]
 
 @dataclass(frozen=True)
 class Meaning:
-    """How results follow from inputs: `compute(values, limit)` returns them, None where they do not
-    follow or one has more than `limit` elements. `moves`: they are elements of the inputs, whatever
-    these stand for; `converts`: they are the input in another type; `brings` together inputs whose
-    stored numbers hosts may rescale, or `fills` with their zero points."""
+    """How results follow from inputs: `compute(values, limit)` returns them, or None where they
+    cannot be computed or one has more than `limit` elements. `moves`: results are elements of the
+    inputs, unchanged; `converts`: they are the input in another type; `brings`: it joins inputs
+    whose stored numbers hosts may rescale; `fills`: it fills with their zero points.
+    """
 
     compute: Compute
     moves: bool = False
@@ -48,8 +49,9 @@ class Meaning:
 
 
 def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -> Meaning | None:
-    """What an op does to operands in its order, for results of this type; None where it is not
-    worked out."""
+    """Returns the meaning of an op with operands in its order, for results of this type; None where
+    it is not folded.
+    """
     if not evaluation.known(op):
         return None
     arguments = {**attributes, "dtype": dtype} if op.converts else attributes
@@ -65,9 +67,9 @@ def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -
 def known(
     meaning: Meaning, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """Shape arithmetic: the outputs with values and shapes, from inputs whose values are known.
-    None when they do not follow, or their values cannot be held. Whole numbers are computed in 64
-    bits, so that nothing wraps around as in a host.
+    """Returns the outputs with values and shapes, from small inputs whose values are known (shape
+    arithmetic). Returns None when they cannot be computed, or are too large. Integers are computed
+    in 64 bits, so that nothing wraps around as in a host.
     """
     values = [operand(meaning, t) for t in inputs]
     if any(value is None for value in values):
@@ -77,7 +79,9 @@ def known(
 
 
 def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """The outputs with these values as shape arithmetic, None where that does not hold them."""
+    """Returns the outputs with these values as shape arithmetic, or None where they are too large
+    or have the wrong type.
+    """
     if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
     if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
@@ -89,12 +93,12 @@ def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tens
 def constants(
     node: Node, meaning: Meaning | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """The outputs with their values, from inputs that are all constants of any size; None when they
-    do not follow here, or have other types than the model says.
+    """Returns the outputs with their values, from inputs that are all constants of any size; None
+    when they cannot be computed here, or have other types than the model says.
 
-    Elements that only change place keep their stored numbers, whatever these stand for. What is
-    computed is computed as hosts do, where the same numbers come out everywhere: whole numbers that
-    fit, and steps of float32 that round once.
+    Elements that only change their position keep their stored numbers, whatever these represent.
+    Computed results are folded only where every host computes the same numbers: integers in range,
+    and float32 steps that round once.
     """
     if ops.quantizes(node) == "to":
         made = quantized(inputs[0], outputs[0])
@@ -120,7 +124,9 @@ def _computed(
 
 
 def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
-    """A known operand as it is computed with: of bfloat16 bits are moved, and numbers computed."""
+    """Returns a known operand as it is computed with: bfloat16 bits are moved as they are, and
+    converted for arithmetic.
+    """
     data = tensor.data
     if data is None or meaning.moves or tensor.dtype != BFLOAT16:
         return data
@@ -128,7 +134,9 @@ def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
 
 
 def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
-    """Stored numbers stand for the same, where hosts may rescale what they bring together."""
+    """Whether stored numbers represent the same values, where hosts may rescale the tensors that
+    they join.
+    """
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
     if held <= {None} or not (meaning.brings or meaning.fills):
         return True
@@ -136,7 +144,7 @@ def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
 
 
 def _agreed(value: Array) -> bool:
-    """Numbers that hosts agree about."""
+    """Whether hosts agree about these numbers."""
     return value.dtype != np.uint64 and not (value.dtype.kind == "f" and np.isnan(value).any())
 
 
@@ -147,7 +155,7 @@ def widened(value: Array) -> Array:
 def _held(
     arrays: Sequence[Array] | None, outputs: Sequence[Tensor], narrow: int = MAX_LIST_ELEMENTS
 ) -> list[Tensor] | None:
-    """The tensors with these values, None when these are of other types, or too many or few."""
+    """Returns the tensors with these values, or None when types or sizes differ."""
     if arrays is None or len(arrays) != len(outputs):
         return None
     found = []
@@ -164,7 +172,9 @@ def _held(
 
 
 def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
-    """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
+    """Returns a constant; a small one of int64 becomes int32, since operands that decide shapes may
+    be either.
+    """
     data = tensor.data
     if tensor.dtype != "i64" or data is None or data.size > most:
         return tensor
@@ -174,7 +184,7 @@ def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
 
 
 def quantized(source: Tensor, result: Tensor) -> Array | None:
-    """float32 in steps: halves go away from zero."""
+    """Quantizes float32 values; halves are rounded away from zero."""
     if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
     assert source.data is not None

@@ -1,4 +1,4 @@
-"""What the importer is given besides a host's graph, and what it returns."""
+"""The data that the importer takes besides a host's graph, and the data that it returns."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
     that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has. `version` is the host's word for the
-    versions of operators. `asks_runs`: a run may tell values of inputs that decide shapes; see
-    `Facts.run_values`. `keeps_half`: float16 constants stay what they are. `keeps_folded`: nodes
-    whose results are known stay in the graph, for the host's partitions list them. `keeps_weights`:
-    the host may keep what follows from constants as weights of its own, and never write them.
-    Raises ValueError for rows that do not name ops of ours.
+    provider's name) why a node does that another provider has claimed. `version` is the host's word
+    for the versions of operators. `asks_runs`: a run may provide values of inputs that decide
+    shapes; see `Facts.run_values`. `keeps_half`: float16 constants are not widened to float32.
+    `keeps_folded`: folded nodes stay in the graph, since the host's partitions list them.
+    `keeps_weights`: the host may keep what follows from constants as weights of its own, and never
+    write them. Raises ValueError for rows that name no op of this plugin.
     """
 
     rows: Mapping[str, HostOp]
@@ -49,22 +49,24 @@ class Table:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, Mapping):
-            raise ValueError("The rows of a Table are a mapping from operators to HostOps.")
+            raise ValueError("The rows of a Table must be a mapping from operators to HostOps.")
         known = ops.rows()
         for name, row in self.rows.items():
             if not isinstance(row, HostOp):
-                raise ValueError(f"The row of {name} is no HostOp.")
+                raise ValueError(f"The row of {name} is not a HostOp.")
             for form in (row, row.longer):
                 if form is not None and form.op not in known:
-                    raise ValueError(f"{name} becomes {form.op!r}, which is no op of this plugin.")
+                    raise ValueError(
+                        f"{name} becomes {form.op!r}, which is not an op of this plugin."
+                    )
 
     def row(self, host: HostNode) -> HostOp | None:
-        """What holds for a node; None for an operator without a row."""
+        """Returns the row for a node, or None for an operator without a row."""
         row = self.rows.get(host.title)
         return row and row.form(len(host.inputs))
 
     def refusal(self, host: HostNode) -> Refusal:
-        """Why the node stays with the host, if it has no row or is not to be had."""
+        """Returns why the node stays with the host, if it has no row or cannot be claimed."""
         if host.provider:
             return Refusal("host.other_delegate", self.taken.format(host.provider))
         absent = f"{host.title} is not in the table of this plugin."
@@ -74,12 +76,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known beyond the host's graph. `shapes` are those of inputs, where the model leaves
-    them open; `symbols` gives numbers for named extents (None: they stay unknown): an extent that
-    it does not name is what it is found to be first, or 1. Once a partition is planned,
-    `arithmetic` are its nodes whose results were known then: they stay so for any shapes, however
-    large, and no others become so. `run_values` are those of inputs that a plan is made for; before
-    a run, they are guessed. Without a `judge`, nodes that can be imported are not refused.
+    """Knowledge beyond the host's graph. `shapes` are those of inputs, where the model leaves them
+    open; `symbols` gives numbers for named extents (None: they stay unknown); an extent that it
+    does not name gets the value at its first occurrence, or 1. Once a partition is planned,
+    `arithmetic` are its nodes whose results were known then: exactly these stay folded for any
+    shapes, however large. `run_values` are those of inputs that a plan is specialized for; before a
+    run, they are guessed. Without a `judge`, nodes that can be imported are not refused.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
@@ -91,16 +93,17 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """The `model` of a host and its operators (`table`) as a graph of ours. `graph` holds what
-    needs a kernel, and `ids` has the tensors of the host's values by their keys. `refusals` say why
-    nodes of the graph cannot run, by their ids: those that could not be imported, which have no op,
-    and those that were `judged`. `arithmetic` are nodes of the host whose results are known, and
-    which are therefore not in it. A node of the host that became several has its own id on the last
-    of them, and in `sources` of all. `unfit` are nodes of the host that cannot run because of their
-    inputs' shapes, and `impossible` those of them that no host takes. `guessed` are nodes that were
-    refused for a guess at open extents: another one suited them. `options` are those of the judge.
-    `run_values` were guessed: runs tell them. `open` are the axes of inputs that the model leaves
-    open; `contradictions` counts shapes that the host tells otherwise.
+    """The `model` of a host with its operators (`table`), imported as a graph. `graph` holds the
+    nodes that need a kernel, and `ids` has the tensors of the host's values by their keys.
+    `refusals` say why nodes of the graph cannot run, by their ids: those that could not be
+    imported, which have no op, and those that were `judged`. `arithmetic` are nodes of the host
+    whose results are known, and which are therefore not in the graph. A node of the host that
+    became several has its own id on the last of them, and is in `sources` of all. `unfit` are nodes
+    of the host that cannot run because of their inputs' shapes, and `impossible` those of them that
+    no host runs. `guessed` are nodes that were refused only because of a guess at open extents:
+    with another guess they were supported. `options` are those of the judge. `run_values` were
+    guessed: runs provide them. `open` are the axes of inputs that the model leaves open;
+    `contradictions` counts shapes that the host states otherwise.
     """
 
     model: HostModel
@@ -122,8 +125,9 @@ class Imported:
 def assembled(
     nodes: Sequence[Node], tensors: MutableMapping[int, Tensor], outputs: Iterable[int], **told: Any
 ) -> Graph:
-    """Returns the graph of these nodes, with what else is `told` of it: what is only read is an
-    input, and what is made may be an output. `tensors` is changed as by `annotate`."""
+    """Returns the graph of these nodes, with the other fields in `told`: tensors that are only read
+    are inputs, and tensors that are written may be outputs. `tensors` is changed as by `annotate`.
+    """
     made = {t for node in nodes for t in node.outputs}
     read = {t for node in nodes for t in node.reads}
     annotate(read, tensors)
@@ -137,8 +141,9 @@ def assembled(
 
 
 def annotate(read: Iterable[int], tensors: MutableMapping[int, Tensor]) -> None:
-    """Plain integers of 8 and 16 bits, which float32 holds exactly, are floats on the device: those
-    that nodes read and that have no quantization get one that stands for the numbers themselves.
+    """Gives plain integers of 8 and 16 bits, which float32 holds exactly and which are floats on
+    the device, a quantization that stands for the numbers themselves, where nodes read them and
+    they have none.
     """
     for index in read:
         tensor = tensors[index]

@@ -1,9 +1,9 @@
-"""What the body of a loop makes of the values that it carries, as expressions of these: sums of
-products with constant weights ("linear"), functions and products of such, counters, and lists to
-which each step adds a row.
+"""Describes what the body of a loop computes from the values that it carries, as expressions of
+these: sums of products with constant weights ("linear"), functions and products of such, counters,
+and lists to which each step adds a row.
 
-Every node is understood or the whole is refused (Unsupported, with a sentence). Equal expressions
-have equal numbers, so that a body takes time in proportion to its nodes.
+A body is refused (Unsupported, with a sentence) unless every node is understood. Equal expressions
+have equal numbers, so that the analysis takes time in proportion to the body's nodes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 from tflgpu_plugin.ops.views import Axis, View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-MOST_NODES = 256  # of a body
-MOST_NUMBERS = 8  # of a constant that places or extents are made of
-OTHERWISE = "This loop is no recurrent layer that is known here: {}."
+MOST_NODES = 256  # nodes of a body
+MOST_NUMBERS = 8  # elements of a constant from which indices or extents are computed
+OTHERWISE = "This loop is not a recurrent layer of a known form: {}."
 
 
 class Slab(NamedTuple):
     """Rows `start` to `stop` of a constant, and the expression that they are multiplied with (None:
-    they are added)."""
+    they are added).
+    """
 
     tensor: int
     start: int
@@ -38,7 +39,7 @@ class Slab(NamedTuple):
 
 
 class Counter(NamedTuple):
-    """The whole number that is carried at this position, and so much more."""
+    """The integer that is carried at this position, plus an offset."""
 
     position: int
     more: int = 0
@@ -46,21 +47,21 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers, constants or counters."""
+    """Integers, constants or counters."""
 
     entries: tuple[int | Counter, ...]
 
 
 @dataclass(frozen=True)
 class Carried:
-    """What is carried at a position, as the step finds it."""
+    """The value that is carried at a position, as it is before the step."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Rows of floats, an expression of each."""
+    """Rows of floats, with an expression for each."""
 
     form: int
     rows: int
@@ -78,7 +79,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Listed:
-    """A carried list with a row put in the place of a counter."""
+    """A carried list with the row at a counter replaced."""
 
     position: int
     counter: Counter
@@ -87,20 +88,21 @@ class Listed:
 
 @dataclass(frozen=True)
 class Below:
-    """Every one of these counters is below its limit."""
+    """A comparison: every one of these counters is below its limit."""
 
     limits: frozenset[tuple[Counter, int]]
 
 
 def otherwise(why: str) -> Unsupported:
-    """The refusal of a loop."""
+    """Returns the refusal of a loop."""
     return Unsupported.of("loop.unsupported", OTHERWISE.format(why))
 
 
 @dataclass
 class Forms:
-    """The values of a body's tensors, and the expressions by number: tuples of a name and what it
-    is made of."""
+    """The values of a body's tensors, and the expressions by number: tuples of a name and the
+    operands.
+    """
 
     tensors: dict[int, Tensor]
     values: dict[int, Any] = field(default_factory=dict)
@@ -108,24 +110,24 @@ class Forms:
     numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def form(self, *parts: Any) -> int:
-        """The number of an expression."""
+        """Returns the number of an expression."""
         found = self.numbers.setdefault(parts, len(self.made))
         if found == len(self.made):
             self.made.append(parts)
         return found
 
     def pair(self, name: str, a: int, b: int) -> int:
-        """One in which the order of two does not count."""
+        """Returns the number of a commutative expression."""
         return self.form(name, *sorted((a, b)))
 
     def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
-        """What the body gives, of carried values with these shapes and types."""
+        """Returns the results of the body for carried values with these shapes and types."""
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
             raise otherwise(f"it has {len(body.nodes)} nodes and {len(body.inputs)} values")
         for k, (index, tensor) in enumerate(zip(body.inputs, given, strict=True)):
             held = self.tensors[index]
             if held.dtype != tensor.dtype or held.data is not None or index in self.values:
-                raise otherwise(f"its value {k} is not what it is given")
+                raise otherwise(f"the type or shape of its value {k} changes")
             self.tensors[index] = replace(held, shape=tensor.shape)
             counter = tensor.dtype in ("i32", "i64") and prod(tensor.shape) == 1
             self.values[index] = Numbers((Counter(k),)) if counter else Carried(k)
@@ -140,27 +142,27 @@ class Forms:
         return [self.value(index) for index in body.outputs]
 
     def value(self, index: int) -> Any:
-        """Of a tensor; small whole constants are numbers."""
+        """Returns the value of a tensor; small integer constants are numbers."""
         if index not in self.values:
             data = self.tensors[index].data
             if data is None:
-                raise otherwise(f"nothing makes {self.tensors[index].name!r}")
+                raise otherwise(f"no node writes {self.tensors[index].name!r}")
             if data.dtype.kind == "i" and data.size <= MOST_NUMBERS:
                 return Numbers(tuple(int(n) for n in data.reshape(-1)))
         return self.values.get(index)
 
     def vector(self, index: int) -> Vector:
-        """Rows of floats, which a carried value may be, too."""
+        """Returns rows of floats, which may also be a carried value."""
         found = self.value(index)
         tensor = self.tensors[index]
         if isinstance(found, Carried) and tensor.dtype == "f32" and len(tensor.shape) == 2:
             return Vector(self.form("state", found.position), *tensor.shape)
         if not isinstance(found, Vector):
-            raise otherwise(f"{tensor.name!r} is no vector of a step")
+            raise otherwise(f"{tensor.name!r} is not a vector of a step")
         return found
 
     def put(self, node: Node, form: int, rows: int, width: int) -> None:
-        """The only result of a node, after its fused activation."""
+        """Sets the only result of a node, after its fused activation."""
         activation = node.attributes.get("activation", "none")
         if activation != "none":
             form = self.function(activation, form)
@@ -175,7 +177,7 @@ class Forms:
         return self.form(name, form)
 
     def shapes(self, node: Node) -> list[Shape]:
-        """Of a node's results, which its tensors have from now on."""
+        """Returns the shapes of a node's results, and sets them on its tensors."""
         try:
             found = ops.rows()[node.op].shapes(Graph.over(self.tensors, node), node)
         except ValueError as error:
@@ -185,7 +187,7 @@ class Forms:
         return [tuple(shape) for shape in found]
 
     def linear(self, *slabs: Slab) -> int:
-        """A sum of products, and of constants."""
+        """Returns the number of a sum of products and constants."""
         return self.form("linear", *sorted(slabs, key=lambda slab: (slab.tensor, slab.start)))
 
     def parts(self, name: str, form: int | None) -> tuple[Any, ...]:
@@ -194,16 +196,16 @@ class Forms:
         return tuple(parts) if found == name else ()
 
     def slabs(self, form: int | None) -> tuple[Slab, ...]:
-        """The summands of a linear expression, none of another."""
+        """Returns the summands of a linear expression, () for any other expression."""
         return self.parts("linear", form)
 
     def cut(self, form: int, start: int, stop: int) -> int:
-        """Some columns of an expression: of a linear one, or of a function of that."""
+        """Returns some columns of an expression: of a linear one, or of a function of one."""
         name, *parts = self.made[form]
         if name in ACTIVATIONS and self.slabs(parts[0]):
             return self.form(name, self.cut(parts[0], start, stop))
         if name != "linear":
-            raise otherwise("it takes columns of what is no sum of products")
+            raise otherwise("it takes columns of a value that is not a sum of products")
         return self.linear(
             *(s._replace(start=s.start + start, stop=s.start + stop) for s in self.slabs(form))
         )
@@ -214,7 +216,7 @@ def _fully_connected(forms: Forms, node: Node) -> None:
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     matrix = weights.data is not None and weights.dtype == "f32" and len(weights.shape) == 2
     if not matrix or weights.shape[1] != x.width:
-        raise otherwise("it has weights that no constant matrix is")
+        raise otherwise("its weights are not a constant matrix")
     rows = weights.shape[0]
     slabs = [Slab(node.operand(1), 0, rows, x.form)]
     if bias is not None:
@@ -223,16 +225,16 @@ def _fully_connected(forms: Forms, node: Node) -> None:
 
 
 def _added(forms: Forms, index: int, width: int) -> Slab:
-    """A constant of so many floats, the same for all rows."""
+    """Returns a constant of `width` floats, the same for all rows."""
     tensor = forms.tensors[index]
     fits = prod(tensor.shape) == width and tensor.shape[-1:] in ((), (width,))
     if tensor.data is None or tensor.dtype != "f32" or not fits:
-        raise otherwise(f"{tensor.name!r} is no bias")
+        raise otherwise(f"{tensor.name!r} is not a bias")
     return Slab(index, 0, width)
 
 
 def _both(forms: Forms, node: Node) -> tuple[Any, Any]:
-    """The values of two operands."""
+    """Returns the values of two operands."""
     return forms.value(node.operand()), forms.value(node.operand(1))
 
 
@@ -246,13 +248,13 @@ def _add(forms: Forms, node: Node) -> None:
             forms.values[node.outputs[0]] = Numbers((count,))
             return
         case Numbers(), Numbers():
-            raise otherwise("it counts in another way")
+            raise otherwise("its counter is not increased by a constant")
     at = next((k for k in range(2) if forms.tensors[node.operand(k)].data is not None), None)
     if at is not None:
         x = forms.vector(node.operand(1 - at))
         slabs = forms.slabs(x.form)
         if not slabs:
-            raise otherwise("it adds a constant to what is no sum of products")
+            raise otherwise("it adds a constant to a value that is not a sum of products")
         form = forms.linear(*slabs, _added(forms, node.operand(at), x.width))
         return forms.put(node, form, x.rows, x.width)
     x, y = _alike(forms, node)
@@ -262,10 +264,10 @@ def _add(forms: Forms, node: Node) -> None:
 
 
 def _alike(forms: Forms, node: Node) -> tuple[Vector, Vector]:
-    """Two operands of one size."""
+    """Returns two operands of equal size."""
     x, y = (forms.vector(node.operand(k)) for k in range(2))
     if (x.rows, x.width) != (y.rows, y.width):
-        raise otherwise(f"{node.host_op} spreads its operands")
+        raise otherwise(f"{node.host_op} broadcasts its operands")
     return x, y
 
 
@@ -275,10 +277,10 @@ def _mul(forms: Forms, node: Node) -> None:
 
 
 def _sub(forms: Forms, node: Node) -> None:
-    """1 - x."""
+    """Evaluates 1 - x."""
     one = forms.tensors[node.operand()].data
     if one is None or one.dtype != np.float32 or one.size != 1 or one.reshape(-1)[0] != 1:
-        raise otherwise("it subtracts from something else than 1")
+        raise otherwise("it subtracts from a value other than 1")
     x = forms.vector(node.operand(1))
     forms.put(node, forms.form("rest", x.form), x.rows, x.width)
 
@@ -289,7 +291,7 @@ def _function(forms: Forms, node: Node) -> None:
 
 
 def _gather(forms: Forms, node: Node) -> None:
-    """A step's row of a carried sequence."""
+    """Takes a step's row of a carried sequence."""
     sequence, along = forms.tensors[node.operand()], node.attributes
     rows = len(sequence.shape) == 3 and sequence.dtype == "f32"
     single = along["axis"] == 0 and not along.get("batch_dims")
@@ -301,7 +303,7 @@ def _gather(forms: Forms, node: Node) -> None:
 
 
 def _moved(forms: Forms, node: Node) -> None:
-    """Numbers and rows in another shape, or some columns of rows."""
+    """Reshapes numbers and rows, or takes some columns of rows."""
     given = forms.value(node.operand())
     if isinstance(given, Numbers) and ops.arranges(node) == "shape":
         forms.values[node.outputs[0]] = given
@@ -314,7 +316,7 @@ def _moved(forms: Forms, node: Node) -> None:
         width = prod(shape) // x.rows
         columns = View(shape, (Axis(x.rows, x.width), Axis(width, 1)), view.offset)
         if view.key != columns.key:
-            raise otherwise(f"{node.host_op} moves more than columns")
+            raise otherwise(f"{node.host_op} moves other elements than columns")
         if x.rows > 1 and shape[-1] != width:
             raise otherwise(f"{node.host_op} makes {list(shape)}")
         whole = width == x.width
@@ -323,7 +325,7 @@ def _moved(forms: Forms, node: Node) -> None:
 
 
 def _slice(forms: Forms, node: Node) -> None:
-    """The rows of a list before a counter, or from it on; or columns."""
+    """Takes the rows of a list before a counter, or from it on; or columns."""
     held = forms.value(node.operand())
     if not isinstance(held, Carried) or len(forms.tensors[node.operand()].shape) == 2:
         return _moved(forms, node)
@@ -342,10 +344,10 @@ def _slice(forms: Forms, node: Node) -> None:
 
 
 def _concat(forms: Forms, node: Node) -> None:
-    """A list with one row replaced, or numbers side by side."""
+    """Makes a list with one row replaced, or joins numbers."""
     parts = [forms.value(index) for index in node.reads]
     if len(parts) != len(node.inputs) or node.attributes.get("activation", "none") != "none":
-        raise otherwise("it joins something else")
+        raise otherwise("it joins values that are not a list with one new row")
     if all(isinstance(part, Numbers) for part in parts):
         forms.values[node.outputs[0]] = Numbers(tuple(n for part in parts for n in part.entries))
         return
@@ -354,28 +356,28 @@ def _concat(forms: Forms, node: Node) -> None:
             rest = Piece(position, counter._replace(more=counter.more + 1), False)
             if high == rest:
                 return _put_row(forms, node, position, counter, node.operand(1))
-    raise otherwise("it joins something else")
+    raise otherwise("it joins values that are not a list with one new row")
 
 
 def _update_slice(forms: Forms, node: Node) -> None:
-    """A list with one row replaced."""
+    """Makes a list with one row replaced."""
     rank = len(forms.tensors[node.operand()].shape)
     match forms.value(node.operand()), forms.value(node.operand(2)):
         case Carried(position), Numbers((Counter() as counter, *rest)) if not any(rest):
             if 1 + len(rest) == rank:
                 return _put_row(forms, node, position, counter, node.operand(1))
-    raise otherwise("it replaces something else than a row of a list")
+    raise otherwise("it replaces more than one row of a list")
 
 
 def _put_row(forms: Forms, node: Node, position: int, counter: Counter, row: int) -> None:
     x = forms.vector(row)
     if forms.tensors[row].shape != (1, x.rows, x.width):
-        raise otherwise("it puts something else than a row into a list")
+        raise otherwise("it writes a value that is not a row into a list")
     forms.values[node.outputs[0]] = Listed(position, counter, x.form)
 
 
 def _dequantize(forms: Forms, node: Node) -> None:
-    """Of float16 constants."""
+    """Widens float16 constants."""
     source, result = forms.tensors[node.operand()], forms.tensors[node.outputs[0]]
     if source.dtype != "f16" or source.data is None:
         raise otherwise("it has numbers that are not floats")
@@ -388,7 +390,7 @@ def _less(forms: Forms, node: Node) -> None:
         case Numbers((Counter() as counter,)), Numbers((int() as limit,)):
             forms.values[node.outputs[0]] = Below(frozenset({(counter, limit)}))
         case _:
-            raise otherwise("its end is told in another way")
+            raise otherwise("its condition is not a comparison of a counter with a constant")
 
 
 def _and(forms: Forms, node: Node) -> None:
@@ -396,7 +398,7 @@ def _and(forms: Forms, node: Node) -> None:
         case Below(limits), Below(more):
             forms.values[node.outputs[0]] = Below(limits | more)
         case _:
-            raise otherwise("its end is told in another way")
+            raise otherwise("its condition is not a comparison of a counter with a constant")
 
 
 HANDLERS: Mapping[str, Callable[[Forms, Node], None]] = {

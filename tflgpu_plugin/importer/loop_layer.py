@@ -1,9 +1,10 @@
-"""Recurrent layers among the loops of a model: what Keras 3 and its like write for LSTM, GRU and
-simple recurrent layers, told by what the body computes (`loop_body`), not by how it is written.
+"""Finds recurrent layers among the loops of a model: the loops that Keras 3 and similar exporters
+write for LSTM, GRU and simple recurrent layers, recognized by what the body computes (`loop_body`),
+not by how it is written.
 
-The blocks of all weights are put in the order of `ops.recurrent_layer` by what their gates are
-used for. Every value that the loop carries is accounted for, and whatever else it computes makes
-it another loop, which is refused (Unsupported, with a sentence).
+The blocks of all weights are put into the order of `ops.recurrent_layer` according to the use of
+their gates. Every value that the loop carries must be accounted for; a loop that computes anything
+else is refused (Unsupported, with a sentence).
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 
 @dataclass(frozen=True)
 class Layer:
-    """What the loop is: the positions of its sequence and its states among the values that it is
-    given, its weights, attributes of the op, and which result is found at which position ("y", "h",
-    "c")."""
+    """A recurrent layer: the positions of its sequence and its states among the values that the
+    loop is given, its weights, attributes of the op, and which result is found at which position
+    ("y", "h", "c").
+    """
 
     sequence: int
     states: tuple[int, ...]
@@ -58,8 +60,9 @@ class Gate(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The op of a step, its blocks, the biases beside the state's part of the last of them, and
-    attributes of its own."""
+    """The op of a step, its blocks, the biases of the state's part of the last block, and the op's
+    own attributes.
+    """
 
     op: str
     gates: tuple[Gate, ...]
@@ -68,7 +71,7 @@ class Cell(NamedTuple):
 
 
 def read(model: HostModel, table: Table) -> Graph:
-    """A graph that a loop runs, without evaluating anything."""
+    """Returns the graph that a loop runs, without evaluating anything."""
     found = import_(model, table, Facts(arithmetic=()))
     tensors = dict(found.graph.tensors)
     for key in (*model.given, *model.outputs):
@@ -80,8 +83,9 @@ def read(model: HostModel, table: Table) -> Graph:
 
 
 def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
-    """The layer that a loop is. `given` are the tensors that it begins with, in the shapes that
-    they have; constants tell where it counts from. Raises Unsupported."""
+    """Returns the layer that a loop computes. `given` are its initial tensors, in the shapes that
+    they have; constants say where it counts from. Raises Unsupported.
+    """
     forms = Forms(dict(body.tensors))
     made = forms.run(body, given)
     if len(made) != len(given):
@@ -94,7 +98,7 @@ def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
     for k, value in lists.items():
         whole = (steps, hidden.rows, hidden.width)
         if value.position != k or value.counter.more or given[k].shape != whole:
-            raise otherwise(f"value {k} is no list of all its steps")
+            raise otherwise(f"value {k} is not a list of all its steps")
     gates, tensors = cell.gates, forms.tensors
     return Layer(
         sequence,
@@ -117,26 +121,28 @@ def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
 def _kinds(
     given: Sequence[Tensor], made: Sequence[Any]
 ) -> tuple[dict[int, Vector], dict[int, Listed]]:
-    """What a step computes, and lists to which it adds. All else counts or stays."""
+    """Returns the values that a step computes and the lists to which it adds. All others must be
+    counters or unchanged.
+    """
     states = {k: value for k, value in enumerate(made) if isinstance(value, Vector)}
     lists = {k: value for k, value in enumerate(made) if isinstance(value, Listed)}
     for k, value in enumerate(made):
         known = k in states or k in lists or value == Carried(k)
         if not known and not _counts(k, value, given[k]):
-            raise otherwise(f"it carries value {k} on in another way")
+            raise otherwise(f"it changes value {k} in an unknown way")
     return states, lists
 
 
 def _sequence(
     forms: Forms, given: Sequence[Tensor], made: Sequence[Any], steps: int
 ) -> tuple[int, int]:
-    """The position of the sequence, and the expression of its row."""
+    """Returns the position of the sequence, and the expression of its row."""
     rows = {parts[1:] for parts in forms.made if parts[0] == "row"}
     if len(rows) != 1:
-        raise otherwise("it does not go through one sequence")
+        raise otherwise("it does not read exactly one sequence")
     ((sequence, counter),) = rows
     if counter.more or made[sequence] != Carried(sequence):
-        raise otherwise("it does not go through a sequence row by row")
+        raise otherwise("it does not read a sequence row by row")
     if not 0 < steps <= given[sequence].shape[0]:
         raise otherwise(f"it takes {steps} steps over a sequence of {given[sequence].shape[0]}")
     return sequence, forms.form("row", sequence, counter)
@@ -145,37 +151,38 @@ def _sequence(
 def _results(
     order: Sequence[int], states: Mapping[int, Vector], lists: Mapping[int, Listed]
 ) -> dict[int, str]:
-    """Where the op's results are found: a list, or a state that no step reads, has what comes out
-    of a step."""
+    """Returns the positions of the op's results: the output of the steps is in a list, or in a
+    state that no step reads.
+    """
     results = dict(zip(order, "hc", strict=False))
     others = {k: value.form for k, value in lists.items()}
     others |= {k: value.form for k, value in states.items() if k not in order}
     if len(others) > 1 or any(form != states[order[0]].form for form in others.values()):
-        raise otherwise("it gives something else than the output of its steps")
+        raise otherwise("it returns something other than the output of its steps")
     return results | dict.fromkeys(others, "y")
 
 
 def _counts(position: int, value: Any, start: Tensor) -> bool:
-    """A counter from 0 on, one more for each step."""
+    """Whether the value is a counter from 0 on that grows by one at each step."""
     if value != Numbers((Counter(position, 1),)):
         return False
     return start.data is not None and not start.data.any()
 
 
 def _steps(given: Sequence[Tensor], condition: Graph) -> int:
-    """How many steps the loop takes, if all that it carries of whole numbers are counters."""
+    """Returns the number of steps of the loop, if all integers that it carries are counters."""
     forms = Forms(dict(condition.tensors))
     (end,) = forms.run(condition, given) if len(condition.outputs) == 1 else (None,)
     if not isinstance(end, Below):
-        raise otherwise("its end is told in another way")
+        raise otherwise("its condition is not a comparison of a counter with a constant")
     for counter, _ in end.limits:
         if counter.more:
-            raise otherwise("its end is told by what does not count from 0 on")
+            raise otherwise("its condition compares a value that does not count from 0")
     return min(limit for _, limit in end.limits)
 
 
 def _cell(forms: Forms, states: Mapping[int, Vector], row: int) -> tuple[tuple[int, ...], Cell]:
-    """The states that a step reads, in the op's order, and what it does to them."""
+    """Returns the states that a step reads, in the op's order, and its cell."""
     read = {parts[1] for parts in forms.made if parts[0] == "state"}
     own = tuple(k for k in states if k in read)
     for order in (own, own[::-1]):
@@ -188,11 +195,11 @@ def _cell(forms: Forms, states: Mapping[int, Vector], row: int) -> tuple[tuple[i
         for cell in found:
             if cell is not None and _fits(cell, states[order[0]].width):
                 return order, cell
-    raise otherwise("its step is that of no LSTM, GRU or simple layer")
+    raise otherwise("its step is not that of an LSTM, GRU or simple recurrent layer")
 
 
 def _fits(cell: Cell, units: int) -> bool:
-    """Every gate has a row for each unit."""
+    """Whether every gate has a row for each unit."""
     found = [slab for gate in cell.gates for slab in (gate.weights, gate.recurrent)]
     return all(slab.stop - slab.start == units for slab in found)
 
@@ -206,7 +213,7 @@ class _Step:
     states: Sequence[int]
 
     def lstm(self, h: int, c: int) -> Cell | None:
-        """c = f * c + i * tanh(g), h = o * tanh(c)."""
+        """Matches c = f * c + i * tanh(g), h = o * tanh(c)."""
         leave = self._times(h, self.forms.numbers.get(("tanh", c)))
         for forgotten, added in self._orders("add", c):
             forget = self._times(forgotten, self.states[1])
@@ -219,7 +226,9 @@ class _Step:
         return None
 
     def gru(self, h: int) -> Cell | None:
-        """h = u * h + (1 - u) * tanh(n), n of the input and of r * h, or r times what is of h."""
+        """Matches h = u * h + (1 - u) * tanh(n), where n depends on the input and on r * h, or the
+        state's part of n is multiplied by r.
+        """
         for kept, new in self._orders("add", h):
             update = self._times(kept, self.states[0])
             rest = self.forms.numbers.get(("rest", update))
@@ -233,14 +242,15 @@ class _Step:
         return None
 
     def rnn(self, h: int) -> Cell | None:
-        """h = activation of what is of the input and of h."""
+        """Matches h = activation of a sum of products of the input and of h."""
         name, *parts = self.forms.made[h]
         gate = self._gate(parts[0], self.states[0]) if name in ACTIVATIONS else None
         return gate and Cell("rnn", (gate,), (), {"activation": name})
 
     def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:
-        """Of a GRU's new content: the reset gate, the block, biases that are reset, too, and
-        whether these are."""
+        """Returns the parts of a GRU's new content: the reset gate, the block, the biases that are
+        also reset, and whether the reset comes after the product.
+        """
         for straight, turned in self._orders("add", form):
             for reset, of_state in self._orders("mul", turned):
                 here, there = self._parts(straight), self._parts(of_state)
@@ -254,15 +264,17 @@ class _Step:
         return None
 
     def _gate(self, form: int | None, state: int) -> Gate | None:
-        """A sum of products with the row and with this, once each."""
+        """Returns a sum of products with the row and with this state, once each."""
         factors, biases = self._parts(form)
         if set(factors) != {self.row, state}:
             return None
         return Gate(factors[self.row], factors[state], biases)
 
     def _parts(self, form: int | None) -> tuple[dict[int, Slab], tuple[Slab, ...]]:
-        """Of a linear expression: weights by what they are multiplied with, and biases. Nothing for
-        other ones, and where there are two for one factor."""
+        """Returns the parts of a linear expression: weights by the factor that they are multiplied
+        with, and biases. Returns nothing for another expression, or where one factor has two
+        weights.
+        """
         slabs = self.forms.slabs(form)
         factors = {slab.factor: slab for slab in slabs if slab.factor is not None}
         biases = tuple(slab for slab in slabs if slab.factor is None)
@@ -270,15 +282,15 @@ class _Step:
         return (factors, biases) if whole else ({}, ())
 
     def _orders(self, name: str, form: int | None) -> Sequence[tuple[int, int]]:
-        """Both orders of two operands; none for another expression."""
+        """Returns both orders of the two operands; none for another expression."""
         return [*permutations(self.forms.parts(name, form), 2)]
 
     def _times(self, form: int | None, factor: int | None) -> int | None:
-        """What is multiplied with this factor."""
+        """Returns the other factor of a product with this factor."""
         return next((a for a, b in self._orders("mul", form) if b == factor), None)
 
     def _under(self, name: str, form: int | None) -> int | None:
-        """The argument of a function."""
+        """Returns the argument of a function."""
         return next(iter(self.forms.parts(name, form)), None)
 
 
@@ -291,7 +303,7 @@ def _rows(tensors: Mapping[int, Tensor], slab: Slab) -> Array:
 def _biases(
     tensors: Mapping[int, Tensor], blocks: Sequence[Sequence[Slab]], units: int
 ) -> Array | None:
-    """All blocks' biases, those of a block added up; None where there are none."""
+    """Returns all blocks' biases, each block's added up; None where there are none."""
     if not any(blocks):
         return None
     found = np.zeros((len(blocks), units), np.float32)

@@ -1,7 +1,7 @@
-"""A host's graph as plain data: what a host hands over and the importer reads.
+"""A host's graph as plain data, which a host provides and the importer reads.
 
-A host's snapshot makes a `HostModel` while the host's callback runs. Keys of values are their
-names where these are unique, else the host's numbers in decimal.
+A host's snapshot makes a `HostModel` while the host's callback runs. Keys of values are their names
+where these are unique, else the host's numbers in decimal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the host. `shape` has a name for each extent that is not known (one of its own
+    """A tensor of the host. `shape` has a name for each extent that is not known (a generated one
     where the model gives none); None means that not even the rank is known. `dtype` is a name of
-    `graph.NUMPY_DTYPES`, "" for what is no tensor. `data` is a constant, mostly a view on the
-    host's memory; with `default`, the user may give other data. `element` is the host's number of
-    the type. `variable`: state that the host keeps between runs. `constant`: it lies in the model,
-    whether it can be read or not; `damage` says why it cannot, as the end of a sentence that begins
-    with its name, and `dense` reads the values of a sparse constant (raises Unsupported)."""
+    `graph.NUMPY_DTYPES`, "" for a value that is no tensor. `data` is a constant, mostly a view of
+    the host's memory; with `default`, the user may provide other data. `element` is the host's
+    number of the type. `variable`: state that the host keeps between runs. `constant`: the model
+    contains it, readable or not; `damage` says why it cannot be read, as the end of a sentence that
+    begins with its name, and `dense` reads the values of a sparse constant (raises Unsupported).
+    """
 
     name: str
     dtype: str
@@ -43,8 +44,10 @@ class Value:
 @dataclass(frozen=True)
 class HostNode:
     """A node. Absent inputs and outputs are None. `implicit` are values that its bodies read, and
-    `bodies` the graphs that it runs. `provider` has the node already ("": none), and `refusal` is
-    the host's own reason why nobody else may take it; no node that is kept has one."""
+    `bodies` the graphs that it runs. `provider` has already claimed the node ("": none), and
+    `refusal` is the host's own reason why no provider may claim it; a node of a claimed partition
+    has none.
+    """
 
     id: int
     op: str
@@ -61,7 +64,7 @@ class HostNode:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Every value that must exist before the node runs."""
+        """Returns every value that must exist before the node runs."""
         given = [key for key in (*self.inputs, *self.implicit) if key is not None]
         return tuple(dict.fromkeys(given))
 
@@ -71,16 +74,19 @@ class HostNode:
 
     @property
     def title(self) -> str:
-        """The operator with its domain, if that is not the default one: its name in tables."""
+        """Returns the operator with its domain, if that is not the default one: its name in
+        tables.
+        """
         return self.op if self.domain in DEFAULT_DOMAINS else f"{self.domain}:{self.op}"
 
 
 @dataclass(frozen=True)
 class HostModel:
     """Nodes in the host's order of execution, all values by key, and the keys of the outputs.
-    `given` are those of the inputs, where a graph that a node runs takes them in an order.
-    `numbered`: the keys are numbers, which tensors get as their ids. `fused` and `ordered` are as
-    in `Graph`."""
+    `given` are the keys of the inputs of a graph that a node runs, in the order in which the node
+    passes them. `numbered`: the keys are numbers, which tensors get as their ids. `fused` and
+    `ordered` are as in `Graph`.
+    """
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
@@ -92,11 +98,13 @@ class HostModel:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What nodes read, in order and without repeats."""
+        """Returns the values that nodes read, in order and without repeats."""
         return tuple(dict.fromkeys(key for node in self.nodes for key in node.reads))
 
     def loosened(self, changed: Iterable[str]) -> HostModel:
-        """The same, with nothing stated of the shapes of what nodes make of these values."""
+        """Returns the model without stated shapes for all results that nodes compute from these
+        values.
+        """
         found = {*changed}
         if not found:
             return self
@@ -109,6 +117,6 @@ class HostModel:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Values that come from outside, constants not among them."""
+        """Returns the values that come from outside, constants not among them."""
         made = {key for node in self.nodes for key in node.writes}
         return tuple(k for k in self.reads if k not in made and self.values[k].data is None)

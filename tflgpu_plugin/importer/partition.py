@@ -1,9 +1,9 @@
-"""Groups the supported nodes of a graph into convex partitions, and says which partitions are not
-worth their inputs and outputs.
+"""Groups the supported nodes of a graph into convex partitions, and says which partitions cost more
+than they save.
 
 A partition is convex when no path leaves it and comes back, so that it can run as one step. The
-decision whether a partition pays is structural: it compares their bytes with arithmetic on a
-nominal GPU and never looks at this adapter.
+decision whether a partition pays is structural: it compares the bytes of its inputs and outputs
+with its arithmetic on a nominal GPU and never looks at this adapter.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SECONDS_PER_RUN = 2e-4
 
 
 def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
-    """Node ids in convex groups, each in execution order.
+    """Returns node ids in convex groups, each in execution order.
 
-    Alternates between what can run on either side: all supported nodes that are ready form an
-    partition, then all others that are ready run, and so on (the schedule a host with two kinds of
-    nodes would follow). What a run counts is known when a partition is done: those that read it
-    come after.
+    Alternates between the two devices: all supported nodes that are ready form a partition, then
+    all others that are ready run, and so on (as a host with two kinds of nodes would schedule
+    them). Element counts of a run are known when a partition is complete, so nodes that read a
+    count come after it.
     """
     producer = graph.producers()
     waiting = list(graph.nodes)
@@ -48,7 +48,7 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
                 rest.append(node)
         idle = 0 if group else idle + 1
         if idle > 1:  # neither side has a node that is ready
-            raise ValueError(f"Node {rest[0].id} can never run: the graph has a circle.")
+            raise ValueError(f"Node {rest[0].id} can never run: the graph has a cycle.")
         if inside and group:
             groups.append(group)
         waiting, inside = rest, not inside
@@ -58,14 +58,16 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 def _counts_first(
     graph: Graph, node: Node, producer: Mapping[int, Node], group: Collection[int]
 ) -> bool:
-    """The node reads what one of the group makes an unknown number of."""
+    """Whether the node reads a tensor of the group whose number of elements is known only after a
+    run.
+    """
     counted = (t for t in node.reads if t in producer and graph.tensors[t].counted)
     return any(producer[t].id in group for t in counted)
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """The partition of these nodes as a graph of its own; inputs and outputs are sorted by tensor
-    id, and numbers that say how many are meant come last. Constant-folded nodes leave only their
+    """Returns the partition of these nodes as a graph of its own; inputs and outputs are sorted by
+    tensor id, and outputs that are element counts come last. Constant-folded nodes leave only their
     results.
     """
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
@@ -73,7 +75,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
     states = tuple(pair for pair in graph.states if pair[1] in made)
     kept = {before for before, _ in states}
     read = {t for node in chosen for t in node.reads}
-    # What is a constant besides being written has a copy wherever it is read.
+    # A tensor that is written and is also a constant has a copy in each partition that reads it.
     others = (t for node in graph.nodes if node.id not in ids for t in node.reads)
     elsewhere = {t for t in others if graph.tensors[t].data is None} | set(graph.outputs)
     inputs = sorted(t for t in read - made - kept if graph.tensors[t].data is None)
@@ -92,7 +94,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
 
 
 def work(graph: Graph) -> int:
-    """Multiply-adds of one run (elementwise ops count one per output element)."""
+    """Returns the multiply-adds of one run (elementwise ops count one per output element)."""
     table = ops.rows()
     total = 0
     for node in graph.nodes:
@@ -104,12 +106,12 @@ def work(graph: Graph) -> int:
 
 
 def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
-    """Why a partition should stay on the CPU: a sentence, or None when it pays.
+    """Returns why a partition should stay on the CPU, or None when it pays.
 
     Only a partition that splits the graph can be dropped: one that the CPU both feeds and reads, or
-    does either where it only gives a tensor another shape; or any of a graph that a loop runs once
-    per step (`repeated`): the CPU does so before each.
-    What is fetched from the host's store or kept there is as an input or output of the graph.
+    does either where the partition only reshapes a tensor; or any partition of a graph that a loop
+    runs once per step (`repeated`), since the CPU runs before each step. A tensor that is read from
+    or written to the host's store counts as an input or output of the graph.
     """
     computing = [node for node in whole.nodes if node.op != STORE]
     made = {t for node in computing for t in node.outputs}

@@ -15,10 +15,12 @@ from tflgpu_plugin.options import Options
 
 PARTED = Refusal(
     "partition.split",
-    "Complex numbers stay on the GPU: what makes them and all that reads them must run there.",
+    "Complex numbers stay on the GPU: the nodes that make them and all that read them must run "
+    "there.",
 )
 ELSEWHERE = Refusal(
-    "partition.split", "What reads this result of shape arithmetic is not in one partition with it."
+    "partition.split",
+    "A node that reads this result of shape arithmetic is not in the same partition.",
 )
 
 Grouping = Callable[[Sequence[int]], list[list[int]]]
@@ -28,7 +30,8 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 @dataclass(frozen=True)
 class Parted:
     """A graph and its partitions: groups of node ids in execution order. `extract` makes a graph of
-    its own of some nodes."""
+    its own of some nodes.
+    """
 
     graph: Graph
     groups: Sequence[Sequence[int]]
@@ -38,12 +41,12 @@ class Parted:
 
     @cached_property
     def place(self) -> Mapping[int, int]:
-        """The number of the group that a node is in."""
+        """Returns the group number of each node."""
         return {node: k for k, group in enumerate(self.groups) for node in group}
 
     @cached_property
     def parts(self) -> Mapping[tuple[int, ...], Graph]:
-        """Each group as a graph of its own."""
+        """Returns each group as a graph of its own."""
         return {tuple(sorted(group)): self.extract(self.graph, {*group}) for group in self.groups}
 
 
@@ -51,8 +54,8 @@ PartitionRule = Callable[[Parted], dict[int, Refusal]]
 
 
 def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
-    """Results of shape arithmetic are read in one partition: alone they are no work, and they have
-    no place on the device that another partition could take them from.
+    """Results of shape arithmetic are read in the same partition: alone they need no kernel, and
+    they have no buffer on the device that another partition could read.
     """
     readers: dict[int, set[int | None]] = {}
     for node in parted.graph.nodes:
@@ -69,7 +72,7 @@ def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
 
 def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
     """Complex numbers are made and read in one partition: they are pairs on the device, which
-    nothing outside it could take.
+    nothing outside of it can read.
     """
     graph, place = parted.graph, parted.place
     held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
@@ -87,8 +90,8 @@ def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
 
 
 def paying(parted: Parted) -> dict[int, Refusal]:
-    """A partition that splits the graph pays for moving its inputs and outputs, unless the option
-    force is set.
+    """A partition that splits the graph must save more than moving its inputs and outputs costs,
+    unless the option force is set.
     """
     found: dict[int, Refusal] = {}
     for group, part in parted.parts.items():
@@ -99,7 +102,9 @@ def paying(parted: Parted) -> dict[int, Refusal]:
 
 
 def most_partitions(parted: Parted) -> dict[int, Refusal]:
-    """No more partitions than the option max_delegated_partitions says; the largest are kept."""
+    """There are at most as many partitions as the option max_delegated_partitions says; the largest
+    are kept.
+    """
     limit, parts = parted.options.max_delegated_partitions, parted.parts
     if limit is None or len(parts) <= limit:
         return {}
@@ -116,7 +121,7 @@ PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
     (read_in_one_place, undivided_complex_numbers),
     (paying,),
     (most_partitions,),
-)  # rules that look at one state of the graph together; what one finds changes the partitions
+)  # each tuple of rules sees the same partitions, which its refusals change
 
 
 def placed(found: Parted) -> dict[int, Refusal]:

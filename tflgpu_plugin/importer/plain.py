@@ -1,9 +1,9 @@
-"""Nodes of a host that become one node of ours with the same attributes, and nodes without a row:
-what is known of their results before a run.
+"""Imports nodes of a host that become one node with the same attributes, and finds what is known of
+the results of nodes without a row before a run.
 
-A host states the shapes of results, but for those that values decide. Where such a value is shape
-arithmetic, it and the shapes after it are worked out; what stays open may even be empty, so that
-nodes that touch it stay with the host.
+A host states the shapes of results, except those that values decide. Where such a value is shape
+arithmetic, it and the shapes that depend on it are computed; a shape that stays open may even be
+empty, so nodes that read such a tensor stay with the host.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from tflgpu_plugin.ir.refusal import Refusal, Unfit
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-LISTS = {"shape", "perm", "expand"}  # attributes that stand for a second input
+LISTS = {"shape", "perm", "expand"}  # attributes that replace a second input
 
 
 @dataclass
 class Plain:
-    """`known` are results that were worked out, without their values, and `variable` those of them
-    that follow from shapes. `doubtful` are values whose shape is not what the inputs give. `later`
-    are nodes that make float32 of a constant, and `widened` what they make, once it was asked for.
-    `unplanned` says why the op cannot infer shapes of a node, by the host's ids, where the model
-    states none."""
+    """The importer of such nodes. `known` are results that were folded, without their values, and
+    `variable` those of them that follow from shapes. `doubtful` are values whose stated shape is
+    not the inferred one. `later` are nodes that widen a constant to float32, and `widened` their
+    results, once needed. `unplanned` says why the op cannot infer shapes of a node, by the host's
+    ids, where the model states none.
+    """
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)
@@ -52,8 +53,9 @@ class Plain:
         return self.state.tensors.table
 
     def visit(self, host: HostNode) -> None:
-        """Add the node, or the constant-folded one in its place. Raises Unsupported where a node
-        does not take the shapes of a run that is being planned for."""
+        """Adds the node, or the constant-folded one in its place. Raises Unsupported where a node
+        does not take the shapes of a run that is being planned.
+        """
         node, refusal = self._node(host)
         try:
             made = self._evaluated(host, node, refusal) or self._value(host, node)
@@ -75,7 +77,7 @@ class Plain:
     # ---- the node -----------------------------------------------------------------------------
 
     def _node(self, host: HostNode) -> tuple[Node, Refusal | None]:
-        """A node in the terms of the op contract, and why it cannot run."""
+        """Returns a node of the op contract, and why it cannot run."""
         state = self.state
         row, inputs = state.table.row(host), state.operands(host)
         outputs = tuple(state.tensor(key) for key in host.writes)
@@ -108,15 +110,16 @@ class Plain:
         return node, refusal
 
     def _seen(self, builder: Builder) -> Builder:
-        """The node as conditions look at it: inputs in the order of the op, and no values but
-        constants of the host."""
+        """Returns the node as conditions read it: inputs in the order of the op, and no values but
+        constants of the host.
+        """
         builder.inputs = builder.row.arranged(builder.inputs)
         if self.known:
             builder.tensors = Tensors(ChainMap(self.known, self.table))
         return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
-        """Tensors for results that only state takes, which the host has none for."""
+        """Returns tensors for results that only update state, for which the host has none."""
         found = []
         for before, after in ops.rows()[row.op].states:
             state = inputs[before]
@@ -128,8 +131,9 @@ class Plain:
     # ---- values -------------------------------------------------------------------------------
 
     def _evaluated(self, host: HostNode, node: Node, refusal: Refusal | None) -> Node | None:
-        """The constant-folded node whose results follow from constants alone. Raises Unsupported
-        where these cannot be read."""
+        """Returns the constant-folded node whose results follow from constants alone. Raises
+        Unsupported where these cannot be read.
+        """
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.state.chained.update(node.outputs[: len(host.writes)])
@@ -143,7 +147,9 @@ class Plain:
         return self._constant(host, node)
 
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
-        """The node reads what follows from constants alone, and nothing else decides its result."""
+        """Whether the node reads only what follows from constants, and nothing else decides its
+        result.
+        """
         row, inputs = self.state.table.arithmetic.get(host.title), self.present(host)
         if not inputs or (row and row.chance) or node.op == STORE:
             return False
@@ -153,12 +159,13 @@ class Plain:
         return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.state.chained
 
     def present(self, host: HostNode) -> dict[str, int]:
-        """The tensors of inputs that are there, by key."""
+        """Returns the tensors of inputs that are present, by key."""
         return {key: self.state.ids[key] for key in host.inputs if key is not None}
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:
-        """The constant-folded node of a node that reads constants, None where its results are not
-        worked out. Raises Unsupported."""
+        """Returns the constant-folded node of a node that reads constants, or None where its
+        results cannot be computed. Raises Unsupported.
+        """
         keys = {t: key for key, t in self.present(host).items()}
         inputs = [t for t in node.inputs if t is not None]
         row = self.state.table.arithmetic.get(host.title)
@@ -173,8 +180,8 @@ class Plain:
         return None if found is None else self._fold(host, node, found)
 
     def _value_of(self, tensor: int, sparse: str) -> Tensor:
-        """A tensor that follows from constants, with its value where that is known; a sparse one
-        where its key is given. Raises Unsupported.
+        """Returns a tensor that follows from constants, with its value where that is known; a
+        sparse one where its key is given. Raises Unsupported.
         """
         dense = self.state.model.values[sparse].dense if sparse else None
         if dense is not None:
@@ -193,8 +200,9 @@ class Plain:
     def _meaning(
         self, host: HostNode, node: Node, inputs: Sequence[Tensor]
     ) -> folding.Meaning | None:
-        """What a node does to inputs in the order of its op; None when that is not known, or not
-        for inputs of these types."""
+        """Returns what a node computes from inputs in the order of its op; None when that is not
+        known, or not for inputs of these types.
+        """
         outputs = self._outputs(host, node)
         if node.row is not None:
             op = ops.rows()[node.op]
@@ -209,7 +217,7 @@ class Plain:
     def _arithmetic(
         self, host: HostNode, row: HostOp, values: Sequence[Array | None], limit: int
     ) -> list[Array] | None:
-        """What a row without an op makes of these values."""
+        """Returns what a row without an op computes from these values."""
         if any(value is None or value.size > limit for value in values):
             return None
         given = [Tensor("", v.shape, NUMPY_NAMES[v.dtype.name], v) for v in values if v is not None]
@@ -223,7 +231,9 @@ class Plain:
         return None if found is None else [t.data for t in found if t.data is not None]
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
-        """The constant-folded node when its results are shape arithmetic, from shapes on."""
+        """Returns the constant-folded node when its results are shape arithmetic, which begins with
+        shapes.
+        """
         inputs, planned = [t for t in node.inputs if t is not None], self.state.planned
         if self.doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
             return None
@@ -248,7 +258,9 @@ class Plain:
         return made
 
     def _fold(self, host: HostNode, node: Node, found: Sequence[Tensor]) -> Node | None:
-        """The constant-folded node of these results, None when the host states other shapes."""
+        """Returns the constant-folded node of these results, or None when the host states other
+        shapes.
+        """
         outputs = node.outputs[: len(host.writes)]
         for key, tensor in zip(host.writes, found, strict=True):
             stated = self.state.model.values[key]
@@ -262,7 +274,7 @@ class Plain:
     # ---- shapes -------------------------------------------------------------------------------
 
     def _shape(self, host: HostNode, node: Node, refusal: Refusal | None) -> None:
-        """The shapes of the node's outputs are as known from now on."""
+        """Sets the shapes of the node's outputs."""
         derived = self._derived(host, node, refusal is None)
         found = [None] * len(node.outputs) if derived is None else [tuple(s) for s in derived]
         for key, index, shape in zip(host.writes, node.outputs, found, strict=False):
@@ -282,9 +294,10 @@ class Plain:
         self.table[index] = replace(self.table[index], shape=shape)
 
     def _derived(self, host: HostNode, node: Node, runs: bool) -> Sequence[Shape] | None:
-        """The outputs' shapes by the inputs' shapes and known values alone; `runs`: nothing is
-        against the node so far. Raises Unsupported where a node that is planned makes nothing of
-        its inputs."""
+        """Returns the outputs' shapes that follow from the inputs' shapes and known values; `runs`:
+        the node is supported so far. Raises Unsupported where a node that is being planned does not
+        take its inputs.
+        """
         table, values = self.state.table, self.state.model.values
         inputs = [*self.present(host).values()]
         other, outputs = table.arithmetic.get(host.title), self._outputs(host, node)
@@ -304,7 +317,7 @@ class Plain:
         wrong: str | None = None
         try:
             found = op.shapes(Graph.over(self.table, node), node)
-        except NotConstant as error:  # only a run tells
+        except NotConstant as error:  # known only after a run
             wrong = str(error)
         except Exception as error:
             wrong = node_error(error)
@@ -314,7 +327,7 @@ class Plain:
                 self.unplanned[host.id] = Unfit("shape.mismatch", said)
         extents = [extent for shape in found or () for extent in shape]
         if any(extent < 0 for extent in extents):
-            wrong = f"{[*self.table[inputs[0]].shape]} is too small for it."
+            wrong = f"its input shape {[*self.table[inputs[0]].shape]} is too small."
         if wrong is not None and self.state.planned is not None:  # it was claimed for other shapes
             said = f"{host.title} cannot take these input shapes: {wrong}"
             raise Unsupported(Unfit("shape.unsupported", said))
@@ -324,7 +337,7 @@ class Plain:
         return found
 
     def _deciding(self, host: HostNode) -> list[int]:
-        """Inputs whose values decide the outputs' shapes."""
+        """Returns inputs whose values decide the outputs' shapes."""
         table = self.state.table
         row = table.row(host) or table.arithmetic.get(host.title)
         keys = [host.inputs[k] for k in (row.deciding if row else ()) if k < len(host.inputs)]
@@ -332,7 +345,9 @@ class Plain:
 
 
 def states(node: Node) -> tuple[tuple[int, int], ...]:
-    """Pairs (variable, the output whose value it takes after a run); none for a refused node."""
+    """Returns pairs (variable, the output whose value it takes after a run); none for a refused
+    node.
+    """
     row = ops.rows().get(node.op)
     if row is None:
         return ()

@@ -1,5 +1,6 @@
 """Conditions that rows of all hosts share: a supported version, and operands that have the types,
-shapes and constants which their roles require. A condition reads a node through a Builder."""
+shapes and constants which their roles require. A condition reads a node through a Builder.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
 
 
 def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
-    """The sentence of the first condition that a node does not meet."""
+    """Returns the sentence of the first condition that a node does not meet."""
     return next(filter(None, (condition(e) for condition in conditions)), None)
 
 
@@ -21,7 +22,7 @@ def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
 
 
 def version(e: Builder) -> Refusal | None:
-    """A version of the operator that its row names."""
+    """The version of the operator is one that its row lists."""
     first, last = e.row.versions
     if first <= e.version <= last:
         return None
@@ -29,12 +30,12 @@ def version(e: Builder) -> Refusal | None:
 
 
 def complete(e: Builder) -> Refusal | None:
-    """All the operands that its row lists, but optional ones."""
+    """All operands that its row lists are present, except optional ones."""
     return e.row.lacking(e.inputs) if e.row.operands else None
 
 
 def shaped(e: Builder) -> Refusal | None:
-    """Inputs whose shapes are known before a run, or follow from what it tells."""
+    """Inputs have shapes that are known before a run, or that follow from values of a run."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
         if any(extent < 0 for extent in tensor.shape):
             said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
@@ -48,7 +49,9 @@ FIRST: tuple[Condition, ...] = (version, complete)
 
 
 def _operands(e: Builder) -> Iterator[tuple[int, Tensor, Operand]]:
-    """The inputs, in the order of the op: where the host has them, and what they are for."""
+    """Yields the inputs, in the order of the op, with their positions at the host and their
+    operands.
+    """
     given, at = e.row.operands, e.row.order or range(len(e.inputs))
     for position, tensor in zip(at, e.inputs, strict=True):
         if tensor is not None:
@@ -56,7 +59,7 @@ def _operands(e: Builder) -> Iterator[tuple[int, Tensor, Operand]]:
 
 
 def row_types(e: Builder) -> Refusal | None:
-    """Tensors of the types of its row, where these are not those of its op."""
+    """Tensors have types of the row, where these are not those of its op."""
     types = e.row.types
     tensors: list[Tensor | Value] = [*(tensor for _, tensor, _ in _operands(e)), *e.results]
     for held in tensors if types else ():
@@ -67,8 +70,8 @@ def row_types(e: Builder) -> Refusal | None:
 
 
 def one_type(e: Builder) -> Refusal | None:
-    """Values of one type, and results of that type in the model, too."""
-    # Hosts give results the type of the first value when they prepare a node; that comes later.
+    """Values have one type, and results have that type in the model, too."""
+    # Hosts set the type of results to that of the first value only when they prepare a node, later.
     values = [tensor for _, tensor, operand in _operands(e) if operand.traits.typed]
     roles = e.row.outputs or ()
     if "value*" in roles:
@@ -91,7 +94,7 @@ def _whole(dtype: str) -> str:
 
 
 def constants(e: Builder) -> Refusal | None:
-    """Constants of the model where the row names them."""
+    """Operands that the row names are constants of the model."""
     for _, tensor, operand in _operands(e):
         if operand.constant and tensor.data is None:
             what = operand.role.replace("_", " ")
@@ -101,7 +104,7 @@ def constants(e: Builder) -> Refusal | None:
 
 
 def extents(e: Builder) -> Refusal | None:
-    """Axes, sizes, paddings and the like in shapes that hosts take."""
+    """Axes, sizes, paddings and the like have shapes that hosts take."""
     found = [*_operands(e)]
     rank = next((len(tensor.shape) for _, tensor, operand in found if operand.role == "value"), 0)
     asked = ((at, t, operand.traits.extents) for at, t, operand in found if operand.traits.extents)
@@ -123,16 +126,16 @@ def extents(e: Builder) -> Refusal | None:
 
 
 def known_to_op(e: Builder) -> Refusal | None:
-    """No attributes but those of its op, and no more operands than that takes."""
+    """There are no attributes that its op does not have, and no more operands than it takes."""
     return e.op.ignores(e.host.attributes, len(e.inputs))
 
 
 def variables(e: Builder) -> Refusal | None:
-    """State that is a variable of the model."""
+    """State is a variable of the model."""
     for before, _ in e.op.states:
         state = e.inputs[before]
         if state is None:
-            return Refusal("input.missing", "It has no state.")
+            return Refusal("input.missing", "Its state is absent.")
         if not e.tensors.table[state].variable:
             name = e.tensors.table[state].name
             said = f"The state {name!r} is not a variable of the model."
@@ -141,4 +144,4 @@ def variables(e: Builder) -> Refusal | None:
 
 
 BY_ROLES: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
-AFTER_ROW: tuple[Condition, ...] = (known_to_op,)  # asked after the row's own conditions
+AFTER_ROW: tuple[Condition, ...] = (known_to_op,)  # checked after the row's own conditions

@@ -1,7 +1,7 @@
-"""An ordered list of rules over a whole graph that keep nodes off the GPU because of other nodes.
+"""An ordered list of rules over a graph that keep nodes off the GPU because of other nodes.
 
-A rule is given a graph and why nodes of it cannot run here, by their ids, and returns the same of
-further nodes. Its docstring is on the page of operators.
+A rule takes a graph and the reasons why nodes of it cannot run here, by their ids, and returns the
+same of further nodes. Its docstring is on the page of operators.
 """
 
 from __future__ import annotations
@@ -30,29 +30,27 @@ UNWRITTEN = Refusal(
     "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
     "that as a weight of its own.",
 )
-EXACT = 1 << 24  # float32 has every whole number up to here
+EXACT = 1 << 24  # float32 has every integer up to here
 INEXACT = Refusal(
     "result.inexact",
-    "Its sums may be {:,.0f}, and beyond 2^24 they are supported where only casts to floats read "
-    "them.",
+    "Its sums may reach {:,.0f}; sums beyond 2^24 are supported only where all readers are casts "
+    "to floats.",
 )
-# Hosts number the indices of a pooling each in its own way: XNNPACK keeps bits of a whole number in
-# a float tensor, MediaPipe's own kernel a float with a fraction.
-INDICES = 1  # position among the outputs of the one, and the inputs of the other
+# Each host numbers the indices of a pooling in its own way: XNNPACK stores the bits of an integer
+# in a float tensor, MediaPipe's own kernel a float with a fraction.
+INDICES = 1  # position of the indices in a pooling's outputs and an unpooling's inputs
 READ = Refusal(
     "indices.unpaired",
-    "Its indices in windows are read by more than unpoolings; hosts number them differently.",
+    "Its indices are read by nodes that are no unpoolings; hosts number them differently.",
 )
 FOREIGN = Refusal(
     "indices.unpaired",
     "Its indices must be those of a pooling on the GPU; hosts number them differently.",
 )
-INCOMPLETE = Refusal(
-    "group.incomplete", "It belongs to a quantized group of which another node stays on the CPU."
-)
+INCOMPLETE = Refusal("group.incomplete", "Another node of its quantized group stays on the CPU.")
 COPIED = Refusal(
     "constant.on_cpu",
-    "A node on the CPU reads this constant; nodes on the GPU have a copy of their own.",
+    "A node on the CPU reads this constant; nodes on the GPU use their own copy.",
 )
 
 
@@ -66,8 +64,8 @@ def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def unshared_states(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """State that is read in more than one place stays with the host, which updates it in the
-    middle of a run.
+    """State that is read in more than one place stays with the host, which updates it in the middle
+    of a run.
     """
     readers = Counter(tensor for node in graph.nodes for tensor in node.inputs)
     shared = {before for before, _ in graph.states if readers[before] > 1}
@@ -109,7 +107,7 @@ def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """Sums of products of integers that may pass 2^24 are read by casts to floats only, where the
+    """Sums of products of integers that may exceed 2^24 are read by casts to floats only, where the
     hosts round them, too.
     """
     sums = {n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT}
@@ -133,8 +131,8 @@ def _to_float(graph: Graph, node: Node) -> bool:
 
 
 def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """A pooling that gives indices and the unpoolings that read them run here together, and nothing
-    else reads these: hosts number them differently.
+    """A pooling that returns indices and the unpoolings that read them run here together, and
+    nothing else reads the indices, since hosts number them differently.
     """
     pools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "makes"]
     unpools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "takes"]
@@ -159,14 +157,14 @@ def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal
 
 
 def _only_unpools(node: Node, indices: int) -> bool:
-    """The node reads these indices as such, and nothing else of them."""
+    """Whether the node reads these indices only as indices of an unpooling."""
     reads = [k for k, tensor in enumerate(node.inputs) if tensor == indices]
     return ops.traits(node.op).numbers_places == "takes" and reads == [INDICES]
 
 
 @dataclass
 class _HostNode:
-    """A node of the host, whose work several nodes may do."""
+    """A node of the host, whose work may be split among several nodes."""
 
     bounds: str
     nodes: list[int] = field(default_factory=list)
@@ -192,7 +190,7 @@ def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def _bound(graph: Graph, hosts: Sequence[_HostNode]) -> list[tuple[_HostNode, _HostNode]]:
-    """Pairs of neighbours of which the first does not run here without the second."""
+    """Returns pairs of neighbours of which the first does not run here without the second."""
     opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
     writers = {t: host for host in hosts for t in host.writes}
     found = []
@@ -217,7 +215,7 @@ def _hosts(graph: Graph) -> list[_HostNode]:
 
 
 def copied_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """A constant that was worked out here is made on the CPU, too, where a node on the CPU or the
+    """A constant that was folded here is also made on the CPU where a node on the CPU or the
     model's user reads it.
     """
     found: dict[int, Refusal] = {}
@@ -245,7 +243,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """Also all that cannot run here without these nodes: the rules, until none finds any more."""
+    """Returns the refusals extended by all nodes that cannot run here without the refused ones: the
+    rules are repeated until none finds any more.
+    """
     found = dict(refused)
     while True:
         before = len(found)

@@ -1,4 +1,4 @@
-"""What the importer knows while it goes through a host's graph."""
+"""The state of an import while it walks a host's graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ UNKNOWN = (-1,)
 
 @dataclass
 class State:
-    """`symbols` are numbers of open extents, which become more on the way, and `run_values` guesses
-    at inputs. `nodes` are ours so far, `refusals` say why some of them cannot run, `arithmetic`
-    host nodes whose results are known, `unfit` and `impossible` as in `Imported`, `misled` values
-    whose shape the host infers wrongly, and `chained` tensors that follow from constants alone,
-    whether they could be worked out or not."""
+    """The state. `symbols` are numbers of open extents, which grow on the way, and `run_values` are
+    guesses at inputs. `nodes` are those made so far, `refusals` say why some of them cannot run,
+    `arithmetic` host nodes whose results are known, `unfit` and `impossible` as in `Imported`,
+    `misled` values whose shape the host infers wrongly, and `chained` tensors that follow from
+    constants alone, whether they could be computed or not.
+    """
 
     model: HostModel
     table: Table
@@ -51,17 +52,19 @@ class State:
         return self.facts.arithmetic
 
     def tensor(self, key: str) -> int:
-        """The tensor of a value; one that nothing has made yet is an input or a constant."""
+        """Returns the tensor of a value; a value that no node has made yet is an input or a
+        constant.
+        """
         if key not in self.ids:
             self.ids[key] = self.tensors.add(self.outside(key))
         return self.ids[key]
 
     def operands(self, host: HostNode) -> list[int | None]:
-        """The tensors of a node's inputs."""
+        """Returns the tensors of a node's inputs."""
         return [None if key is None else self.tensor(key) for key in host.inputs]
 
     def outside(self, key: str) -> Tensor:
-        """A value that no node of ours makes, as the host states it."""
+        """Returns a value that no imported node makes, as the host states it."""
         stated = self.model.values[key]
         if stated.data is None and key in self.run_values:
             return self.of_a_run(key)
@@ -74,18 +77,18 @@ class State:
         return found if self.table.keeps_half else widened(found)
 
     def of_a_run(self, key: str) -> Tensor:
-        """The tensor of an input of a run, with its value."""
+        """Returns the tensor of an input of a run, with its value."""
         data, stated = self.run_values[key], self.model.values[key]
         return Tensor(stated.name, data.shape, stated.dtype, data)
 
     def stated_shape(self, stated: Value) -> Shape:
-        """The shape as the host states it, open extents from `symbols`, or UNKNOWN."""
+        """Returns the shape as the host states it, with open extents from `symbols`, or UNKNOWN."""
         listed = UNKNOWN if stated.shape is None else stated.shape
         found = [e if isinstance(e, int) else self._number(e) for e in listed]
         return UNKNOWN if any(extent < 0 for extent in found) else tuple(found)
 
     def _number(self, name: str) -> int:
-        """The guess at an open extent, -1 where nothing is to be guessed."""
+        """Returns the guess at an open extent, -1 where none may be guessed."""
         if self.symbols is None:
             return -1
         if name in self.symbols:
@@ -100,14 +103,16 @@ class State:
     def builder(
         self, host: HostNode, row: HostOp, inputs: Sequence[int | None], known_limit: int = 0
     ) -> Builder:
-        """A builder of the nodes that a node of the host becomes."""
+        """Returns a builder of the nodes that a node of the host becomes."""
         return Builder(
             host, row, self.tensors, inputs, self.table, self.model.values, known_limit=known_limit
         )
 
 
 def widened(constant: Tensor) -> Tensor:
-    """float16 as float32, in which constants are computed with; others as they are."""
+    """Returns a float16 constant as float32, in which constants are computed with; others
+    unchanged.
+    """
     if constant.dtype != "f16" or constant.data is None:
         return constant
     return replace(constant, dtype="f32", data=constant.data.astype(np.float32))

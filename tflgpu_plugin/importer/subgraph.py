@@ -1,5 +1,5 @@
-"""What is kept of a claimed partition so that it can be planned for other shapes: its part of the
-host's graph, which is imported again.
+"""The part of the host's graph that is kept with a claimed partition, so that it can be imported
+again and planned for other shapes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
 
 @dataclass(frozen=True)
 class Subgraph:
-    """The nodes of a partition with the shape arithmetic that they need (`arithmetic`, by id),
-    over the `table` of their host. `ports` are the inputs of its plans and `others` inputs whose
-    shapes are read, but no value; both had `shapes` when the partition was claimed. `states` are
-    variables that it reads and writes."""
+    """The nodes of a partition with the shape arithmetic that they need (`arithmetic`, by id), over
+    the `table` of their host. `ports` are the inputs of its plans and `others` inputs of which only
+    the shapes are read; both had `shapes` when the partition was claimed. `states` are variables
+    that it reads and writes.
+    """
 
     model: HostModel
     table: Table
@@ -35,12 +36,13 @@ class Subgraph:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The values whose shapes choose a plan: the inputs, then those of which only that is
-        read."""
+        """Returns the values whose shapes choose a plan: the inputs, then those of which only the
+        shapes are read.
+        """
         return (*self.ports, *self.others)
 
     def reshaped(self, given: Sequence[Shape], judge: Judge) -> Again:
-        """The graph for these shapes of `keys`. Raises BuildError with a sentence."""
+        """Returns the graph for these shapes of `keys`. Raises BuildError with a sentence."""
         shapes = dict(zip(self.keys, given, strict=True))
         facts = Facts(shapes, arithmetic=self.arithmetic, judge=judge)
         return again(self.model, self.table, facts, self.ports, self.outputs)
@@ -53,7 +55,7 @@ class Again(NamedTuple):
     refusal: BuildError | None = None
 
     def runs(self) -> Graph:
-        """The graph. Raises BuildError where it cannot run."""
+        """Returns the graph. Raises BuildError where it cannot run."""
         if self.refusal is not None:
             raise self.refusal
         return self.graph
@@ -62,9 +64,10 @@ class Again(NamedTuple):
 def again(
     model: HostModel, table: Table, facts: Facts, ports: Sequence[str], outputs: Sequence[str]
 ) -> Again:
-    """A partition's graph for other shapes, with its inputs and outputs in the order of the first.
-    Raises BuildError where not even its shapes are known, ImpossibleShapes where no host takes the
-    shapes of its inputs."""
+    """Returns a partition's graph for other shapes, with its inputs and outputs in the order of the
+    first import. Raises BuildError where even its shapes are unknown, ImpossibleShapes where no
+    host takes the shapes of its inputs.
+    """
     found = import_(model, table, facts)
     errors = [
         (ImpossibleShapes if node in found.impossible else BuildError)((node,), reason)
@@ -94,8 +97,9 @@ def again(
 
 
 def kept(found: Imported, part: Graph) -> Subgraph:
-    """What is kept of a partition of a host's graph whose nodes become one of ours each. What
-    follows from constants alone is the same for all shapes."""
+    """Returns the kept part of a partition of a host's graph whose nodes become one node each.
+    Results that follow from constants alone are the same for all shapes.
+    """
     model, table = found.model, found.table
     makers = _makers(found, part)
     hosts = [node for node in model.nodes if node.id in makers]
@@ -119,8 +123,9 @@ def kept(found: Imported, part: Graph) -> Subgraph:
 
 
 def _makers(found: Imported, part: Graph) -> set[int]:
-    """The nodes of the partition, with those that make constants of theirs of shapes, or float32
-    of constants. What comes in is made elsewhere."""
+    """Returns the nodes of the partition, with those that compute constants for them from shapes,
+    or float32 from constants. Inputs are made elsewhere.
+    """
     makers, kept = found.graph.producers(), {node.id for node in part.nodes}
     makers = {t: node for t, node in makers.items() if t not in part.inputs}
     waiting = list(part.nodes)
@@ -141,8 +146,9 @@ def _is_kept(found: Imported, maker: Node) -> bool:
 
 
 def _value(key: str, found: Imported) -> Value:
-    """A value that nodes read and do not make, in its present shape: of what others have made of
-    constants, it is known."""
+    """Returns a value that nodes read and do not write, in its present shape; results that other
+    nodes computed from constants are known.
+    """
     value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
     if tensor is None or value.data is not None:
         return value

@@ -1,8 +1,9 @@
-"""support(): the one place that decides whether a node can run on a target. The answer is None or
-a refusal.
+"""Decides whether a node can run on a target: `support()` returns None or a refusal, and no other
+code decides this.
 
-It joins what others state as data: the provider's row (versions, documented editions), the op's
-row (types, constraint) and the quirk rows below (drivers on which an op is known to go wrong).
+It joins data that others state: the provider's row (versions, documented editions), the op's row
+(types, constraint) and the quirk rows below (drivers on which an op is known to give wrong
+results).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tflgpu_plugin.passes.quant.dequantize import Made, folded
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-MAX_RANK = 8  # of TFLite's kernels that walk shapes
+MAX_RANK = 8  # the rank limit of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -53,7 +54,7 @@ class Quirk:
     condition: Callable[[Graph, Node], bool] = lambda graph, node: True
 
     def on(self, target: Target) -> bool:
-        """The adapter and its driver are the ones meant."""
+        """Whether the quirk is for this adapter and its driver."""
         if self.adapter.lower() not in target.name.lower():
             return False
         driver = _version(target.driver)
@@ -62,7 +63,7 @@ class Quirk:
         return self.last is None or driver <= _version(self.last)
 
     def applies(self, graph: Graph, node: Node, target: Target) -> bool:
-        """This node would go wrong on this target."""
+        """Whether this node would give wrong results on this target."""
         return node.op == self.op and self.on(target) and self.condition(graph, node)
 
 
@@ -72,7 +73,7 @@ QUIRKS: list[Quirk] = []
 def support(
     graph: Graph, node: Node, target: Target, edition: str = "all", quantized: bool = True
 ) -> Refusal | None:
-    """None when `node` of `graph` can run on `target`, else a sentence that says why not.
+    """Returns None when `node` of `graph` can run on `target`, else a sentence that says why not.
 
     `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
     ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
@@ -97,22 +98,24 @@ def support(
 
 @dataclass(frozen=True)
 class Judge:
-    """Asks support for the nodes of a graph, for a target and the `options` of the user. `made` are
-    float32 constants that the graphs of one model share."""
+    """The support decision for the nodes of a graph, for a target and the `options` of the user.
+    `made` are float32 constants that the graphs of one model share.
+    """
 
     target: Target = field(default_factory=Target)
     options: Options = field(default_factory=Options)
     made: Made = field(default_factory=dict, compare=False, repr=False)
 
     def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
-        """Why nodes cannot run, by their ids: of those that are not `refused` already, and of all
-        that are left out."""
+        """Returns why nodes cannot run, by their ids: of those that are not `refused` already, and
+        of all that the user excludes.
+        """
         found: dict[int, Refusal] = {}
         excluded = {*self.options.exclude}
         asked = self.target, self.options.capabilities, self.options.quantized
         for node in graph.nodes:
             if excluded & {node.name, node.host_op, str(node.id)}:
-                left_out = f"{_name(node)} is left out by the option exclude."
+                left_out = f"{_name(node)} is excluded by the option exclude."
                 found[node.id] = Refusal("option.excluded", left_out)
             elif node.id not in refused and (reason := support(graph, node, *asked)):
                 found[node.id] = reason
@@ -120,7 +123,7 @@ class Judge:
 
 
 def _quirk(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """What is known to go wrong with this node on this target."""
+    """Returns the known wrong result of this node on this target, as a refusal."""
     found = (quirk.reason for quirk in QUIRKS if quirk.applies(graph, node, target))
     return next((Refusal("device.wrong_result", reason) for reason in found), None)
 
@@ -130,13 +133,15 @@ def _name(node: Node) -> str:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3, 6)."""
+    """Returns the first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3,
+    6).
+    """
     found = re.search(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
-    """Tensors that hold values: the outputs and the inputs, without those that hold indices
+    """Yields tensors that hold values: the outputs and the inputs, without those that hold indices
     (shapes, axes, sizes).
     """
     for tensor in node.outputs:
@@ -168,7 +173,9 @@ def _refuse_edition(graph: Graph, node: Node, edition: str) -> Refusal | None:
 def unversioned(
     word: str, version: int, name: str, allowed: tuple[int, int], where: str = ""
 ) -> Refusal:
-    """The refusal of an operator in a version (a host's `word` for these) that is not `allowed`."""
+    """Returns the refusal of an operator in a version (a host's `word` for these) that is not
+    `allowed`.
+    """
     first, last = allowed
     span = f"{first} is" if first == last else f"{first} to {last} are"
     subject = word.capitalize() if first == last else f"{word.capitalize()}s"
@@ -177,7 +184,7 @@ def unversioned(
 
 
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
-    """Neither edition of the documentation lists whole numbers, nor bfloat16."""
+    """Refuses integers and bfloat16, which neither edition of the documentation lists."""
     for tensor in _values(graph, node) if edition != "all" else ():
         if whole(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
@@ -195,8 +202,9 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
-    """A sentence about a tensor of bfloat16, where the row does not say that hosts have kernels of
-    that."""
+    """Returns a sentence about a tensor of bfloat16, where the row does not say that hosts have
+    kernels for that type.
+    """
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
     return Refusal(
@@ -207,7 +215,7 @@ def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
 
 
 def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
-    """Those of an op's types that hosts have kernels for."""
+    """Returns the types of an op that hosts have kernels for."""
     return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
 
 
@@ -235,31 +243,35 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
 
 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
-    """The refusal of a tensor of none of these types (as `TYPE_NAMES` has them)."""
+    """Returns the refusal of a tensor that has none of these types (named as in `TYPE_NAMES`)."""
     held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
     said = f"{held}; {operator} is supported for {' or '.join(types)}."
     return Refusal("dtype.unsupported", said)
 
 
 def type_names(types: Iterable[str]) -> list[str]:
-    """What an op of these types computes: int64, too, where it has int32."""
+    """Returns the names of the types that an op of these types computes: int64, too, where it has
+    int32.
+    """
     shown = [kind for name in types for kind in ((name, "i64") if name == "i32" else (name,))]
     return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
 
 
 def out_of_range(tensor: Tensor) -> Refusal | None:
-    """A sentence about a constant that int32 does not hold, which whole numbers are computed in."""
+    """Returns a sentence about a constant with numbers outside of int32, in which integers are
+    computed.
+    """
     data = tensor.data
     if tensor.dtype != "i64" or data is None or not data.size:
         return None
     if INT32.min <= data.min() and data.max() <= INT32.max:
         return None
-    said = f"The constant {tensor.name!r} holds int64 numbers that int32 does not."
+    said = f"The constant {tensor.name!r} holds int64 numbers outside of the range of int32."
     return Refusal("constant.out_of_range", said)
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
-    """What the node keeps between runs, before and after one."""
+    """Returns the tensors that the node keeps between runs, before and after one."""
     pairs = ops.rows()[node.op].states
     if not pairs:
         return []
@@ -271,7 +283,7 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
 
 
 def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
-    """The end of a sentence about an 8-bit tensor."""
+    """Returns the end of a sentence about an 8-bit tensor that is not supported."""
     if not wanted:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
@@ -286,8 +298,10 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
 
 
 def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
-    """These ops are computed on stored numbers, so both sides must mean the same by them, unless
-    the node says that its host rescales them."""
+    """Refuses nodes whose operands have different quantizations: these ops are computed on stored
+    numbers, so both sides must mean the same by them, unless the node says that its host rescales
+    them.
+    """
     row = ops.rows()[node.op]
     if not (row.keeps or row.same_quantization) or node.attributes.get("rescales"):
         return None
@@ -303,12 +317,15 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
-    """int32 biases become float32 when the model is prepared."""
+    """Refuses int32 biases that are no constants: biases are converted to float32 when the model is
+    prepared.
+    """
     bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
         return None
-    said = f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
-    return Refusal("dynamic.value", said)
+    name = graph.tensors[bias].name
+    sentence = f"Bias {name!r} holds int32 values that are only known when the model runs."
+    return Refusal("dynamic.value", sentence)
 
 
 def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
@@ -321,7 +338,7 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
             said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
             return Refusal("dynamic.shape", said)
         if 0 in tensor.shape and not _takes_empty(graph, node):
-            said = f"Tensor {tensor.name!r} has no elements, its shape being {list(tensor.shape)}."
+            said = f"Tensor {tensor.name!r} has no elements: its shape is {list(tensor.shape)}."
             return Refusal("shape.empty", said)
     return None
 
@@ -334,8 +351,9 @@ def _takes_empty(graph: Graph, node: Node) -> bool:
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal | None:
-    """The op's own constraint. The host's output shapes must be those that the inputs give; where
-    they are not, a value decides them at run time."""
+    """Returns the refusal of the op's own constraint. The host's output shapes must be the inferred
+    ones; where they differ, a value decides them at run time.
+    """
     try:
         empty = idle(graph, node)
         if not empty and (reason := op.refuse(graph, node, target)):
@@ -346,7 +364,7 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal |
             return Refusal(
                 "attribute.invalid", f"{_name(node)} cannot be planned: {node_error(error)}."
             )
-        if empty and isinstance(error, ValueError):  # what `refuse` would have found
+        if empty and isinstance(error, ValueError):  # the refusal that `refuse` would have returned
             return Refusal("shape.mismatch", f"{_name(node)} cannot be planned: {error}.")
         return defect(error, f"Checking {_name(node)}")
     for index, shape in zip(node.outputs, shapes, strict=False):

@@ -13,8 +13,9 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built, unlike a plain number; `mark` is that of its
-    `Tensors`."""
+    """The id of a tensor of a graph being built, distinguishable from a plain number; `mark` is
+    that of its `Tensors`.
+    """
 
     mark: object
 
@@ -22,7 +23,8 @@ class TensorId(int):
 @dataclass
 class Tensors:
     """The tensors of a graph that is being built. Their ids carry this `mark`, not a reference to
-    the table, which would keep constants alive."""
+    the table, which would keep constants alive.
+    """
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -31,11 +33,11 @@ class Tensors:
 
     @cached_property
     def graph(self) -> Graph:
-        """Shows them to the ops' functions."""
+        """Returns a graph that shows the tensors to the ops' functions."""
         return Graph.over(self.table)
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:
-        """The id of a new tensor, which may be given."""
+        """Adds a tensor and returns its id, which may be given."""
         made = TensorId(self.next if number is None else number)
         made.mark = self.mark
         self.next = max(self.next, made + 1)
@@ -43,7 +45,7 @@ class Tensors:
         return made
 
     def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
-        """A constant that is made once per key."""
+        """Returns a constant that is made once per key."""
         if key not in self.shared:
             data = make()
             dtype = NUMPY_NAMES[data.dtype.name]

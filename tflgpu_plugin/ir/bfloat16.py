@@ -1,7 +1,8 @@
-"""bfloat16, the upper half of a float32. numpy has no such type: arrays hold the 16 bits as uint16.
+"""Conversion of bfloat16, the upper half of a float32. numpy has no such type: arrays hold the 16
+bits as uint16.
 
-On the device they are numbers from 0 to 65535, too, which every device moves as they are; floats it
-may not: subnormal ones may become zero, and NaN another NaN.
+On the device these are numbers from 0 to 65535, too, since every device moves integers unchanged.
+Floats may change when they are moved: subnormal ones may become zero, and NaN another NaN.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-BFLOAT16 = "bf16"  # its dtype
+BFLOAT16 = "bf16"  # the dtype of its bits
 QUIET = 0x7FC0  # NaN, without the sign
 
 
 def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """To the nearest, halves to even; every NaN becomes the quiet one of its sign, as in hosts."""
+    """Returns the bits of the nearest bfloat16 numbers, halves to even; every NaN becomes the quiet
+    NaN of its sign, as in hosts.
+    """
     wide = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
     near = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16
     nan = ((wide >> 16) & 0x8000) | QUIET
@@ -22,5 +25,5 @@ def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """float32 has all of them."""
+    """Returns the float32 values of the bits, which are exact."""
     return np.asarray(np.asarray(bits, np.uint32) << 16, np.uint32).view(np.float32)

@@ -1,4 +1,4 @@
-"""Digests of arrays: what tells equal constants, in plans and in what is kept of them."""
+"""Digests of arrays, which identify equal constants in plans and in the cache."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 
-ORDERED_BYTES = 1 << 20  # bytes that are put in order at a time
+ORDERED_BYTES = 1 << 20  # bytes that are made contiguous at a time
 
 
 def of_array(data: Array) -> bytes:
-    """The digest of a value: of its bytes in the order of memory, and of that order where it is
-    another than C's, so that a transposed view is not copied. sha256 has instructions of its own
-    on today's CPUs, and there is the fastest of the cryptographic ones.
+    """Returns the digest of an array: of its bytes in memory order, and of that order where it is
+    not C's, so that a transposed view is not copied. The digest is sha256: today's CPUs have
+    instructions for it, which make it the fastest of the cryptographic ones.
     """
     if data.flags.c_contiguous:
         return sha256(data.data).digest()

@@ -1,4 +1,4 @@
-"""A graph while it is changed: new tensors and nodes, uses renamed, nothing left over."""
+"""Edits a graph: adds tensors and nodes, renames uses, removes what is unused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 
 
 class Editor:
-    """Tensors and nodes of a graph, to be changed and made a graph again."""
+    """The tensors and nodes of a graph while it is edited; `finish` makes them a graph again."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -27,39 +27,44 @@ class Editor:
         return self.tensors[tensor].shape
 
     def data(self, tensor: int | None) -> Array | None:
-        """The value of a constant, None for anything else."""
+        """Returns the value of a constant, or None for any other tensor."""
         return None if tensor is None else self.tensors[tensor].data
 
     def add(self, tensor: Tensor) -> int:
-        """Give a tensor an id of its own."""
+        """Adds a tensor under a new id and returns the id."""
         made = self._ids.tensor
         self._ids = self._ids._replace(tensor=made + 1)
         self.tensors[made] = tensor
         return made
 
     def tensor(self, shape: Shape, like: int) -> int:
-        """A new value of this shape. All else that is known of the tensor `like` holds for it, too,
-        but that the host keeps it, and how many of its elements are meant."""
+        """Returns the id of a new tensor of this shape. It has all other properties of the tensor
+        `like`, except that it is not a variable and all of its elements count.
+        """
         return self.add(
             replace(self.tensors[like], shape=shape, data=None, variable=False, counted=None)
         )
 
     def reshaped(self, tensor: int, shape: Shape) -> None:
-        """Give a tensor another shape."""
+        """Changes the shape of a tensor."""
         self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
 
     def constant(self, data: Any, dtype: str = "f32", name: str = "") -> int:
-        """A new constant of values that stand nowhere yet. See `moved` for those that do."""
+        """Returns the id of a new constant with new values. `moved` is for values that come from
+        another constant.
+        """
         array = np.asarray(data)
         return self.add(Tensor(name, array.shape, dtype, array))
 
     def moved(self, tensor: int, move: Callable[[Array], Array]) -> int | None:
-        """A new constant that has the elements of another one in other places (`move` takes any
-        array of its shape). All else that is known of the tensor is kept, its quantization, too.
-        None where there is no quantization along an axis that says the same of the result."""
+        """Returns the id of a new constant that has the elements of another one at other positions
+        (`move` takes any array of its shape). All other properties of the tensor are kept,
+        including its quantization. Returns None where no quantization along one axis describes the
+        result.
+        """
         held = self.tensors[tensor]
         assert held.data is not None
-        data = np.asarray(move(held.data))  # a view where it can be: weights are large
+        data = np.asarray(move(held.data))  # a view where possible: weights are large
         found = quantization.moved(held.quantization, held.shape, move)
         if (found is None) != (held.quantization is None):
             return None
@@ -68,7 +73,7 @@ class Editor:
         )
 
     def indices(self, values: Any) -> int:
-        """A new int32 constant: axes, shapes, paddings."""
+        """Returns the id of a new int32 constant: axes, shapes, paddings."""
         return self.constant(np.asarray(values, np.int32), dtype="i32")
 
     def node(
@@ -79,7 +84,9 @@ class Editor:
         origin: Iterable[Node],
         **attributes: Any,
     ) -> Node:
-        """A new node that stands for parts of other nodes (it is not put in order)."""
+        """Returns a new node that stands for parts of other nodes (it is not yet inserted into the
+        order).
+        """
         origin = tuple(origin)
         number = self._ids.node
         self._ids = self._ids._replace(node=number + 1)
@@ -101,13 +108,14 @@ class Editor:
         return self.graph.with_nodes(self.nodes).consumers()
 
     def rename(self, names: Mapping[int, int]) -> None:
-        """Let every reader of a key read its value instead."""
+        """Makes every reader of a key read its value instead."""
         if names:
             self.nodes = [renamed(node, names) for node in self.nodes]
 
     def drop_unused(self) -> None:
-        """Remove nodes whose results nothing reads; the host's nodes they stand for go to a
-        neighbour."""
+        """Removes nodes whose results nothing reads; the host nodes that they stand for are
+        credited to a neighbour.
+        """
         read = set(self.needed)
         kept: list[Node] = []
         gone: list[Node] = []
@@ -122,9 +130,10 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Keep the host's nodes that removed ones, the last of them first, stand for: with the
-        producer of an input, else with any neighbour; where that is removed, with its own. What a
-        node stands for already is kept."""
+        """Keeps the host nodes that removed nodes stand for (the last removed node comes first):
+        they are credited to the producer of an input, else to any neighbour, and where that is
+        removed, too, to its own. Host nodes that another node stands for already stay there.
+        """
         known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
@@ -149,7 +158,7 @@ class Editor:
                 self.nodes[k] = replace(self.nodes[k], **merged(self.nodes[k], *nodes))
 
     def finish(self) -> Graph:
-        """The graph as it is now, without tensors that nothing uses."""
+        """Returns the graph as it is now, without unused tensors."""
         used = {t for node in self.nodes for t in (*node.reads, *node.outputs)}
         used |= {t for t in (*self.graph.inputs, *self.graph.outputs)}
         used |= {t for pair in self.graph.states for t in pair}
@@ -158,7 +167,7 @@ class Editor:
 
 
 def renamed(node: Node, names: Mapping[int, int]) -> Node:
-    """The node with other inputs."""
+    """Returns the node with other inputs."""
     if not names.keys() & set(node.reads):
         return node
     inputs = tuple(t if t is None else names.get(t, t) for t in node.inputs)
@@ -170,8 +179,8 @@ def renamed(node: Node, names: Mapping[int, int]) -> Node:
 
 
 def merged(*nodes: Node) -> dict[str, Any]:
-    """What a node that stands for all of these remembers of them: the host nodes whose work it
-    does, ascending. A change of layout adds nothing to other work.
+    """Returns the `sources` and `layout` of a node that replaces all of these: the host nodes whose
+    work it does, ascending. A change of layout adds no source to other work.
     """
     working = [node for node in nodes if not node.layout]
     counted = working or nodes

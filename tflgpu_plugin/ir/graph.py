@@ -1,9 +1,9 @@
-"""The one graph that every host is read into: plain data, no behaviour beyond checks, copies and a
-text dump.
+"""The graph that every host's model is imported into: plain data with checks, copies and a text
+dump.
 
-Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept
-in execution order. Shapes are logical, channels last. Where and how a tensor lies in device memory
-follows from its shape, see `geometry`.
+Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept in
+execution order. Shapes are logical, channels last. The layout of a tensor in device memory follows
+from its shape, see `geometry`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from tflgpu_plugin.ir.host_op import HostOp
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-FOLDED = "folded"  # op of a node whose results the provider has worked out: constants, nothing runs
-STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
+FOLDED = "folded"  # op of a node whose results are known before a run: constants, nothing runs
+STORE = "store"  # op of a node that only reads or writes the host's store: stays there
 
-COMPLEX = "c64"  # dtype of numbers that are float32 pairs on the device, and never leave it
+COMPLEX = (
+    "c64"  # dtype of complex numbers, which are float32 pairs on the device and never leave it
+)
 
-# Not numpy's finfo, which warns where a host has the smallest floats flushed to zero.
+# Not numpy's finfo, which warns where a host flushes subnormal floats to zero.
 MAX_FLOAT32, MAX_FLOAT16 = 3.4028234663852886e38, 65_504.0
 NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
@@ -38,17 +40,17 @@ NUMPY_DTYPES: dict[str, str] = {
 
 
 class Misfit(ValueError):
-    """Shapes that an operator does not take, whatever it runs on."""
+    """An error for shapes that an operator does not take on any device."""
 
 
 class NotConstant(ValueError):
-    """An input whose value decides shapes is no constant."""
+    """An error for an input whose value decides shapes and is not constant."""
 
 
 @dataclass(frozen=True)
 class Quantization:
     """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along
-    `axis`. `rounding` says how the host's kernels come to a stored number: "fixed_point" (a factor
+    `axis`. `rounding` says how the host's kernels round to a stored number: "fixed_point" (a factor
     in fixed point, halves away from zero) or "even" (a float32 factor, halves to the even number).
     """
 
@@ -61,9 +63,10 @@ class Quantization:
 @dataclass(frozen=True)
 class Tensor:
     """A value. `data` is present on constants; `variable` marks state that the host keeps between
-    runs; `wide` a step inside an op, kept in float32 where others may be stored as float16.
-    `counted` (an axis, another tensor): the extent of the axis is a bound, and only as many are
-    meant, from the first on, as the int32 number in the other tensor says when a run is done.
+    runs; `wide` marks an intermediate result inside an op, which stays float32 where others may be
+    stored as float16. `counted` is (an axis, another tensor): the extent of the axis is an upper
+    bound, and only the first n indices along it are valid, where n is the int32 number in the other
+    tensor after a run.
     """
 
     name: str
@@ -81,7 +84,9 @@ class Tensor:
 
 
 def paired(tensor: Tensor) -> Tensor:
-    """A tensor as the device has it: complex numbers are float32 pairs on a further axis."""
+    """Returns a tensor as the device stores it: complex numbers are float32 pairs on an additional
+    last axis.
+    """
     if tensor.dtype != COMPLEX:
         return tensor
     return replace(tensor, dtype="f32", shape=(*tensor.shape, 2))
@@ -89,14 +94,14 @@ def paired(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class EpilogueOp:
-    """An elementwise step applied to a node's result where it is stored: `result = op(result,
+    """An elementwise op applied to a node's result where it is stored: `result = op(result,
     operand)`.
 
-    `op` names a step of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary
-    steps). How the operand is indexed follows from shapes: the output's shape, one value per
-    channel, or a single value. `parameters` are the numbers of a step that takes some (slope,
-    limits); a step of two operands without a tensor has its second operand, one value, as the only
-    parameter."""
+    `op` is a key of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary ops).
+    The operand is indexed according to its shape: the output's shape, one value per channel, or a
+    single value. `parameters` are the numbers of an op that takes some (slope, limits); a binary op
+    without a tensor has its second operand, one value, as the only parameter.
+    """
 
     op: str
     tensor: int | None = None
@@ -106,8 +111,9 @@ class EpilogueOp:
 @dataclass(frozen=True)
 class Node:
     """One operation; a node without an `op` stays with the host. `inputs` may hold None for an
-    absent optional input, and `row` is that of the host's table. `layout`: it only brings a tensor
-    into another layout for its host node, whose work other nodes do."""
+    absent optional input, and `row` is that of the host's table. `layout`: it only changes the
+    layout of a tensor for its host node, whose work other nodes do.
+    """
 
     id: int
     op: str
@@ -121,19 +127,21 @@ class Node:
     epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[
         int, ...
-    ] = ()  # ids of the host's nodes that passes merged into this one, itself included
+    ] = ()  # ids of the host nodes that passes merged into this one, its own included
     layout: bool = False
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
-        """Every tensor that is read, fused operands included, in order and without repeats."""
+        """Returns every tensor that is read, fused operands included, in order and without
+        repeats.
+        """
         ids = [t for t in self.inputs if t is not None] + [
             p.tensor for p in self.epilogue if p.tensor is not None
         ]
         return tuple(dict.fromkeys(ids))
 
     def operand(self, position: int = 0) -> int:
-        """The input at this position. Raises ValueError where it is absent."""
+        """Returns the input at this position. Raises ValueError where it is absent."""
         found = self.inputs[position] if position < len(self.inputs) else None
         if found is None:
             raise ValueError(f"node {self.id} ({self.op}) has no input {position}")
@@ -141,11 +149,11 @@ class Node:
 
 
 class Geometry(NamedTuple):
-    """Device storage of a tensor: `[batch][slices][spatial]` of vec4, the lanes being the four
-    neighbouring channels of a slice (C4, as TFLite's GPU delegate calls it).
+    """The layout of a tensor in device memory: `[batch][slices][spatial]` of vec4, whose lanes are
+    the four neighbouring channels of a slice (C4, as TFLite's GPU delegate calls it).
 
     PHWC4 for rank 2 to 5 (channels = last extent, batch = first, spatial = product of the rest);
-    row-major for other ranks, which is the same thing with batch = spatial = 1 and every element a
+    row-major for other ranks, which is the same layout with batch = spatial = 1 and every element a
     channel. Lanes past `channels` hold zero.
     """
 
@@ -165,7 +173,7 @@ def planar(shape: Shape) -> bool:
 
 
 def geometry(shape: Shape) -> Geometry:
-    """The storage of a tensor of this logical shape."""
+    """Returns the device layout of a tensor of this logical shape."""
     if planar(shape):
         return Geometry(shape[0], -(-shape[-1] // 4), prod(shape[1:-1]), shape[-1])
     count = prod(shape)
@@ -173,7 +181,7 @@ def geometry(shape: Shape) -> Geometry:
 
 
 class Ids(NamedTuple):
-    """The lowest tensor id and the lowest node id that no graph of a model has had."""
+    """The lowest tensor id and the lowest node id that no graph of a model has used."""
 
     tensor: int = 0
     node: int = 0
@@ -184,15 +192,15 @@ class Graph:
     """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the
     host's order.
 
-    `ids` are those of the next tensor and the next node. Graphs that are made of this one, with
-    fewer tensors or nodes or more, carry them on and never count back, so that an id means the same
-    thing for as long as a model lives (None: see `over`).
+    `ids` are the next free tensor id and node id. Graphs that are derived from this one continue
+    from them even when they have fewer tensors or nodes, so that an id identifies the same tensor
+    or node for as long as a model lives (None: see `over`).
 
     `states` pairs a variable tensor with the tensor whose value it takes after each run. `chained`
-    are tensors that nodes make from constants alone: hosts may keep them as weights of their own,
-    and then never write them. `fused` is False where the host would hand over every node alone (its
-    user wants to read all tensors), and `ordered` where it does not keep nodes that read variables
-    in order with those that assign them.
+    are tensors that nodes compute from constants alone: hosts may keep them as weights of their
+    own, and then never write them. `fused` is False where the host gives the plugin every node
+    separately (its user wants to read all tensors), and `ordered` is False where the host does not
+    keep nodes that read variables in order with those that assign them.
     """
 
     tensors: Mapping[int, Tensor]
@@ -214,21 +222,24 @@ class Graph:
 
     @classmethod
     def over(cls, tensors: Mapping[int, Tensor], *nodes: Node) -> Graph:
-        """A graph for functions that only ask for shapes and constants: `tensors` may still grow,
-        and it has no new ids to give."""
+        """Returns a graph for functions that only ask for shapes and constants: `tensors` may still
+        grow, and it has no new ids.
+        """
         return cls(tensors, nodes, (), (), ids=None)
 
     def next_ids(self) -> Ids:
-        """Ids for a new tensor and a new node. Raises ValueError for a graph made by `over`."""
+        """Returns ids for a new tensor and a new node. Raises ValueError for a graph made by
+        `over`.
+        """
         if self.ids is None:
-            raise ValueError("this graph only has shapes and constants, no new ids")
+            raise ValueError("this graph has only shapes and constants and cannot give new ids")
         return self.ids
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape
 
     def constant(self, tensor: int | None) -> Array | None:
-        """The value of a constant, None for anything else."""
+        """Returns the value of a constant, or None for any other tensor."""
         return None if tensor is None else self.tensors[tensor].data
 
     def producers(self) -> dict[int, Node]:
@@ -242,7 +253,9 @@ class Graph:
         return found
 
     def needed(self) -> set[int]:
-        """Tensors whose value must exist after a run: outputs and the sources of states."""
+        """Returns the tensors whose value must exist after a run: outputs and the sources of
+        states.
+        """
         return set(self.outputs) | {after for _, after in self.states}
 
     def with_nodes(self, nodes: list[Node] | tuple[Node, ...], **tensors: Any) -> Graph:
@@ -250,15 +263,17 @@ class Graph:
 
 
 def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, ...]:
-    """The tensors that say how many of these outputs' elements a run has made, each once."""
+    """Returns the tensors that say how many elements of these outputs are valid after a run, each
+    once.
+    """
     told = (tensors[t].counted for t in outputs)
     return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
 
 
 def verify(graph: Graph) -> None:
-    """Raise ValueError with a sentence when the graph is not well formed: every tensor is made
-    once, before it is read (one without elements need not be made), and every node has an id of its
-    own.
+    """Raises ValueError with a sentence when the graph is not well formed: every tensor is written
+    once, before it is read (one without elements need not be written), and every node has its own
+    id.
     """
     made = set(graph.inputs) | {before for before, _ in graph.states}
     there = (
@@ -299,7 +314,7 @@ def verify(graph: Graph) -> None:
 
 
 def dump(graph: Graph) -> str:
-    """A readable listing: one line per node."""
+    """Returns a readable listing: one line per node."""
     lines = [f"inputs {graph.inputs} outputs {graph.outputs} states {graph.states}"]
     for node in graph.nodes:
         reads = ", ".join("-" if t is None else f"%{t}{list(graph.shape(t))}" for t in node.inputs)

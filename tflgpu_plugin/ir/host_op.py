@@ -1,4 +1,6 @@
-"""A row of a host's table of operators: every fact about a host operator that others need."""
+"""A row of a host's table of operators: every fact about a host operator that other modules
+need.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ Condition = Callable[[Any], Refusal | None]  # of a Builder
 
 
 class Role(NamedTuple):
-    """What an operand is for. `decides`: its value decides the shapes of results. `extents` is what
-    the host demands of its own shape: a "list", one element in any shape ("one"), one element
+    """The meaning of an operand. `decides`: its value decides the shapes of results. `extents` is
+    what the host requires of its own shape: a "list", one element in any shape ("one"), one element
     ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `whole`: it holds
     int32 or int64, whatever types values have. `typed`: it has the type of the first value.
     """
@@ -26,7 +28,7 @@ class Role(NamedTuple):
 
 
 ROLES: Mapping[str, Role] = (
-    # What is computed with.
+    # Operands that are computed with.
     dict.fromkeys(("value", "slope"), Role(typed=True))
     | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
     | dict.fromkeys(
@@ -37,7 +39,7 @@ ROLES: Mapping[str, Role] = (
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
     | dict.fromkeys(("index", "mask"), Role(whole=True))
     | {"threshold": Role(extents="one")}
-    # What tells shapes.
+    # Operands that decide shapes.
     | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
     | dict.fromkeys(("overlap", "least"), Role(decides=True))
     | dict.fromkeys(("pads", "factors", "roi_or_factors", "starts", "ends"), Role(decides=True))
@@ -54,8 +56,9 @@ def needs(
     sentence: str = "",
     kind: type[Refusal] = Refusal,
 ) -> Condition:
-    """A condition: `page` says what a node needs, and so does the sentence for the user of one that
-    lacks it, unless that is given; {0} in it is the operator. `code` is that of the refusals.
+    """Returns a condition: `page` says what a node needs, for the page of operators, and so does
+    the sentence for the user of a node that does not meet it, unless `sentence` is given; {0} in it
+    is the operator. `code` is the code of the refusals.
     """
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
@@ -91,14 +94,16 @@ class Operand(NamedTuple):
 
 
 def operands(text: str) -> tuple[Operand, ...]:
-    """Operands from words of ROLES in the host's order, each with marks after it: `?` for an
-    optional one, `*` for a repeated one, `!` for one that must be constant.
+    """Returns the operands that a text lists: words of ROLES in the host's order, each with marks
+    after it: `?` for an optional one, `*` for a repeated one, `!` for one that must be constant.
     """
     found = []
     for word in text.split():
         role = word.rstrip("?*!")
         if role not in ROLES:
-            raise ValueError(f"{role!r} is no role of an operand: {', '.join(ROLES)}.")
+            raise ValueError(
+                f"{role!r} is no role of an operand. The roles are: {', '.join(ROLES)}."
+            )
         found.append(Operand(role, *(mark in word for mark in "?*!")))
     return tuple(found)
 
@@ -108,24 +113,24 @@ class HostOp:
     """A host operator, the op it becomes ("": none, it stays on the CPU), and its version ranges
     (both ends included).
 
-    `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
-    delegate documentation ("2019", "current", "quantized") to the range that edition lists.
-    `parameters` reads a node's attributes from the host's structs, for hosts that have such.
-    `build(builder)` adds the nodes that a node becomes, and returns the tensors of its outputs;
-    None for a node of `op` with the same attributes. `operands` are the inputs in the host's order,
-    and `order` has the positions of those that `op` takes, in its order (empty: all as they come).
-    `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
-    for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
-    they are not those of `op`, and `bfloat16` says that the host has kernels of that, too, which
-    work on its bits, or compute in float32 and round (`rounds`). `conditions` are functions of the
-    builder that return a sentence where the node cannot run (without `build`, its inputs are in the
-    order of the op); their docstrings are on the page of operators. `spreads`: the result has the
-    shape that all inputs broadcast to; `stated`: the one that the model states. `chance`: it makes
-    random numbers; `of_shapes`: its results follow from the shapes of its inputs; `sparse`: it
-    reads sparse constants. `bounds`: the operator "opens" or "closes" a quantized group, which the
-    host runs as one. `longer` is what holds for nodes with more inputs, of an operator that has two
-    lists of them. A node that is not to be `alone` can only run here beside certain others.
-    `fragile`: the host's own kernel ends the process for some tensors without elements.
+    `versions` are those that the kernels support; `documented` maps an edition of the GPU delegate
+    documentation ("2019", "current", "quantized") to the range that edition lists. `parameters`
+    reads a node's attributes from the host's structs, for hosts that have such. `build(builder)`
+    adds the nodes that a node becomes and returns the tensors of its outputs; None for operators
+    that become one node of `op` with the same attributes. `operands` are the inputs in the host's
+    order, and `order` has the positions of those that `op` takes, in its order (empty: all, in the
+    host's order). `outputs` are the roles of the outputs that are supported, "value*" for any
+    number of them; None for all that the operator has. `types` are the dtypes of all that a node
+    reads and writes, where they are not those of `op`, and `bfloat16` says that the host has
+    kernels for that type, too, which work on its bits, or compute in float32 and round (`rounds`).
+    `conditions` are functions of the builder that return a sentence where the node cannot run
+    (without `build`, its inputs are in the order of the op); their docstrings are on the page of
+    operators. `spreads`: the result has the shape that all inputs broadcast to; `stated`: it has
+    the shape that the model states. `chance`: it makes random numbers; `of_shapes`: its results
+    follow from the shapes of its inputs; `sparse`: it reads sparse constants. `bounds`: the
+    operator "opens" or "closes" a quantized group, which the host runs as one kernel. `longer` is
+    the row for nodes with more inputs, of an operator that has two operand lists. `fragile`: the
+    host's own kernel crashes the process for some tensors without elements.
     """
 
     name: str
@@ -148,47 +153,46 @@ class HostOp:
     bfloat16: bool = False
     rounds: bool = False
     longer: HostOp | None = None
-    alone: bool = True
     fragile: bool = False
 
     @property
     def constants(self) -> dict[int, str]:
-        """The roles of inputs whose values must be known before a run, by position."""
+        """Returns the roles of inputs whose values must be known before a run, by position."""
         found = enumerate(self.operands)
         return {k: one.role.replace("_", " ") for k, one in found if one.constant}
 
     @cached_property
     def planned(self) -> dict[int, str]:
-        """The roles of inputs whose values a plan is made for, by position."""
+        """Returns the roles of inputs whose values a plan is specialized for, by position."""
         found = enumerate(self.operands)
         return {k: o.role.replace("_", " ") for k, o in found if o.constant or o.traits.decides}
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of inputs that hold int32 or int64 besides `types`."""
+        """Returns the positions of inputs that hold int32 or int64 besides `types`."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.whole)
 
     @cached_property
     def deciding(self) -> tuple[int, ...]:
-        """Positions of inputs whose values decide the shapes of results."""
+        """Returns the positions of inputs whose values decide the shapes of results."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.decides)
 
     @cached_property
     def taken(self) -> tuple[str, ...]:
-        """The roles of operands in the order of the op."""
+        """Returns the roles of operands in the order of the op."""
         return tuple(self.operands[k].role for k in self.order or range(len(self.operands)))
 
     def form(self, inputs: int) -> HostOp:
-        """What holds for a node with so many inputs."""
+        """Returns the row for a node with this number of inputs."""
         return self.longer if self.longer and inputs > len(self.operands) else self
 
     def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
-        """A node's inputs in the order of the op, None for absent ones."""
+        """Returns a node's inputs in the order of the op, None for absent ones."""
         listed = (*inputs, *[None] * (len(self.operands) - len(inputs)))
         return tuple(listed[k] for k in self.order or range(len(listed)))
 
     def lacking(self, inputs: Sequence[int | None]) -> Refusal | None:
-        """The refusal of a node's inputs when one is absent or too many are there."""
+        """Returns the refusal of a node with an absent or surplus input, else None."""
         given = list(self.operands)
         if given and given[-1].repeated:
             given += [given[-1]] * (len(inputs) - len(given))
@@ -202,7 +206,7 @@ class HostOp:
 
 
 def table(rows: Sequence[HostOp]) -> dict[str, HostOp]:
-    """Rows by their names. Raises ValueError where two have one."""
+    """Returns the rows by name. Raises ValueError where two have the same name."""
     found: dict[str, HostOp] = {}
     for row in rows:
         if row.name in found:

@@ -1,5 +1,6 @@
-"""A Plan: everything the runtime needs to build one partition, as pure data. No handles, no host,
-no device."""
+"""A Plan: all that the runtime needs to build one partition, as pure data without handles, host or
+device.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import numpy as np
 from tflgpu_plugin.ir.digests import of_array
 from tflgpu_plugin.ir.graph import Array, Shape
 
-Digest = bytes  # a name that no field hides
+Digest = bytes  # under a name that no field shadows
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Pipeline:
 
     @property
     def name(self) -> str:
-        """The label and a digest of all the rest: equal for the same code."""
+        """Returns the label with a digest of all other fields: equal names mean equal code."""
         digest = sha256(repr((self.wgsl, self.kinds)).encode())
         return f"{self.label}-{digest.hexdigest()[:8]}"
 
@@ -34,8 +35,9 @@ class Pipeline:
 @dataclass(frozen=True)
 class Buffer:
     """A device buffer. `role` is weights, uniforms, pool, input, output, state or check: a word
-    that is not 0 after a run that met a number beyond int32. The first `zeros` bytes of a pool
-    are written by nothing, and read as padding."""
+    that is nonzero after a run that met a number beyond int32. No kernel writes the first `zeros`
+    bytes of a pool; kernels read them as padding.
+    """
 
     role: str
     bytes: int
@@ -46,16 +48,16 @@ Pack = Callable[[], Array | Iterable[Array]]
 
 
 def forgotten() -> Array:
-    """The `pack` of a weight whose values are not at hand."""
-    raise ValueError("The values of this program's constants are not kept.")
+    """The `pack` of a weight whose values are no longer available; raises ValueError."""
+    raise ValueError("The values of this program's constants are no longer in memory.")
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its values from `data`, or tells its bytes (uint8)
-    as they are, in one piece or in several; they go to `buffer` at `offset` (bytes), as float16
-    with `half`, else as float32.
-    `digest` is that of `data`, where it is known without it.
+    """A constant in device layout: `pack` makes its values from `data`, or returns its bytes
+    (uint8) unchanged, in one piece or in several; they are written to `buffer` at `offset` (bytes),
+    as float16 with `half`, else as float32. `digest` is the digest of `data`, where it is known
+    without `data`.
     """
 
     key: tuple[object, ...]
@@ -68,8 +70,8 @@ class Weight:
     half: bool = False
 
     def pieces(self) -> Iterator[Array]:
-        """The bytes for the device, piece by piece (uint8, one-dimensional). Raises ValueError when
-        `pack` gives another number of them.
+        """Yields the bytes for the device piece by piece (uint8, one-dimensional). Raises
+        ValueError when their number is not `bytes`.
         """
         packed, given, kind = self.pack(), 0, np.float16 if self.half else np.float32
         for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
@@ -82,14 +84,14 @@ class Weight:
             raise ValueError(f"constant {self.key} packs to {given} bytes, not {self.bytes}")
 
     def image(self) -> Array:
-        """All of them in one array. Raises ValueError."""
+        """Returns all bytes in one array. Raises ValueError."""
         return np.concatenate(list(self.pieces()))
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One kernel launch: `buffers` per binding (the uniform block among them), groups per
-    dimension, host nodes served.
+    """One kernel launch: `buffers` per binding (the uniform block among them), workgroups per
+    dimension, the host nodes that it computes.
     """
 
     label: str
@@ -102,8 +104,10 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Port:
-    """An input, output or state, in the host's layout and dtype (row-major). `counted` (an axis,
-    the place of another output): of this axis only as many are meant as that int32 number says."""
+    """An input, output or state, in the host's layout and dtype (row-major). `counted` is (an axis,
+    the index of another output): only the first n indices along the axis are valid, where n is the
+    int32 number in that output.
+    """
 
     tensor: int
     name: str
@@ -116,8 +120,9 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """One partition. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing,
-    and `least_bytes` what is alive at once: no way of sharing needs less."""
+    """The plan of one partition. Sizes are in bytes; `tensor_bytes` is the size of the pools
+    without sharing, `least_bytes` the peak of live tensors, below which no sharing can go.
+    """
 
     pipelines: tuple[Pipeline, ...]
     buffers: tuple[Buffer, ...]
@@ -132,20 +137,20 @@ class Plan:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The places of outputs that say how many elements of others are meant."""
+        """Returns the indices of outputs that say how many elements of others are valid."""
         told = (port.counted for port in self.outputs)
         return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
 
     @cached_property
     def structure(self) -> bytes:
-        """A digest of all but the constants' values."""
+        """Returns a digest of everything but the constants' values."""
         ports = self.inputs, self.outputs, self.states
         shape = self.pipelines, self.buffers, self.weights, self.dispatches, *ports
         return sha256(repr(shape).encode() + self.uniforms).digest()
 
     def fingerprint(self) -> bytes | None:
-        """Equal for plans that would build the same program, constants' values included; None when
-        a value is unknown.
+        """Returns a digest that is equal for plans that build the same program, constants' values
+        included; None when a value is unknown.
         """
         digest = sha256(self.structure)
         for found in self.digests:
@@ -156,7 +161,7 @@ class Plan:
 
     @cached_property
     def digests(self) -> tuple[bytes | None, ...]:
-        """Of the value of each weight; None where it is not known."""
+        """Returns the digest of each weight's value; None where it is unknown."""
         return tuple(
             weight.digest
             if weight.digest is not None or weight.data is None
@@ -165,8 +170,8 @@ class Plan:
         )
 
     def packings(self) -> list[tuple[object, ...]] | None:
-        """What lies where among the weights: equal for plans whose packed weights are the same,
-        whatever the numbers of their tensors; None when a value is unknown.
+        """Returns the layout of the weights with their digests: equal for plans whose packed
+        weights are the same, whatever their tensor ids; None when a value is unknown.
         """
         if None in self.digests:
             return None
@@ -176,8 +181,8 @@ class Plan:
         ]
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of device memory: weights and pools as they are, and what the tensors in the pools
-        would need without sharing and at the very least.
+        """Returns bytes of device memory: weights, pools, and the size that the pools would have
+        without sharing and at the theoretical minimum.
         """
         return {
             "weight_bytes": self.bytes_of("weights"),

@@ -1,8 +1,8 @@
 """Affine quantization: the numbers that I/O layout conversion, passes and ops need.
 
-On the device a quantized tensor holds real values, scale * n with n = stored - zero
-point, as float32; 8-bit integers exist only in inputs and outputs. Plain ones of 8 and 16 bits have
-the quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
+On the device a quantized tensor holds real values, scale * n with n = stored - zero point, as
+float32; 8-bit integers exist only in inputs and outputs. Plain integers of 8 and 16 bits have the
+quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) are int32 on the device.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Ten
 
 STORED = ("i8", "u8")
 WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
-COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
-INT32 = np.iinfo(np.int32)  # what the device holds of them
+COUNTS = ("i32", "i64")  # plain integers, such as indices
+INT32 = np.iinfo(np.int32)  # the range of them that the device holds
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 FACTOR_UNIT = 1 << 15  # of the low part of a fraction, so that float32 holds both parts exactly
 ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point
-ALIKE = 1e-4  # scales nearer than this (relative) number the same levels: 255 steps end within 0.03
+ALIKE = (
+    1e-4  # scales with a smaller relative difference give the same levels: 255 steps differ by 0.03
+)
 
 
 class Levels(NamedTuple):
-    """The quantization levels of a tensor: scale * n for whole n in [least, most]."""
+    """The quantization levels of a tensor: scale * n for integers n in [least, most]."""
 
     scale: float
     least: float
@@ -36,28 +38,28 @@ class Levels(NamedTuple):
 
 
 def quantized(tensor: Tensor) -> bool:
-    """The tensor is stored in 8 bits and stands for real numbers."""
+    """Whether the tensor is stored in 8 bits and represents real numbers."""
     return tensor.dtype in STORED and tensor.quantization is not None
 
 
 def real(tensor: Tensor) -> bool:
-    """The tensor holds integers, and on the device the real numbers that they stand for."""
+    """Whether the tensor holds integers, and on the device the real numbers that they represent."""
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
 def whole(tensor: Tensor) -> bool:
-    """The tensor holds whole numbers, on the device as int32."""
+    """Whether the tensor holds integers that are int32 on the device."""
     return tensor.dtype in COUNTS and not even(tensor)
 
 
 def even(tensor: Tensor) -> bool:
-    """Hosts round to the even neighbour where they come to this tensor's levels."""
+    """Whether hosts round to even where they compute this tensor's levels."""
     return tensor.quantization is not None and tensor.quantization.rounding == EVEN
 
 
 def parameters(tensor: Tensor) -> tuple[float, float]:
-    """(scale, zero point) of a tensor quantized as a whole; plain integers have (1, 0). Raises
-    ValueError for one quantized per channel.
+    """Returns (scale, zero point) of a tensor quantized per tensor; plain integers have (1, 0).
+    Raises ValueError for one quantized per channel.
     """
     if tensor.quantization is None:
         return 1.0, 0.0
@@ -68,7 +70,7 @@ def parameters(tensor: Tensor) -> tuple[float, float]:
 
 
 def scales(tensors: Iterable[Tensor | None]) -> list[np.float32] | None:
-    """Of all of these; None unless each is quantized as a whole."""
+    """Returns the scales of all of these tensors; None unless each is quantized per tensor."""
     found = []
     for tensor in tensors:
         given = None if tensor is None else tensor.quantization
@@ -79,14 +81,14 @@ def scales(tensors: Iterable[Tensor | None]) -> list[np.float32] | None:
 
 
 def levels(tensor: Tensor) -> Levels:
-    """The levels of an 8-bit tensor that is quantized as a whole."""
+    """Returns the levels of an 8-bit tensor that is quantized per tensor."""
     scale, zero = parameters(tensor)
     limits = np.iinfo(NUMPY_DTYPES[tensor.dtype])
     return Levels(scale, limits.min - zero, limits.max - zero)
 
 
 def alike(a: Tensor, b: Tensor) -> bool:
-    """Equal stored numbers of both stand for equal values (a constant in float32 keeps the
+    """Whether equal stored numbers of both represent equal values (a constant in float32 keeps the
     quantization that it had).
     """
     if a.quantization is None or b.quantization is None:
@@ -100,8 +102,8 @@ def alike(a: Tensor, b: Tensor) -> bool:
 
 
 def nearest(value: float, scale: float) -> float:
-    """The level that is nearest to a value, halves away from zero, in float32 as hosts
-    find the limits of fused activations.
+    """Returns the level that is nearest to a value, halves away from zero, in float32 as hosts
+    compute the limits of fused activations.
     """
     if math.isinf(value):
         return value
@@ -110,9 +112,10 @@ def nearest(value: float, scale: float) -> float:
 
 
 def fraction(multiplier: float) -> float:
-    """The number of parts of one step to which hosts round first when they multiply a whole number
-    by this factor in fixed point (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/
-    internal/common.h): 2 to the right shift that follows the multiplication.
+    """Returns the number of parts of one step to which hosts round first when they multiply an
+    integer by this factor in fixed point (`MultiplyByQuantizedMultiplier` of
+    tensorflow/lite/kernels/internal/common.h): 2 to the right shift that follows the
+    multiplication.
     """
     mantissa, exponent = math.frexp(multiplier)
     if round(mantissa * 2**31) == 2**31:
@@ -121,8 +124,8 @@ def fraction(multiplier: float) -> float:
 
 
 def dequantize(data: Array, quantization: Quantization) -> Array:
-    """float32 values of a constant: scale * (data - zero point), by the index along the axis where
-    there are several scales.
+    """Returns float32 values of a constant: scale * (data - zero point), per index along the axis
+    where there are several scales.
     """
     scale = along(quantization.scale, quantization.axis, data.ndim).astype(np.float32)
     zero = along(quantization.zero_point, quantization.axis, data.ndim).astype(np.float32)
@@ -130,7 +133,9 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
 
 
 def along(numbers: Sequence[float], axis: int, rank: int) -> Array:
-    """One number, or one for each index along an axis, to be spread over a tensor of this rank."""
+    """Returns one number, or one for each index along an axis, shaped to broadcast over a tensor of
+    this rank.
+    """
     if len(numbers) == 1:
         return np.asarray(numbers[0])
     shape = [1] * rank
@@ -141,8 +146,9 @@ def along(numbers: Sequence[float], axis: int, rank: int) -> Array:
 def moved(
     given: Quantization | None, shape: Shape, move: Callable[[Array], Array]
 ) -> Quantization | None:
-    """What a tensor of this shape has as its quantization when its elements are at other places,
-    where `move` puts them. None where no single axis tells their scales apart."""
+    """Returns the quantization of a tensor of this shape after `move` has put its elements at other
+    positions; None where no single axis separates their scales.
+    """
     if given is None or len(given.scale) == 1:
         return given
     numbers = along(range(len(given.scale)), given.axis, len(shape)).astype(np.int32)
@@ -158,7 +164,7 @@ def moved(
 
 
 def fixed_point(factors: Array) -> tuple[Array, Array]:
-    """(31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
+    """Returns (31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
     tensorflow/lite/kernels/internal/quantization_util.cc.
     """
     pairs = [math.frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]

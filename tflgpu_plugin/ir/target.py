@@ -1,5 +1,5 @@
-"""What the compiler may know of an adapter. Frozen and plain, so that a plan can be made without a
-device.
+"""The properties of an adapter that the compiler may use. They are frozen and plain, so that a plan
+can be made without a device.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ class Target:
     """An adapter as the compiler sees it; sizes in bytes.
 
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
-    on this adapter; `least_subgroup` is that of small workgroups, 0 on software adapters. `vendor`
-    is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds on-device
-    choices. `half`: values may be stored as float16 (what the user allows, not what the adapter
-    can: all can). `unpacks`: kernels may call `unpack2x16float`. `native_half`: WGSL's own float16
+    on this adapter; `least_subgroup` is the size in small workgroups, 0 on software adapters.
+    `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds
+    on-device choices. `half`: values may be stored as float16 (the user's permission; every adapter
+    is able to). `unpacks`: kernels may call `unpack2x16float`. `native_half`: WGSL's own float16
     passed the self-test on this adapter.
     """
 
@@ -40,25 +40,28 @@ class Target:
 
     @property
     def storage_bytes(self) -> int:
-        """The most that one operand of a kernel may take: a buffer bound as a whole, in which every
-        byte has a number of 31 bits, as some drivers' compilers want it.
+        """Returns the largest size of one operand of a kernel in bytes: the whole buffer is bound,
+        and byte offsets must fit 31 bits, as some drivers' compilers require.
         """
         return min(self.max_binding_bytes, self.max_buffer_bytes, 1 << 31)
 
     def workgroup(self, invocations: int) -> int:
-        """Of a kernel that would have so many: on GPUs as many as the smallest subgroup has lanes
-        (up to 64), of which none is idle then."""
+        """Returns the workgroup size of a kernel that needs this many invocations: on GPUs at least
+        the lanes of the smallest subgroup (up to 64), so that no lane is idle.
+        """
         return invocations if self.software else max(invocations, min(self.least_subgroup, 64))
 
     @property
     def halves(self) -> str:
-        """How kernels see float16 in memory: "words", or "native" types of their own, which GPUs
-        load and store in one instruction and software drivers in more than words take; or "never":
-        all stays float32, of which some GPUs issue two multiply-adds at once."""
+        """Returns how kernels access float16 in memory: "words" (32-bit words that they unpack),
+        "native" types, which GPUs load and store in one instruction while software drivers take
+        longer than with words, or "never": everything stays float32, for which some GPUs issue two
+        multiply-adds at once.
+        """
         start = "native" if self.native_half and not self.software else "words"
         return self.tuning.get("half", start)
 
     @property
     def shuffles(self) -> bool:
-        """Kernels that share weights among aligned groups of 8 lanes are right here."""
+        """Whether kernels that share weights among aligned groups of 8 lanes are correct here."""
         return self.subgroup_size >= 8 and self.subgroup_size % 8 == 0

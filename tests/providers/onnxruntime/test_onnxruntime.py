@@ -297,7 +297,7 @@ ort.set_default_logger_severity(0)
 ort.InferenceSession(m.add_relu(), providers=[(m.EP, {"exclude": "Relu"})])
 """
     )
-    assert "Relu 'y' stays on the CPU: Relu is left out by the option exclude." in done.stderr
+    assert "Relu 'y' stays on the CPU: Relu is excluded by the option exclude." in done.stderr
     assert "tflgpu takes 1 of 2 nodes in 1 partition." in done.stderr
 
 

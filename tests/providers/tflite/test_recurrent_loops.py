@@ -17,7 +17,7 @@ from tests.support import interpreters
 from tests.support.recurrent_loops import STATES, Loop
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
-NO_LAYER = "is no recurrent layer that is known here"
+NO_LAYER = "is not a recurrent layer of a known form"
 
 
 def answers(interpreter: Any, feeds: list[Any]) -> list[Any]:
