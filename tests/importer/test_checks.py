@@ -17,7 +17,7 @@ from tflgpu_plugin import ops, providers
 from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import Graph, Node, Tensor, operands
+from tflgpu_plugin.ir import Graph, Node, Quantization, Tensor, operands
 
 TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
                                                    operands=operands("value value"))})  # fmt: skip
@@ -269,6 +269,19 @@ def test_operands_that_an_op_would_ignore_are_refused(op: str) -> None:
     assert "inputs at most" in plus(lambda b: b.add(op, *[b.x()] * count))
 
 
+def test_absent_operands_at_the_end_do_not_count() -> None:
+    """Hosts write an optional input that a node does not have as an empty one, or leave it out."""
+    norm = providers.HostOp("twice", "layer_normalization", (1, 1),
+                            operands=operands("value scale? bias? training_mode?"))  # fmt: skip
+    given = replace(node(0, ("a",), "c"), attributes={"epsilon": 1e-5})
+    for inputs in (("a",), ("a", None), ("a", *[None] * 5)):
+        one = model(replace(given, inputs=inputs))
+        facts = providers.Facts(judge=Judge())
+        assert not providers.import_(one, providers.Table({"twice": norm}), facts).refusals
+    assert plus(lambda b: b.add("add", b.x(), b.x(), b.get(1), None)) == ""
+    assert "inputs at most" in plus(lambda b: b.add("add", b.x(), b.x(), None, b.x()))
+
+
 def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:
     """Not that its result has no shape."""
     assert told("conv_2d", "value weights", padding="valid") == (
@@ -301,18 +314,54 @@ def test_a_node_that_cannot_be_planned_takes_no_others_with_it() -> None:
     assert list(claim.refusals) == [1] and len(claim.partitions) == 2
 
 
+def ran(dtype: str, value: Any, op: str = "add", takes: str = "value value", **more: Any) -> Any:
+    """What a partition of one op makes of this value, two inputs of the dtype being equal."""
+    row = providers.HostOp("twice", op, (1, 1), operands=operands(takes), bfloat16=True)
+    values = {key: replace(Value(key, dtype, (2,)), **more) for key in "ab"}
+    values["c"] = Value("c", dtype if op == "add" else "f32", None)
+    keys = ("a", "a")[: len(takes.split())]
+    given = HostModel((replace(node(0, keys, "c"), attributes={}),), values, ("c",))
+    facts = providers.Facts(judge=providers.judge({"force": True}))
+    (partition_,) = providers.claim(
+        providers.import_(given, providers.Table({"twice": row}), facts)
+    ).partitions
+    return partition_.run([value])[0].tolist()
+
+
 @pytest.mark.adapter
 @pytest.mark.parametrize(
-    ("dtype", "value"), [("i32", 1.9), ("i32", np.int64(1 << 40)), ("f32", 1j), ("i32", np.nan)]
-)
+    ("dtype", "value"),
+    [
+        ("i32", [1.9, 1]), ("i32", [1 << 40, 1]), ("f32", [1j, 1]), ("i32", [np.nan, 1]),
+        *[("f32", np.array([kind, 1], object)) for kind in (None, 1, 1 << 70)],
+        ("f32", np.ones(2, "m8[s]")), ("f32", ["1", "1"]), ("i32", np.zeros(2, "V4")),
+        ("f32", [np.finfo(np.float64).min, 0]),  # minus infinity would be another mask
+    ],
+)  # fmt: skip
 def test_a_run_takes_no_numbers_that_its_plan_does_not(dtype: str, value: Any) -> None:
-    one = node(0, ("a", "a"), "c")
-    values = {key: Value(key, dtype, (2,)) for key in "abc"}
-    facts = providers.Facts(judge=providers.judge({"force": True}))
-    found = providers.import_(
-        HostModel((replace(one, attributes={}),), values, ("c",)), TABLE, facts
-    )
-    (partition_,) = providers.claim(found).partitions
     with pytest.raises(ValueError, match="does not represent"):
-        partition_.run([np.array([value, value])])
-    assert partition_.run([np.array([1, 2])])[0].tolist() == [2, 4]
+        ran(dtype, value)
+    assert ran(dtype, [1, 2]) == ran(dtype, [1.0, 2.0]) == [2, 4]
+    assert ran("f32", [-np.inf, 1e-60]) == [-np.inf, 0]
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(
+    ("dtype", "op", "numbers"),
+    [
+        ("u8", "dequantize", [0, 255]),
+        ("i8", "dequantize", [0, 127]),
+        ("bf16", "from_bfloat16", [0, 0x3F80]),
+    ],
+)
+def test_stored_numbers_are_never_floats(dtype: str, op: str, numbers: list[int]) -> None:
+    """Taken as they are, 0.0 and 1.0 would be other values than 0.5, which is refused."""
+    scale = Quantization((1 / numbers[1],), (0,), 0) if op == "dequantize" else None
+
+    def run(value: Any) -> Any:
+        return ran(dtype, value, op, "value", quantization=scale)
+
+    for kind in (np.float32, np.float64, bool):
+        with pytest.raises(ValueError, match="does not represent"):
+            run(np.array([0, 1], kind))
+    assert run(np.array(numbers)) == [0.0, 1.0]

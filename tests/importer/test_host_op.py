@@ -59,6 +59,7 @@ def test_roles() -> None:
         ((7, 8, 9), (7, 8, 9, None)),
         ((7, None, 9, 10), (7, None, 9, 10)),
         ((7, None, 9, 10, 11, 12), (7, None, 9, 10, 11, 12)),
+        ((7, 8, None, None, None, None), (7, 8, None, None)),
     ],
 )
 def test_inputs_are_arranged(inputs: tuple[int | None, ...], arranged: tuple[int, ...]) -> None:
@@ -79,6 +80,7 @@ def test_inputs_that_lack_something() -> None:
     assert row.lacking((4, 5)) is row.lacking((4, 5, None)) is row.lacking((4, 5, 6)) is None
     more = row.lacking((4, 5, 6, 7))
     assert more == "4 inputs are more than the 3 that are supported."
+    assert row.lacking((4, 5, None, None, None)) is None, "the host may write absent ones"
     assert row.lacking((4,)) == "Input 1 of Thing is absent."
     assert row.lacking((None, 5)) == "Input 0 of Thing is absent."
     assert HostOp("Nothing", "relu", (1, 1)).lacking(()) is None

@@ -127,7 +127,7 @@ def extents(e: Builder) -> Refusal | None:
 
 def known_to_op(e: Builder) -> Refusal | None:
     """There are no attributes that its op does not have, and no more operands than it takes."""
-    return e.op.ignores(e.host.attributes, len(e.inputs))
+    return e.op.ignores(e.host.attributes, e.inputs)
 
 
 def variables(e: Builder) -> Refusal | None:

@@ -188,21 +188,31 @@ class HostOp:
 
     def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns a node's inputs in the order of the op, None for absent ones."""
-        listed = (*inputs, *[None] * (len(self.operands) - len(inputs)))
+        count = count_given(inputs)
+        listed = (*inputs[:count], *[None] * (len(self.operands) - count))
         return tuple(listed[k] for k in self.order or range(len(listed)))
 
     def lacking(self, inputs: Sequence[int | None]) -> Refusal | None:
         """Returns the refusal of a node with an absent or surplus input, else None."""
-        given = list(self.operands)
+        given, count = list(self.operands), count_given(inputs)
         if given and given[-1].repeated:
             given += [given[-1]] * (len(inputs) - len(given))
-        if len(inputs) > len(given):
-            many = f"{len(inputs)} inputs are more than the {len(given)} that are supported."
+        if count > len(given):
+            many = f"{count} inputs are more than the {len(given)} that are supported."
             return Refusal("input.unsupported", many)
         for position, operand in enumerate(given):
             if not operand.optional and (position >= len(inputs) or inputs[position] is None):
                 return Refusal("input.missing", f"Input {position} of {self.name} is absent.")
         return None
+
+
+def count_given(inputs: Sequence[object]) -> int:
+    """Returns the number of a node's inputs without absent ones (None) at the end, which hosts may
+    write or leave out."""
+    count = len(inputs)
+    while count and inputs[count - 1] is None:
+        count -= 1
+    return count
 
 
 def table(rows: Sequence[HostOp]) -> dict[str, HostOp]:

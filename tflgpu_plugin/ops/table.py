@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
@@ -207,10 +208,11 @@ class Op:
     quantizes: str = ""
     numbers_places: str = ""
 
-    def ignores(self, attributes: Iterable[str], inputs: int) -> Refusal | None:
+    def ignores(self, attributes: Iterable[str], inputs: Sequence[object]) -> Refusal | None:
         """Returns a refusal that names an attribute or an input which the op would ignore."""
-        if self.operands is not None and inputs > self.operands:
-            said = f"{self.name} takes {self.operands} inputs at most, not {inputs}."
+        count = count_given(inputs)
+        if self.operands is not None and count > self.operands:
+            said = f"{self.name} takes {self.operands} inputs at most, not {count}."
             return Refusal("input.unsupported", said)
         unknown = sorted({*attributes} - self.attributes)
         if not unknown:

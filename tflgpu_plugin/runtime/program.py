@@ -289,23 +289,36 @@ class Instance:
 
 def _as_port(array: Array, port: Any) -> Array:
     """Returns the array in the port's dtype. Raises ValueError where that does not represent its
-    numbers (floats may be rounded), or for another shape."""
+    numbers, or for another shape."""
     given, kind = np.asarray(array), np.dtype(NUMPY_DTYPES[port.dtype])
-    ready = given
-    if given.dtype != kind:
-        with np.errstate(all="ignore"):
-            ready = given.real.astype(kind)
-        exact = kind.kind != "f" and np.array_equal(ready, given)
-        rounded = kind.kind == "f" and given.dtype.kind in "biuf"
-        if not exact and not (rounded and np.array_equal(np.isinf(ready), np.isinf(given))):
-            raise ValueError(
-                f"input {port.name or port.tensor} holds {given.dtype} numbers that {kind}, which "
-                "this plan takes, does not represent"
-            )
-    ready = np.asarray(ready, order="C")  # keeps a scalar a scalar
+    converted = _converted(given, kind)
+    if converted is None:
+        raise ValueError(
+            f"input {port.name or port.tensor} holds {given.dtype} numbers that {kind}, which "
+            "this plan takes, does not represent"
+        )
+    ready = np.asarray(converted, order="C")  # keeps a scalar a scalar
     if ready.shape != tuple(port.shape):
         raise ValueError(
             f"input {port.name or port.tensor} has shape {ready.shape}; "
             f"this plan takes {tuple(port.shape)}"
         )
     return ready
+
+
+def _converted(given: Array, kind: Any) -> Array | None:
+    """Returns the numbers in another dtype, floats rounded; None where it does not represent them.
+
+    Finite numbers beyond a float dtype are not represented: infinity in their place is another
+    mask for a softmax. Integers of 8 and 16 bits are numbers of a quantized tensor, or bits of a
+    bfloat16, so that a float is never one of them, whatever its value.
+    """
+    if given.dtype == kind:
+        return given
+    stored = kind.kind in "iu" and kind.itemsize < 4
+    if given.dtype.kind not in ("iu" if stored else "biuf"):
+        return None
+    with np.errstate(all="ignore"):
+        found = given.astype(kind)
+    same = np.isinf(found) == np.isinf(given) if kind.kind == "f" else found == given
+    return found if np.all(same) else None
