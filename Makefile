@@ -1,31 +1,37 @@
-# Needs only make and python3. Set-up runs when a stamp is older than what it was made from.
+# Needs only make and python3. Each target sets up what it needs, again when that has changed.
 #
-#   make demo        run MobileNet v1 on the CPU kernels and on the GPU, compare (MODEL= IMAGE= LABELS= for your own)
-#   make test        everything that must be green, with a counted list at the end
-#   make lint        formatting, lint, types
-#   make conformance the whole suite on every driver that can be had, a report for each (DRIVERS= chooses some,
-#                    ARGS= goes to pytest)
-#   make conformance-settings  dense operators with every kernel setting forced in turn
-#   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
-#   make passes      every graph there is evaluated in numpy around every pass (ARGS= names kinds or model files)
-#   make conformance-worst  the quick part and the models on a driver made as inexact as WGSL permits, in seven modes
-#                    (ARGS="--modes low,high --sample 100" chooses less)
-#   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
-#   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
-#   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
-#                    exporter (ARGS="--only bert" chooses)
-#   make gpu-estimates  what our kernels, ncnn's and WebGPU's would take on five AMD GPUs, by their real compiler and a model; no
-#                    GPU is needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
-#   make encoder-estimates  what three encoders would take on two of them, beside onnxruntime's WebGPU provider
-#   make soak        threads that make models and run new shapes at once, for a minute: errors, answers, memory
-#                    (ARGS="--seconds 300 --flat")
-#   make sanitize    the same and tests of lifetimes, the native library under the thread, address and undefined-behaviour
-#                    sanitizers (ARGS= goes to tools/sanitize.py)
-#   make wheel       one py3-none-manylinux wheel in dist/
-#   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
-#   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
-#   make smoke-windows  the wheel for Windows, run in both hosts under Wine, with what is Windows' own
-#   make docs        write the generated pages anew
+#   make demo                 compare MobileNet v1 on the CPU kernels and on the GPU (MODEL= IMAGE= LABELS= for your own model)
+#   make test                 run everything that must pass (ARGS= names steps)
+#   make lint                 check format, lint and types
+#   make docs                 write the generated pages
+#   make clean                remove the environment and all builds
+#
+# Conformance and other checks:
+#   make conformance          the suite on every driver that can be had, with a report for each (DRIVERS= chooses some, ARGS= goes
+#                             to pytest)
+#   make conformance-settings dense operators with every kernel setting
+#   make conformance-cpus     integer operators and a sample of others on emulated CPUs without VNNI and without AVX
+#   make conformance-worst    the quick part and the models on a driver as inexact as WGSL permits
+#                             (ARGS="--modes low,high --sample 100" chooses less)
+#   make passes               evaluate every graph in numpy before and after each pass (ARGS= names kinds or model files)
+#   make exported             models that today's exporters write; downloads them
+#   make mutants              put small defects into copies of the code and list those that no test sees
+#   make soak                 threads that make models and run new shapes for a minute (ARGS="--seconds 300 --flat")
+#   make sanitize             the same and tests of lifetimes under the thread, address and undefined-behaviour sanitizers
+#
+# Benchmarks:
+#   make bench                the plugin, the hosts' CPU kernels, ncnn and others in turns
+#   make bench-today          nine networks of today beside onnxruntime's WebGPU provider; downloads an exporter
+#                             (ARGS="--only bert" chooses)
+#   make gpu-estimates        estimated times on five AMD GPUs, from their compiler's code; no GPU is needed (ARGS="--top 5" shows
+#                             the slowest dispatches, "--against ahead=1" another setting)
+#   make encoder-estimates    the same for three encoders on two of them
+#
+# Wheels:
+#   make wheel                one py3-none-manylinux wheel in dist/
+#   make wheels               one for each of Linux, Windows and macOS in dist/wheels (ARGS= names some)
+#   make smoke-aarch64        run the wheel for Linux on ARM in all hosts under QEMU
+#   make smoke-windows        run the wheel for Windows in both hosts under Wine
 
 BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)

@@ -1,4 +1,4 @@
-"""The page of the rooms says what import-linter holds, and names every room."""
+"""ARCHITECTURE.md names every package, in the order that import-linter checks."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ def page() -> str:
 
 
 def rows() -> list[list[str]]:
-    """The rooms of each row of the table, top down."""
-    first = re.findall(r"^\| ([^|]+) \|", page(), re.MULTILINE)
+    """Returns the packages of each row of the first table, top down."""
+    table = page().partition("\n## From")[0]
+    first = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
     return [re.sub(r"\[(\w+)\]\([^)]*\)", r"\1", cell).split(", ") for cell in first[1:]]
 
 
-def test_the_rooms_are_in_the_order_of_the_layers() -> None:
+def test_packages_are_in_the_order_of_the_layers() -> None:
     (layers,) = [one["layers"] for one in contracts() if one["type"] == "layers"]
     assert rows() == [layer.split(" | ") for layer in layers]
 
 
-def test_every_room_is_on_the_page() -> None:
+def test_every_package_is_on_the_page() -> None:
     package = ROOT / "tflgpu_plugin"
     folders = {path.parent.name for path in package.glob("*/__init__.py")}
     modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert {name for row in rows() for name in row} == folders | modules | {"providers"}
 
 
-def test_what_the_page_says_of_arrows_is_a_contract() -> None:
+def test_what_the_page_says_of_imports_is_a_contract() -> None:
     kinds = {one["type"]: one for one in contracts()}
     assert "It knows no op and no kernel" in page()
     forbidden = [one for one in contracts() if one["type"] == "forbidden"]
