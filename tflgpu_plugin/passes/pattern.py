@@ -1,8 +1,8 @@
 """A small language for formulas in a graph, and the one matcher of it.
 
 A pattern describes how a tensor is computed: `X * op("logistic", X)` is a product, in either order,
-of some tensor and its logistic function. `X` is a `tensor("x")`, which stands for the same tensor
-wherever it appears. A `Rule` pairs a pattern with the nodes that replace what it matches.
+of a tensor and its logistic function, where `X = named("x")` stands for the same tensor wherever it
+appears. A `Rule` pairs a pattern with the nodes that replace what it matches.
 
 What is matched gives the same value up to rounding. A node in between that something else reads
 stays beside the replacement.
@@ -11,13 +11,10 @@ stays beside the replacement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from itertools import permutations
-from math import isfinite
 from typing import NamedTuple
 
-from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.def_use import DefUse
@@ -26,186 +23,100 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 class Match(NamedTuple):
-    """What the names of a pattern stand for, and the nodes that it covers, the root first."""
+    """What the names of a pattern stand for in a graph, and the nodes that the pattern covers, the
+    root first."""
 
+    uses: DefUse
     tensors: Mapping[str, int] = {}
     numbers: Mapping[str, float] = {}
     nodes: tuple[Node, ...] = ()
 
-    def covering(self, node: Node) -> Match:
-        return self._replace(nodes=(*self.nodes, node))
 
-
+# Yields every way to match a tensor, beyond what was found so far.
+Matches = Callable[[int, Match], Iterator[Match]]
 Condition = Callable[[DefUse, Node], bool]
+ViewCondition = Callable[[View, Shape], bool]
 
 
+@dataclass(frozen=True)
 class Pattern:
-    """How a tensor is computed. Numbers may stand for patterns of constants in formulas."""
+    """How a tensor is computed; `roots` are the ops that its last node may have."""
+
+    matches: Matches
+    roots: tuple[str, ...] = ()
 
     def __add__(self, other: Pattern | float) -> Pattern:
-        return Op("add", (self, _pattern(other)), commutes=True)
-
-    def __radd__(self, other: float) -> Pattern:
-        return self + other
+        return op("add", self, other, commutes=True)
 
     def __mul__(self, other: Pattern | float) -> Pattern:
-        if isinstance(other, Pattern):
-            return Op("mul", (self, other), commutes=True)
-        return Op("mul", (self, Number(other)), commutes=True) | self / (1 / other)
-
-    def __rmul__(self, other: float) -> Pattern:
-        return self * other
+        times = op("mul", self, other, commutes=True)
+        return times if isinstance(other, Pattern) else times | self / (1 / other)
 
     def __sub__(self, other: Pattern) -> Pattern:
-        return Op("sub", (self, other))
+        return op("sub", self, other)
 
     def __truediv__(self, other: Pattern | float) -> Pattern:
-        return Op("div", (self, _pattern(other)))
+        return op("div", self, other)
 
     def __rtruediv__(self, other: float) -> Pattern:
-        return Number(other) / self
+        return op("div", other, self)
 
     def __neg__(self) -> Pattern:
-        return Op("neg", (self,))
+        return op("neg", self)
 
     def __or__(self, other: Pattern) -> Pattern:
-        return Either((self, other))
+        def either(tensor: int, found: Match) -> Iterator[Match]:
+            yield from self.matches(tensor, found)
+            yield from other.matches(tensor, found)
 
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """The ops that the last node of a match may have."""
-        raise NotImplementedError
+        return Pattern(either, self.roots + other.roots)
 
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        """Yields every way to match a tensor that `reader` reads, beyond what was found so far."""
-        raise NotImplementedError
+    __radd__, __rmul__ = __add__, __mul__
 
 
-@dataclass(frozen=True)
-class Named(Pattern):
-    """A tensor of this name, the same everywhere; of a pattern, where there is one."""
+def named(name: str, pattern: Pattern | None = None) -> Pattern:
+    """Returns a pattern of a tensor that is the same wherever the name appears, and is computed by
+    `pattern` where one is given."""
 
-    name: str
-    pattern: Pattern | None = None
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return self.pattern.roots if self.pattern else ()
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        known = found.tensors.get(self.name)
-        if known is not None:
-            if known == tensor:
-                yield found
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        if name in found.tensors:
+            yield from (found,) if found.tensors[name] == tensor else ()
             return
-        inside = self.pattern.matches(uses, tensor, reader, found) if self.pattern else (found,)
-        for each in inside:
-            yield each._replace(tensors={**each.tensors, self.name: tensor})
+        for each in pattern.matches(tensor, found) if pattern else (found,):
+            yield each._replace(tensors={**each.tensors, name: tensor})
+
+    return Pattern(matches, pattern.roots if pattern else ())
 
 
-@dataclass(frozen=True)
-class Constant(Named):
-    """A constant of any shape."""
+def constant(name: str) -> Pattern:
+    """Returns a pattern of a constant of any shape."""
 
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        if uses.e.data(tensor) is not None:
-            yield from super().matches(uses, tensor, reader, found)
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        return iter(() if found.uses.e.data(tensor) is None else (found,))
 
-
-@dataclass(frozen=True)
-class Number(Pattern):
-    """A constant with one element: this value, up to rounding, or any finite one, by name."""
-
-    value: float | None = None
-    name: str = ""
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        number = uses.number(tensor)
-        if number is None or not isfinite(number):
-            return
-        if self.value is None:
-            yield found._replace(numbers={**found.numbers, self.name: number})
-        elif uses.close(reader, number, self.value):
-            yield found
+    return named(name, Pattern(matches))
 
 
-@dataclass(frozen=True)
-class Op(Pattern):
-    """The result of a node of this op, of floats, with this activation and without an epilogue."""
+def number(name: str) -> Pattern:
+    """Returns a pattern of a constant with one element."""
 
-    op: str
-    operands: tuple[Pattern, ...]
-    where: Condition | None = None
-    commutes: bool = False
-    activation: str = "none"
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        value = found.uses.number(tensor)
+        if value is not None:
+            yield found._replace(numbers={**found.numbers, name: value})
 
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return (self.op,)
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        node = uses.made_by(tensor, self.op, activation=self.activation)
-        if node is None or (self.where and not self.where(uses, node)):
-            return
-        given = [t for t in node.inputs if t is not None]
-        yield from _in_order(uses, self.operands, given, node, found.covering(node))
-        if self.commutes and given[0] != given[1]:
-            yield from _in_order(uses, self.operands, given[::-1], node, found.covering(node))
+    return Pattern(matches)
 
 
-@dataclass(frozen=True)
-class Either(Pattern):
-    """One of several patterns, the first that leads to a match."""
+def _equal(wanted: float) -> Pattern:
+    """Returns a pattern of a constant with one element of this value, up to rounding."""
 
-    choices: tuple[Pattern, ...]
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        value = found.uses.number(tensor)
+        fits = value is not None and found.uses.close(found.nodes[0], value, wanted)
+        yield from (found,) if fits else ()
 
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return tuple(op for each in self.choices for op in each.roots)
-
-    def __or__(self, other: Pattern) -> Pattern:
-        return Either((*self.choices, other))
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        for each in self.choices:
-            yield from each.matches(uses, tensor, reader, found)
-
-
-@dataclass(frozen=True)
-class Product(Pattern):
-    """A number times these factors, multiplied and divided in any order."""
-
-    number: float
-    factors: tuple[Pattern, ...]
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return _products()
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        node = uses.made_by(tensor, *self.roots)
-        number, rest = uses.product(tensor) if node else (0.0, [])
-        if node and len(rest) == len(self.factors) and uses.close(reader, number, self.number):
-            for order in permutations(rest):
-                yield from _in_order(uses, self.factors, order, node, found.covering(node))
-
-
-Where = Callable[[View, Shape], bool]
-
-
-@dataclass(frozen=True)
-class Moved(Pattern):
-    """The elements of a tensor in other places, times a factor; `where` is a condition on the view
-    of the tensor and on its shape."""
-
-    source: Pattern
-    where: Where
-    factor: float = 1.0
-
-    def matches(self, uses: DefUse, tensor: int, reader: Node, found: Match) -> Iterator[Match]:
-        for source, view, factor in uses.sources(tensor, scaled=True):
-            if factor == self.factor and self.where(view, uses.e.shape(source)):
-                yield from self.source.matches(uses, source, reader, found)
+    return Pattern(matches)
 
 
 def op(
@@ -215,64 +126,90 @@ def op(
     commutes: bool = False,
     activation: str = "none",
 ) -> Pattern:
-    """Returns the pattern of a node of one op; operands behind those given may be anything."""
-    return Op(name, tuple(map(_pattern, operands)), where, commutes, activation)
+    """Returns a pattern of the result of an op over floats, with this activation and without an
+    epilogue. Operands behind those given may be anything."""
+    patterns = [each if isinstance(each, Pattern) else _equal(each) for each in operands]
+
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        node = found.uses.made_by(tensor, name, activation=activation)
+        if node is None or (where and not where(found.uses, node)):
+            return
+        given, found = [t for t in node.inputs if t is not None], _covering(found, node)
+        yield from _in_order(patterns, given, found)
+        if commutes and given[0] != given[1]:
+            yield from _in_order(patterns, given[::-1], found)
+
+    return Pattern(matches, (name,))
 
 
-def product(number: float, *factors: Pattern) -> Pattern:
-    """Returns the pattern of a product in any order and nesting."""
-    return Product(number, factors)
+def product(factor: float, *factors: Pattern) -> Pattern:
+    """Returns a pattern of a product in any order and nesting, whose numbers make this one."""
+
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        uses, node = found.uses, found.uses.made_by(tensor, *roots)
+        value, rest = uses.product(tensor) if node else (0.0, [])
+        if node and len(rest) == len(factors) and uses.close(node, value, factor):
+            for order in permutations(rest):
+                yield from _in_order(factors, order, _covering(found, node))
+
+    roots = op("mul").roots + op("div").roots
+    return Pattern(matches, roots)
 
 
-@cache
-def _products() -> tuple[str, ...]:
-    """Returns the ops that multiply or divide."""
-    return tuple(name for name in ops.rows() if ops.traits(name).affine in ("factor", "divisor"))
+def moved(source: Pattern, where: ViewCondition, factor: float = 1.0) -> Pattern:
+    """Returns a pattern of the elements of a tensor in other places, times a factor; `where` is a
+    condition on the view of the tensor and on its shape."""
+
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        for origin, view, times in found.uses.sources(tensor, scaled=True):
+            if times == factor and where(view, found.uses.e.shape(origin)):
+                yield from source.matches(origin, found)
+
+    return Pattern(matches)
 
 
-def _pattern(given: Pattern | float) -> Pattern:
-    return given if isinstance(given, Pattern) else Number(given)
+def _covering(found: Match, node: Node) -> Match:
+    return found._replace(nodes=(*found.nodes, node))
 
 
-def _in_order(
-    uses: DefUse, patterns: Sequence[Pattern], tensors: Sequence[int], node: Node, found: Match
-) -> Iterator[Match]:
-    """Yields every way to match tensors that a node reads, each by its pattern."""
+def _in_order(patterns: Sequence[Pattern], tensors: Sequence[int], found: Match) -> Iterator[Match]:
+    """Yields every way to match tensors, each by its pattern."""
     if not patterns:
         yield found
     elif tensors:
-        for each in patterns[0].matches(uses, tensors[0], node, found):
-            yield from _in_order(uses, patterns[1:], tensors[1:], node, each)
+        for each in patterns[0].matches(tensors[0], found):
+            yield from _in_order(patterns[1:], tensors[1:], each)
 
 
-Replacement = Callable[[Rewriter, Node, Match], Sequence[Node] | None]
+# The nodes that take the place of the last one of a match; None where the match does not fit.
+Replacement = Callable[[Node, Match], Sequence[Node] | None]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A formula, the nodes that replace its last one (None: this match does not fit after all), and
-    who writes it so."""
+class Rule(NamedTuple):
+    """A formula, what replaces its last node, and who writes it so."""
 
     name: str
     pattern: Pattern
     replacement: Replacement
-    written_by: str = field(compare=False)
+    written_by: str
+
+
+def _clean(uses: DefUse) -> None:
+    clean(uses.e)
 
 
 def rewrite(
-    graph: Graph, rules: Sequence[Rule], finish: Callable[[DefUse], None] | None = None
+    graph: Graph, rules: Sequence[Rule], finish: Callable[[DefUse], None] = _clean
 ) -> Graph:
-    """Returns the graph with each rule applied wherever it matches, and with what `finish` does
-    then (None: `clean`). A node is replaced by the first rule that does; later nodes see what
-    replaced earlier ones."""
+    """Returns the graph with each rule applied wherever it matches, and `finish` after them. A node
+    is replaced by the first rule that does; later nodes see what replaced earlier ones."""
     rooted: dict[str, list[Rule]] = {}
     for rule in rules:
         for root in dict.fromkeys(rule.pattern.roots):
             rooted.setdefault(root, []).append(rule)
     if not any(node.op in rooted for node in graph.nodes):
         return graph
-    e = Rewriter(graph)
-    uses, made = DefUse(e), dict[int, Sequence[Node]]()
+    uses, made = DefUse(Rewriter(graph)), dict[int, Sequence[Node]]()
     for node in graph.nodes:
         found = _replaced(uses, node, rooted.get(node.op, ()))
         if found:
@@ -280,15 +217,15 @@ def rewrite(
             uses.producer |= {t: each for each in found for t in each.outputs}
     if not made:
         return graph
-    e.nodes = [each for node in graph.nodes for each in made.get(node.id, (node,))]
-    clean(e) if finish is None else finish(uses)
-    return e.finish()
+    uses.e.nodes = [each for node in graph.nodes for each in made.get(node.id, (node,))]
+    finish(uses)
+    return uses.e.finish()
 
 
 def _replaced(uses: DefUse, node: Node, rules: Sequence[Rule]) -> Sequence[Node] | None:
-    for rule in rules:
-        for match in rule.pattern.matches(uses, node.outputs[0], node, Match()):
-            found = rule.replacement(uses.e, node, match)
-            if found:
-                return found
-    return None
+    matches = (
+        rule.replacement(node, match)
+        for rule in rules
+        for match in rule.pattern.matches(node.outputs[0], Match(uses))
+    )
+    return next(filter(None, matches), None)

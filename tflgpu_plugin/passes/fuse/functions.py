@@ -14,15 +14,14 @@ from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.pattern import (
     Match,
-    Named,
-    Number,
     Replacement,
     Rule,
+    named,
+    number,
     op,
     product,
     rewrite,
-)
-from tflgpu_plugin.passes.rewriter import Rewriter
+)  # fmt: skip
 
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
@@ -45,8 +44,8 @@ def _slope(uses: DefUse, node: Node) -> bool:
 def function(name: str, **attributes: Any) -> Replacement:
     """Returns a replacement by this op of x, where that has the shape of the result."""
 
-    def replacement(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
-        x = match.tensors["x"]
+    def replacement(node: Node, match: Match) -> Sequence[Node] | None:
+        x, e = match.tensors["x"], match.uses.e
         if e.shape(x) != e.shape(node.outputs[0]):
             return None
         kept = merged(node, *match.nodes)
@@ -55,28 +54,28 @@ def function(name: str, **attributes: Any) -> Replacement:
     return replacement
 
 
-def _power(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
+def _power(node: Node, match: Match) -> Sequence[Node] | None:
     name = POWERS.get(match.numbers["exponent"])
-    return function(name)(e, node, match) if name else None
+    return function(name)(node, match) if name else None
 
 
-def _mean_square(e: Rewriter, node: Node, match: Match) -> Sequence[Node]:
+def _mean_square(node: Node, match: Match) -> Sequence[Node]:
     inputs = (match.tensors["x"], *node.inputs[1:])
     return [replace(node, op="reduce_mean_square", inputs=inputs)]
 
 
-def _variance(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
+def _variance(node: Node, match: Match) -> Sequence[Node] | None:
     """Returns the mean of squared differences from one value per channel of an image; `standardize`
     matches variances of rows."""
     averages = ops.traits(node.op).averages
-    x, centre = match.tensors["x"], match.tensors["centre"]
+    x, centre, e = match.tensors["x"], match.tensors["centre"], match.uses.e
     shapes = e.shape(match.nodes[1].outputs[0]), e.shape(node.outputs[0])
     if not (averages and averages(e.graph, node)) or (e.shape(x), e.shape(centre)) != shapes:
         return None
     return [replace(node, op="reduce_mean_square", inputs=(x, node.inputs[1], centre))]
 
 
-X, CENTRE = Named("x"), Named("centre")
+X, CENTRE = named("x"), named("centre")
 CUBE = op("cube", X) | op("square", X) * X
 FROM_0_TO_6 = (
     op("clip", X + 3, where=_from_0_to_6)
@@ -86,7 +85,7 @@ FROM_0_TO_6 = (
 DIFFERENCE = op("squared_difference", X, CENTRE, commutes=True)
 
 RULES = (
-    Rule("power", op("pow", X, Number(name="exponent")), _power, "every exporter"),
+    Rule("power", op("pow", X, number("exponent")), _power, "every exporter"),
     Rule("square", X * X, function("square"), "every exporter"),
     Rule("swish", X * op("logistic", X), function("swish"),
          "torch.onnx (SiLU), Keras (swish)"),

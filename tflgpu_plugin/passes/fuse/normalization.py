@@ -5,23 +5,22 @@ or multiplied in beforehand."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 
 from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.pattern import (
-    Constant,
     Match,
-    Named,
-    Number,
     Pattern,
     Replacement,
     Rule,
+    constant,
+    named,
+    number,
     op,
     rewrite,
 )  # fmt: skip
-from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_normalization(graph: Graph) -> Graph:
@@ -40,16 +39,17 @@ def _of_rows(uses: DefUse, node: Node) -> bool:
 def _standardized(centred: bool) -> Replacement:
     """Returns a replacement by the op, then its scale and its bias, where there are any."""
 
-    def replacement(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
-        x, shape = match.tensors["x"], e.shape(node.outputs[0])
+    def replacement(node: Node, match: Match) -> Sequence[Node] | None:
+        e, x, epsilon = match.uses.e, match.tensors["x"], match.numbers["epsilon"]
+        shape = e.shape(node.outputs[0])
         parts = (("mul", "scale"), ("add", "bias"))
         steps = [(step, match.tensors[name]) for step, name in parts if name in match.tensors]
-        fits = e.shape(x) == shape and whole_rows(shape, (len(shape) - 1,))
+        fits = isfinite(epsilon) and e.shape(x) == shape and whole_rows(shape, (len(shape) - 1,))
         if not fits or not all(_per_channel(e.shape(t), shape) for _, t in steps):
             return None
         results = [*(e.tensor(shape, like=node.outputs[0]) for _ in steps), node.outputs[0]]
         made = [e.node("standardize", (x,), results[:1], (node, *match.nodes),
-                       epsilon=match.numbers["epsilon"], centred=centred)]  # fmt: skip
+                       epsilon=epsilon, centred=centred)]  # fmt: skip
         for (step, tensor), before, after in zip(steps, results, results[1:], strict=False):
             made.append(e.node(step, (before, tensor), (after,), (node,), activation="none"))
         return made
@@ -63,25 +63,25 @@ def _per_channel(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _root(mean_square: Pattern) -> Pattern:
-    return op("sqrt", mean_square + Number(name="epsilon"))
+    return op("sqrt", mean_square + number("epsilon"))
 
 
 def _factor(mean_square: Pattern) -> Pattern:
     """One over the root, perhaps times a scale."""
-    root, square = _root(mean_square), mean_square + Number(name="epsilon")
+    root, square = _root(mean_square), mean_square + number("epsilon")
     inverse = op("rsqrt", square) | op("reciprocal", root) | 1 / root
-    return Named("factor", inverse | inverse * Constant("scale"))
+    return named("factor", inverse | inverse * constant("scale"))
 
 
-X, FACTOR = Named("x"), Named("factor")
+X, FACTOR = named("x"), named("factor")
 MEAN = op("mean", X, where=_of_rows)
-CENTRED = Named("centred", X - MEAN)
+CENTRED = named("centred", X - MEAN)
 SQUARE = op("reduce_mean_square", X, where=_of_rows)
 VARIANCE = op("reduce_mean_square", CENTRED, where=_of_rows) | op(
     "mean", op("squared_difference", X, MEAN, commutes=True), where=_of_rows
 )
 # Multiplied out, with the product of mean and factor subtracted, or negated and added.
-BIAS, SCALED = Constant("bias"), X * _factor(VARIANCE)
+BIAS, SCALED = constant("bias"), X * _factor(VARIANCE)
 OFFSET, NEGATED = MEAN * FACTOR, -MEAN * FACTOR
 
 RULES = (

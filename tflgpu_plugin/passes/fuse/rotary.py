@@ -16,16 +16,15 @@ from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.head_layout import held, put_together
 from tflgpu_plugin.passes.pattern import (
     Match,
-    Moved,
-    Named,
     Pattern,
     Replacement,
     Rule,
-    Where,
+    ViewCondition,
+    moved,
+    named,
     op,
     rewrite,
 )  # fmt: skip
-from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_rotary(graph: Graph) -> Graph:
@@ -63,8 +62,8 @@ def _rotary(*, paired: bool = False, together: bool = False, partial: bool = Fal
     values; `together`: pairs are neighbours, not one value of each half; `partial`: the other
     values of a head stay as they are."""
 
-    def replacement(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
-        t = match.tensors
+    def replacement(node: Node, match: Match) -> Sequence[Node] | None:
+        e, t = match.uses.e, match.tensors
         inputs = t["x"], t["cos"], t["sin"]
         shape, cos, sin = (e.shape(t) for t in inputs)
         if len(shape) != 4 or cos != sin or not 0 < len(cos) <= 4:
@@ -80,11 +79,11 @@ def _rotary(*, paired: bool = False, together: bool = False, partial: bool = Fal
     return replacement
 
 
-def _partly(e: Rewriter, node: Node, match: Match) -> Sequence[Node] | None:
+def _partly(node: Node, match: Match) -> Sequence[Node] | None:
     """Returns the op on the first values of each head, with the others as they are."""
     made = next(each for each in match.nodes if each.op == "rotary")
     paired, together = (bool(made.attributes[name]) for name in ("paired", "together"))
-    return _rotary(paired=paired, together=together, partial=True)(e, node, match)
+    return _rotary(paired=paired, together=together, partial=True)(node, match)
 
 
 def heads_of(shape: Shape) -> View:
@@ -93,7 +92,7 @@ def heads_of(shape: Shape) -> View:
     return transposed((batch, length, heads, depth), (0, 2, 1, 3))
 
 
-def _half(number: int) -> Where:
+def _half(number: int) -> ViewCondition:
     """Returns whether a view is this half of the last axis."""
 
     def is_half(view: View, shape: Shape) -> bool:
@@ -105,7 +104,7 @@ def _half(number: int) -> Where:
     return is_half
 
 
-def _every_other(number: int) -> Where:
+def _every_other(number: int) -> ViewCondition:
     """Returns whether a view is every other value of the last axis, on an axis of its own."""
 
     def is_every_other(view: View, shape: Shape) -> bool:
@@ -140,15 +139,15 @@ def _joined(first: Pattern, second: Pattern) -> Pattern:
     return op("concat", first, second, where=_joins_two)
 
 
-X, COS, SIN = Named("x"), Named("cos"), Named("sin")
-A, B = Named("a", Moved(X, _half(0))), Named("b", Moved(X, _half(1)))
+X, COS, SIN = named("x"), named("cos"), named("sin")
+A, B = named("a", moved(X, _half(0))), named("b", moved(X, _half(1)))
 
 
-def _crossed(first: Where, second: Where) -> Pattern:
+def _crossed(first: ViewCondition, second: ViewCondition) -> Pattern:
     """Returns the pattern of the second values of pairs, negated, and the first ones; the tensor
     that joins these may be reshaped."""
-    joined = _joined(Moved(X, second, factor=-1), Moved(X, first))
-    return Moved(joined, View.reshapes)
+    joined = _joined(moved(X, second, factor=-1), moved(X, first))
+    return moved(joined, View.reshapes)
 
 
 RULES = (
@@ -160,6 +159,6 @@ RULES = (
     Rule("rotary embedding of each half", _joined(A * COS - B * SIN, B * COS + A * SIN),
          _rotary(paired=True), "torch.onnx of GPT-OSS, the function body of ONNX RotaryEmbedding"),
     Rule("rotary embedding of the first values",
-         _joined(op("rotary", Moved(X, _first), COS, SIN), Moved(X, _last)), _partly,
+         _joined(op("rotary", moved(X, _first), COS, SIN), moved(X, _last)), _partly,
          "torch.onnx of GPT-NeoX, Phi (partial rotary)"),
 )  # fmt: skip
