@@ -18,9 +18,19 @@ from tflgpu_plugin.ops.attention import lasts
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.attention_masks import Mask, Masks
 from tflgpu_plugin.passes.fuse.head_layout import Held, Lead, counts, held, joined, put_together
+from tflgpu_plugin.passes.pattern import Match, named, number, op
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 AS_LOWEST = -1e37  # beside which a score is lost
+
+SCORES, MASK, SHARES, LOWEST = named("scores"), named("mask"), named("shares"), number("value")
+# What masks scores, and whether scores give way where a condition is true.
+MASKED = (
+    (SCORES + MASK, True),
+    (op("where", MASK, LOWEST, SCORES), True),
+    (op("where", MASK, SCORES, LOWEST), False),
+)
+WITHOUT_NAN = op("where", op("is_nan", SHARES), 0, SHARES)
 
 
 def fuse_attention(graph: Graph) -> Graph:
@@ -99,12 +109,11 @@ class _Attending:
                 return None
             beta = float(node.attributes["beta"])
             return self._scores(x, found.past(node, scale=beta, shapes=(shape,)))
-        if node.op == "where":
-            nan = self._made_by(x)
-            zero = self.uses.number(node.inputs[1]) == 0 and not found.mends
-            if nan is None or nan.op != "is_nan" or not zero or nan.inputs[0] != node.inputs[2]:
+        for match in WITHOUT_NAN.matches(tensor, Match(self.uses)):
+            if found.mends or self._made_by(x) is None:
                 return None
-            return self._shares(nan.operand(), found.past(node, nan, mends=True), readers=2)
+            mended = found.past(*match.nodes, mends=True)
+            return self._shares(match.tensors["shares"], mended, readers=2)
         return self._shares(x, found.past(node), readers) if self._moved(node) else None
 
     def _scores(self, tensor: int, found: _Scores) -> _Scores | None:
@@ -133,18 +142,14 @@ class _Attending:
         return None
 
     def _masked(self, node: Node, shape: Shape) -> Iterator[tuple[int, Mask]]:
-        """Scores and their mask, as they may be the operands of a node."""
-        pairs = [
-            (x, y) for x in node.inputs for y in node.inputs if x is not None and y is not None
-        ]
-        for scores, other in pairs:
-            if scores == other or self.e.shape(scores) != shape:
-                continue
-            if node.op == "add" and self.uses.real(other):
-                yield scores, Mask(shape, other, node)
-            value = self.uses.number(other) if node.op == "where" else None
-            if value is not None and value <= AS_LOWEST and node.operand() not in (scores, other):
-                yield scores, Mask(shape, node.operand(), node, value, other == node.inputs[1])
+        """Yields scores and their mask, as they may be the operands of a node."""
+        for pattern, where in MASKED:
+            for match in pattern.matches(node.outputs[0], Match(self.uses)):
+                scores, mask = match.tensors["scores"], match.tensors["mask"]
+                value = match.numbers.get("value")
+                fits = self.uses.real(mask) if value is None else value <= AS_LOWEST
+                if fits and scores != mask and self.e.shape(scores) == shape:
+                    yield scores, Mask(shape, mask, node, value, where)
 
     def _leads(self, found: _Scores) -> Iterator[Lead]:
         """How many batches and heads there may be, by what is done to scores."""
