@@ -46,7 +46,7 @@ def test_two_runs_of_eight_products_go_on_in_float32() -> None:
     assert (half_products.RUN, half_products.TERMS) == (8, 16)
     for sum_ in ("0_0", "3_1"):
         assert text.count(f"c{sum_} += vec4f(") == 2  # of the loads ahead, and the rest
-        assert text.count(f"c{sum_} += vec4f(h{sum_}_1 + h{sum_});") == 1
+        assert text.count(f"c{sum_} += vec4f(h{sum_}_1_0 + h{sum_}_0_0);") == 1
     assert "c0_0 = fma(" not in text
 
 

@@ -5,7 +5,7 @@ needs there imports no Jinja2, which is half of the time to plan a network.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from tflgpu_plugin.cache import folders
 
 Variant = tuple[tuple[str, object], ...]
 
-_OTHER = re.compile(r"{%-?\s*(?:import|include)\s+\"([\w.]+)\"")
+_OTHER = re.compile(r"{%-?\s*(?:import|include)\s+\"([\w.%]+)\"")
+_NOTATION = 1  # one more when `unroll` makes something else of a file
 _FOLDER = Path(__file__).parent
 
 
@@ -34,10 +35,15 @@ def body(name: str, variant: Variant) -> str:
 
 
 def _key(name: str, variant: Variant) -> str:
-    """Of the file, of those that it includes, and of the variant."""
-    return sha256(repr((_sources(f"{name}.wgsl"), variant)).encode()).hexdigest()[:32]
+    """Returns a digest of the file, of those that it includes, and of the variant."""
+    sources = _sources(f"{name}.wgsl")
+    return sha256(repr((_NOTATION, sources, variant)).encode()).hexdigest()[:32]
 
 
-def _sources(file: str) -> list[str]:
-    text = (_FOLDER / file).read_text()
-    return [text, *(part for other in _OTHER.findall(text) for part in _sources(other))]
+@cache
+def _sources(file: str) -> tuple[str, ...]:
+    """Returns the text of a file and of those that it includes; `%s` in a name stands for any."""
+    paths = _FOLDER.glob(file.replace("%s", "*")) if "%s" in file else (_FOLDER / file,)
+    texts = [path.read_text() for path in sorted(paths)]
+    others = [other for text in texts for other in _OTHER.findall(text)]
+    return (*texts, *(part for other in others for part in _sources(other)))

@@ -9,6 +9,16 @@ from itertools import product
 from pathlib import Path
 
 import jinja2
+from jinja2.ext import Extension
+
+from tflgpu_plugin.kernels import unroll
+
+
+class Unrolling(Extension):
+    """Resolves the notation of `unroll` before Jinja2 reads a file."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return unroll.jinja(source)
 
 
 @cache
@@ -16,6 +26,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
+        extensions=[Unrolling],
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -1,0 +1,106 @@
+"""Kernel files read as WGSL: how much of them is template, and what their headers say of the
+variant. A reader counts with `python -m tests.ops.test_kernel_files`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from conformance import direct
+from conformance.cases import all_cases
+from tflgpu_plugin import kernels
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir import Target
+from tflgpu_plugin.kernels import templates, unroll
+
+FOLDER = Path(kernels.__file__).parent
+PARTS = {"conv": ("conv.wgsl", "conv_channels.wgsl", "conv_point.wgsl", "conv_rows.wgsl",
+                  "conv_taps*.wgsl")}  # fmt: skip
+MOST = {"conv": 0.50}  # of the lines; 0.75 when conv.wgsl was one file
+_TEMPLATE = re.compile(r"{[{%#]")
+_DIRECTIVE = re.compile(r"{[%#]")
+_ROW = re.compile(r"//   (\w+) +\S")
+
+
+def files(kernel: str) -> list[Path]:
+    return [path for name in PARTS[kernel] for path in sorted(FOLDER.glob(name))]
+
+
+def template_lines(text: str) -> int:
+    """How many lines are no WGSL: Jinja2's syntax, or first and last lines of blocks of ours."""
+    made = unroll.jinja(text).replace("{#\n#}", "{##}\n").splitlines()
+    both = zip(text.splitlines(), made, strict=True)
+    return sum(bool(_TEMPLATE.search(own) or _DIRECTIVE.search(new)) for own, new in both)
+
+
+def share(kernel: str) -> float:
+    texts = [path.read_text() for path in files(kernel)]
+    return sum(map(template_lines, texts)) / sum(len(text.splitlines()) for text in texts)
+
+
+@pytest.mark.parametrize("kernel", MOST)
+def test_a_kernel_is_mostly_wgsl(kernel: str) -> None:
+    assert MOST[kernel] - 0.05 < share(kernel) <= MOST[kernel]  # lower the number with the share
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("let x = p.x;", 0),
+        ("let x[j] = LANES;", 0),
+        ("let x = {{ lanes }}u;", 1),
+        ("{# A comment. #}", 1),
+        ("@for j in PIXELS {\nlet x[j] = 0u;\n}", 2),
+        ("@if SHARED {\nlet x = 0u;\n} @else {\nlet x = 1u;\n}", 3),
+        ("@let VIEWS = 4 / STEP;", 1),
+        ("@load(0, 1);", 1),
+        ("for (var k = 0u; k < 3u; k++) {\n}", 0),
+    ],
+)
+def test_what_is_counted(line: str, count: int) -> None:
+    assert template_lines(line) == count
+
+
+@pytest.mark.parametrize("kernel", PARTS)
+def test_a_header_lists_the_variant(kernel: str) -> None:
+    """The names that a launch gives, in that order."""
+    graph = direct.graph(all_cases()[kernel][0])
+    (launch,) = (each for each in compiler.lower(graph, Target()).launches if each.kernel == kernel)
+    header = (FOLDER / f"{kernel}.wgsl").read_text().split("// Variant:\n")[1]
+    lines = header[: header.index("//\n")].splitlines()
+    assert [found[1] for line in lines if (found := _ROW.match(line))] == [*launch.variant]
+
+
+def rendered(text: str, **variant: object) -> list[str]:
+    environment = templates.environment().overlay(loader=jinja2.DictLoader({"a": text}))
+    lines = environment.get_template("a").render(**variant).splitlines()
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("let a = LANES + p.LANES;", ["let a = 8u + p.LANES;"]),
+        ("const LANES = 4u;\nlet a = LANES;", ["const LANES = 4u;", "let a = LANES;"]),
+        ("@let MORE = 2 * LANES / 5;\nlet a = MORE;", ["let a = 3u;"]),
+        ("@for j in 2 {\nlet a[j] = j + b[j + 1] + c[k] + d[j][0];\n}",
+         ["let a0 = 0u + b1 + c[k] + d0_0;", "let a1 = 1u + b2 + c[k] + d1_0;"]),
+        ("@for j in 1..3, q in 2 {\nlet a[j][q] = v[0u];\n}",
+         [f"let a{j}_{q} = v[0u];" for j in (1, 2) for q in (0, 1)]),
+        ("@if LANES == 8 && !SHARED {\na\n} @else if LANES > 4 {\nb\n} @else {\nc\n}", ["b"]),
+        ("@for j in 1 {\nif (x) {\ny[j] = 1u;\n  }\n}", ["if (x) {", "y0 = 1u;", "}"]),
+        ("@macro add(j) {\na[j] += j;\n@for q in 2 {\nb[j][q] = a[j];\n}\n}\n@add(1);\nend",
+         ["a1 += 1u;", "b1_0 = a1;", "b1_1 = a1;", "end"]),
+        ("let a = LANES;  // of LANES", ["let a = 8u;  // of LANES"]),
+    ],
+)  # fmt: skip
+def test_what_is_written(text: str, wanted: list[str]) -> None:
+    assert rendered(text, lanes=8, shared=True) == wanted
+
+
+if __name__ == "__main__":
+    for each in PARTS:
+        print(f"{each}: {share(each):.0%} of the lines are template; at most {MOST[each]:.0%}")

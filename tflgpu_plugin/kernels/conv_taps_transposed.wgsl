@@ -1,0 +1,34 @@
+{# Taps of a transposed convolution. A plane is one phase of the strides: output pixel (i, j) * stride + phase, which the taps
+   `first_tap + stride * tap` reach, so that no tap is a zero. #}
+struct Plane { batch: u32, pixels: u32, taps: vec2u, width: u32, phase: vec2u, stride: vec2u, first_tap: vec2u, start: vec2i }
+fn plane_of(number: u32) -> Plane {
+  let phase = vec2u(number % p.phases / p.phases_w, number % p.phases % p.phases_w);
+  let stride = vec2u(p.stride_h, p.stride_w);
+  let extent = (vec2u(p.out_h, p.out_w) - phase + stride - 1u) / stride;
+  let shifted = phase + vec2u(p.before_h, p.before_w);
+  let first = shifted % stride;
+  let taps = (max(vec2u(p.kernel_h, p.kernel_w), first) - first + stride - 1u) / stride;
+  return Plane(number / p.phases, extent.x * extent.y, taps, extent.y, phase, stride, first, vec2i(shifted / stride));
+}
+fn position(plane: Plane, m: u32) -> vec2i {  // of the first tap of pixel m, in x
+  return vec2i(divided(m, plane.width)) + plane.start;
+}
+fn result_of(plane: Plane, m: u32) -> u32 {
+  let at = divided(m, plane.width) * plane.stride + plane.phase;
+  return at.x * p.out_w + at.y;
+}
+fn offset_of(plane: Plane, tap: vec2u) -> vec2i {  // of a tap from the first
+  return -vec2i(tap);
+}
+fn weights_of(plane: Plane, number: u32, tap: vec2u) -> u32 {  // the tap's number in the weights
+  let at = plane.first_tap + tap * plane.stride;
+  return at.x * p.kernel_w + at.y;
+}
+fn inside(at: vec2i) -> bool {
+  let place = vec2u(at);  // negative positions wrap to large ones
+  return place.x < p.in_h && place.y < p.in_w;
+}
+fn distance(at: vec2i) -> u32 {  // in x; a negative one wraps
+  let place = vec2u(at);
+  return (place.x * p.in_w + place.y) * VIEWS;
+}

@@ -1,0 +1,28 @@
+{# Taps of a window along three axes, of which the first two are one axis of taps. #}
+struct Plane { batch: u32, pixels: u32, taps: vec2u }
+fn plane_of(number: u32) -> Plane {
+  return Plane(number, p.pixels, vec2u(p.kernel_d * p.kernel_h, p.kernel_w));
+}
+fn position(plane: Plane, m: u32) -> vec3i {  // of the first tap of pixel m, in x
+  let row = m / p.out_w;
+  let at = vec3u(row / p.out_h * p.stride_d, row % p.out_h * p.stride_h, m % p.out_w * p.stride_w);
+  return vec3i(at) - vec3i(p.before_d, p.before_h, p.before_w);
+}
+fn result_of(plane: Plane, m: u32) -> u32 {
+  return m;
+}
+fn offset_of(plane: Plane, tap: vec2u) -> vec3i {  // of a tap from the first
+  let at = vec3u(tap.x / p.kernel_h, tap.x % p.kernel_h, tap.y);
+  return vec3i(at * vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
+}
+fn weights_of(plane: Plane, number: u32, tap: vec2u) -> u32 {  // the tap's number in the weights
+  return number;
+}
+fn inside(at: vec3i) -> bool {
+  let place = vec3u(at);  // negative positions wrap to large ones
+  return place.x < p.in_d && place.y < p.in_h && place.z < p.in_w;
+}
+fn distance(at: vec3i) -> u32 {  // in x; a negative one wraps
+  let place = vec3u(at);
+  return ((place.x * p.in_h + place.y) * p.in_w + place.z) * VIEWS;
+}
