@@ -1,15 +1,12 @@
-"""Providers: the frontends through which hosts hand over graphs, found as entry points and imported
-only when needed.
+"""Providers: the frontends of hosts, found as entry points and imported only when needed.
 
 A provider is the object (often a module) behind an entry point of the group
-`tflgpu_plugin.providers`. The built-in frontends are found in this way too, and in no other. A
-package that brings its own host imports this module, nothing else of ours; docs/add-a-host.md walks
-through one:
+`tflgpu_plugin.providers`. The built-in frontends are found in the same way. A package that adds its
+own host imports only this module of the plugin; docs/add-a-host.md explains one:
 
->>> facts = providers.Facts(judge=providers.judge())     # doctest: +SKIP
->>> found = providers.import_(model, table, facts)       # doctest: +SKIP
->>> claim = providers.claim(found)                       # doctest: +SKIP
->>> outputs = claim.partitions[0].run(inputs)               # doctest: +SKIP
+>>> facts = providers.Facts(judge=providers.judge())  # doctest: +SKIP >>> found =
+providers.import_(model, table, facts)  # doctest: +SKIP >>> claim = providers.claim(found)  #
+doctest: +SKIP >>> outputs = claim.partitions[0].run(inputs)  # doctest: +SKIP
 """
 # ruff: noqa: F403, F405
 
@@ -28,15 +25,16 @@ GROUP = "tflgpu_plugin.providers"
 
 
 class ProviderError(RuntimeError):
-    """A provider is not there or cannot be used; the text says what to do."""
+    """An error for a provider that is missing or cannot be used; the text says what to do."""
 
 
 @runtime_checkable
 class Provider(Protocol):
-    """What stands behind an entry point; a module will do. `name` is that of the entry point.
+    """The interface of the object behind an entry point, which may be a module. `name` is that of
+    the entry point.
 
     `install` says what to install when the host is missing, for example "pip install
-    tflite-runtime". A provider may have more functions; those are between it and its host.
+    tflite-runtime". A provider may have more functions for its own host.
     """
 
     name: str
@@ -44,8 +42,8 @@ class Provider(Protocol):
     install: str
 
     def connect(self) -> None:
-        """Make the provider known to its host. Called when it is first needed; must be harmless
-        when repeated.
+        """Registers the provider with its host. It is called when it is first needed; further calls
+        must do nothing.
 
         Raises ProviderError with a sentence.
         """
@@ -53,8 +51,9 @@ class Provider(Protocol):
 
 @functools.cache
 def discover() -> Mapping[str, Provider]:
-    """All providers that can be imported, by name. One that cannot is left out with a warning that
-    says what to install. `discover.cache_clear()` looks again.
+    """Returns all providers that can be imported, by name. One that cannot be imported is skipped
+    with a warning that says what to install. `discover.cache_clear()` makes the next call search
+    again.
     """
     import entrypoints
 
@@ -62,7 +61,7 @@ def discover() -> Mapping[str, Provider]:
     for point in entrypoints.get_group_all(GROUP):
         if point.name in found:
             warnings.warn(
-                f"Two packages bring a provider {point.name!r}; the first is used.", stacklevel=2
+                f"Two packages have a provider {point.name!r}; the first is used.", stacklevel=2
             )
             continue
         provider = _load(point)
@@ -72,23 +71,27 @@ def discover() -> Mapping[str, Provider]:
 
 
 def find(name: str) -> Provider:
-    """The provider of this name. Raises ProviderError with a sentence that lists the others."""
+    """Returns the provider of this name. Raises ProviderError with a sentence that lists the
+    others.
+    """
     found = discover()
     if name not in found:
         others = ", ".join(found) or "none"
         raise ProviderError(
             f"There is no provider {name!r} in the entry-point group {GROUP} (found: {others}). "
-            "Reinstall tflgpu-plugin, or the package that brings the provider."
+            "Reinstall tflgpu-plugin, or the package that has the provider."
         )
     return found[name]
 
 
 def _load(point: Any) -> Provider | None:
-    """The object behind an entry point, or None with a warning."""
+    """Returns the object behind an entry point, or None with a warning."""
     package = getattr(point.distro, "name", "") or point.module_name.split(".")[0]
     try:
         provider = point.load()
-    except Exception as error:  # whatever a third party's import raises must not hurt the others
+    except (
+        Exception
+    ) as error:  # no exception of a third party's import may affect the other providers
         _warn_unusable(point, package, _advice(error, point, package))
         return None
     if isinstance(provider, Provider):
@@ -119,8 +122,9 @@ def _advice(error: Exception, point: Any, package: str) -> str:
 
 
 def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
-    """The judge that decides which nodes can run on the GPU with these options, parsed or as a host
-    gives them. Raises OptionError, NoAdapter or (in a child of a fork) NativeError with a sentence.
+    """Returns the judge that decides which nodes can run on the GPU with these options, parsed or
+    as a host passes them. Raises OptionError, NoAdapter or (in a forked child) NativeError with a
+    sentence.
     """
     from tflgpu_plugin import engine, native
     from tflgpu_plugin.options import Options, parse
@@ -131,8 +135,9 @@ def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
 
 
 def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Imported:
-    """A host's graph as ours, each node evaluated, built or refused. Nodes come in their order of
-    execution. Raises ValueError with a sentence for what does not fit together.
+    """Returns a host's graph as a graph of this plugin, with each node evaluated, built or refused.
+    Nodes must come in their order of execution. Raises ValueError with a sentence for a model that
+    contradicts itself.
     """
     from tflgpu_plugin.importer import checks, importer
     from tflgpu_plugin.importer.imported import Facts
@@ -150,13 +155,13 @@ def claim(
     extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Hand over an imported graph, which was judged; get back built partitions and a sentence for
-    every other node.
+    """Returns built partitions of an imported graph, which was judged, and a sentence for every
+    other node.
 
     `grouping` maps node ids to the groups in which the host would replace them; without it convex
-    partitions are formed, and `extraction` makes a graph of its own of such a group. `repeated`: a
-    loop runs the graph once per step. Raises NoAdapter or (in a child of a fork) NativeError with a
-    sentence, ValueError for a graph without a judge.
+    partitions are formed, and `extraction` makes a graph of such a group. `repeated`: a loop runs
+    the graph once per step. Raises NoAdapter or (in a forked child) NativeError with a sentence,
+    ValueError for a graph without a judge.
     """
     from tflgpu_plugin import engine, native
 

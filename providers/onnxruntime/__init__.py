@@ -1,7 +1,7 @@
 """The onnxruntime frontend: `providers=["TflGpuExecutionProvider"]` after
 `tflgpu_plugin.register()`.
 
-This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
+This module is the provider; it imports neither numpy nor a host, so that finding it is fast.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ install = INSTALL
 
 
 def connect() -> None:
-    """Register this frontend's callbacks with the shared library, and tell it the adapters."""
+    """Registers this frontend's callbacks with the shared library, and gives it the adapters."""
     from . import registration
 
     registration.connect()
 
 
 def register() -> None:
-    """Make the provider known to onnxruntime; harmless when repeated. Raises ImportError or
+    """Registers the provider with onnxruntime; further calls do nothing. Raises ImportError or
     RuntimeError with a sentence when onnxruntime is missing or too old.
     """
     from . import registration
@@ -33,23 +33,25 @@ def register() -> None:
 
 
 def assert_used(session: Any) -> None:
-    """Raise AssertionError with the reasons when no node of this InferenceSession is on the GPU."""
+    """Raises AssertionError with the reasons when no node of this InferenceSession is on the
+    GPU.
+    """
     from . import registration
 
     registration.assert_used(session)
 
 
 def preferring(module: str) -> Any:
-    """What is wrapped in onnxruntime so that sessions of the CPU provider get ours."""
+    """Returns the methods to wrap in onnxruntime so that sessions of the CPU provider use ours."""
     from . import preferred
 
     return preferred.wrapped()
 
 
 def report(target: Any) -> Any:
-    """The Report of an InferenceSession, None when it is not one of ours."""
+    """Returns the Report of an InferenceSession, or None when it does not use this provider."""
     if "onnxruntime" not in sys.modules:
         return None
-    from . import records
+    from . import sessions
 
-    return records.report(target)
+    return sessions.report(target)

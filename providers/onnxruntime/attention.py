@@ -1,4 +1,4 @@
-"""Rows for attention: of ONNX, and as onnxruntime's own optimization writes it."""
+"""Rows for attention: of ONNX, and of onnxruntime's own optimizer."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ import numpy as np
 from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent, together, unread, unset
+from .presence import absent, together, unread, unset
 from .rearranging import part, parts
 
 # Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
 MASK, PAST, BIAS = 3, 4, 5
 Q_MASK, Q_PAST = 5, 8
-KEPT = 7  # the mask of an EmbedLayerNormalization
-KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # values of the past come next
+KEPT = 7  # the position of the mask of an EmbedLayerNormalization
+KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # the past values come next
 ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
-SCORES, MODE = 3, "qk_matmul_output_mode"  # the output, and what of them: after these steps
+SCORES, MODE = (
+    3,
+    "qk_matmul_output_mode",
+)  # the output that has the scores, by mode: taken after these steps
 CAPPED, MASKED, SHARED = 1, 2, 3
-MOST_KEYS = 512  # whose softmax is read: values of 1 MiB for each head
+MOST_KEYS = 512  # limit of keys where the softmax is read: one-hot values of 1 MiB for each head
 Part = int  # a tensor of queries, keys or values
 
 
 def attention(e: Builder) -> list[int | None]:
-    """Attention: of each head, where queries, keys and values are parts of x W + b."""
+    """Builds Attention, where each head's queries, keys and values are parts of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.get(2))
     return attended(e, made, MASK, PAST, e.get(BIAS))
 
@@ -35,7 +38,9 @@ def attention(e: Builder) -> list[int | None]:
 def attended(
     e: Builder, made: int, mask: int, past: int, bias: int | None = None
 ) -> list[int | None]:
-    """Of queries, keys and values beside each other; `mask` and `past` are positions of inputs."""
+    """Builds attention of concatenated queries, keys and values; `mask` and `past` are positions of
+    inputs.
+    """
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
     q, k, v = parts(e, made, widths(e))
     before, present = 0, None
@@ -54,7 +59,7 @@ def attended(
 
 
 def multi_head(e: Builder) -> list[int | None]:
-    """MultiHeadAttention: of queries, keys and values as they come, each with a bias."""
+    """Builds MultiHeadAttention: queries, keys and values are inputs, each with a bias."""
     heads, given = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
     k, v, before = _with_past(e, k, v, heads, PAST_KEY)
@@ -65,7 +70,7 @@ def multi_head(e: Builder) -> list[int | None]:
 
 
 def scaled_dot_product(e: Builder) -> list[int | None]:
-    """Attention of ONNX. What is masked by the lowest number is as much so as by -inf."""
+    """Builds Attention of ONNX. A mask value of the lowest float masks as much as -inf."""
     q, k, v = (e.x(k) for k in range(3))
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
     k, v, before = _with_past(e, k, v, kv_heads, ONNX_PAST)
@@ -84,8 +89,9 @@ def scaled_dot_product(e: Builder) -> list[int | None]:
 
 
 def _with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
-    """Keys and values with those of the past at this position and the next one, heads first where
-    there is a past or they are results; and how many keys the past has."""
+    """Returns keys and values appended to those of the past at this position and the next one, with
+    the heads first where there is a past or they are results, and the number of past keys.
+    """
     if e.has(position) or e.wants(1) or e.wants(2):
         k, v = (heads_first(e, t, heads) for t in (k, v))
     if not e.has(position):
@@ -95,13 +101,15 @@ def _with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple
 
 
 def _behind(e: Builder, pasts: Sequence[Part], *new: Part) -> tuple[Part, Part]:
-    """Keys and values behind those of a past, [batch, heads, keys, depth]."""
+    """Returns keys and values appended to those of a past, [batch, heads, keys, depth]."""
     k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, new, strict=True))
     return k, v
 
 
 def _added(e: Builder, least: float) -> int | None:
-    """The mask as what is added to scores, `least` where it is false; integers are numbers."""
+    """Returns the mask as a summand of scores, `least` where it is false; integers become
+    floats.
+    """
     mask = e.get(ONNX_MASK)
     if mask is not None and e.dtype(mask) in COUNTS:
         return e.numbers(mask)
@@ -111,8 +119,9 @@ def _added(e: Builder, least: float) -> int | None:
 
 
 def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
-    """scale * q k' of each head, [batch, heads, queries, keys]; limited and masked, as the mode
-    says. Hosts limit them first, and have the lowest number for what is not seen."""
+    """Returns scale * q k' of each head, [batch, heads, queries, keys]; capped and masked, as the
+    mode says. Hosts cap them first, and use the lowest float for masked keys.
+    """
     scale, mode = _scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
     q, k = _apart(e, q, k)
     (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
@@ -129,7 +138,7 @@ def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> i
 
 
 def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
-    """Which keys each query may see; None for all."""
+    """Returns which keys each query may attend to; None for all."""
     causal, places = e.integer("is_causal") == 1, np.arange(keys)
     after = places - np.arange(length)[:, None]
     if lengths is None:
@@ -140,7 +149,9 @@ def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int)
 
 
 def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
-    """The softmax itself: what each query sees of values of which each key has one of its own."""
+    """Returns the softmax itself: the weight of each key for each query, computed as attention over
+    one-hot values.
+    """
     q, k = _apart(e, q, k)
     (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
     values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
@@ -148,7 +159,7 @@ def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) 
 
 
 def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
-    """Queries and keys with their heads first."""
+    """Returns queries and keys with their heads first."""
     q = heads_first(e, q, e.integer("q_num_heads", 1))
     return q, heads_first(e, k, e.integer("kv_num_heads", 1))
 
@@ -157,8 +168,9 @@ def of_heads(
     e: Builder, given: Sequence[Part], heads: tuple[int, int], mask: int | None,
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
-    """Adds the op for queries, keys and values with so many heads of queries and of keys, and
-    returns its result: [batch, queries, values of all heads] where the queries have three axes."""
+    """Adds the attention op; its result is [batch, queries, values of all heads] where q has that
+    rank.
+    """
     return e.add("attention", *given, mask, lengths, heads=heads[0], kv_heads=heads[1],
                  scale=_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
 
@@ -169,7 +181,9 @@ def _scale(e: Builder, q: Part, heads: int) -> float:
 
 
 def heads_first(e: Builder, x: int, heads: int) -> int:
-    """[batch, length, heads * depth] as [batch, heads, length, depth], which may be there."""
+    """Returns [batch, length, heads * depth] as [batch, heads, length, depth], or a tensor that has
+    this shape already.
+    """
     if e.rank(x) == 4:
         return x
     batch, length, width = e.shape(x)
@@ -178,18 +192,20 @@ def heads_first(e: Builder, x: int, heads: int) -> int:
 
 
 def whole(e: Builder, x: int) -> int:
-    """Whole numbers, which constants hold as int32."""
+    """Returns integers, which constants hold as int32."""
     known = e.constant(x)
     return x if known is None else e.index(known)
 
 
 def listed(e: Builder, places: int, values: Sequence[int]) -> int:
-    """The values at these places of a list; a place outside of it is an error of the run."""
+    """Returns the values of a list at these indices; an index out of range is an error of the
+    run.
+    """
     return e.add("gather", e.index(values), places, axis=0, raises=True)
 
 
 def _sum(e: Builder, *terms: int | None) -> int | None:
-    """Of those that there are."""
+    """Returns the sum of the summands that are present."""
     given = [term for term in terms if term is not None]
     return e.add("add", *given) if len(given) == 2 else given[0] if given else None
 
@@ -199,20 +215,21 @@ def _causal(e: Builder) -> bool:
 
 
 def biased(e: Builder, given: Sequence[Part]) -> list[Part]:
-    """Queries, keys and values with their part of the bias."""
+    """Returns queries, keys and values with their part of the bias."""
     sizes = [e.shape(t)[-1] for t in given[:2]]
     biases = parts(e, e.x(KEY_BIAS), (*sizes, e.shape(e.x(KEY_BIAS))[0] - sum(sizes)))
     return [e.add("add", *pair) for pair in zip(given, biases, strict=True)]
 
 
 def widths(e: Builder) -> tuple[int, ...]:
-    """How many values of a place are queries, keys and values."""
+    """Returns the number of values per token of queries, keys and values."""
     return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
 
 def _masks(scores: Shape) -> dict[Shape, Shape]:
-    """Shapes that a mask of these scores [batch, queries, keys] may have, with those in which it
-    spreads over them."""
+    """Returns the shapes that a mask of these scores [batch, queries, keys] may have, each with the
+    shape in which it broadcasts to them.
+    """
     batch, length, keys = scores
     return {
         (batch, keys): (batch, 1, 1, keys),
@@ -222,8 +239,9 @@ def _masks(scores: Shape) -> dict[Shape, Shape]:
 
 
 def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int | None:
-    """What is added to the scores: 0 where the mask is positive, or before as many keys as it says
-    for each batch, where `raises` fewer than none are an error of the run."""
+    """Returns the summand of the scores: 0 where the mask is positive, or for as many first keys as
+    it says for each batch; with `raises`, a negative length is an error of the run.
+    """
     if not e.has(position):
         return None
     given, keys = e.x(position), scores[2]
@@ -239,7 +257,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
 
 
 def embedding(e: Builder) -> list[int | None]:
-    """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
+    """Builds EmbedLayerNormalization: words, positions and segments, summed and normalized."""
     total = e.add("gather", e.x(2), e.x(0), axis=0, raises=True)
     if e.has(8):
         places = e.add("gather", e.x(3), e.x(8), axis=0, raises=True)
@@ -252,7 +270,7 @@ def embedding(e: Builder) -> list[int | None]:
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
     if not e.wants(1):
         return [y, None, total]
-    # How many ones each row of the mask has.
+    # The number of ones in each row of the mask.
     ones = e.add("cast", e.add("equal", e.x(KEPT), e.index([1]), dtype="bool"), dtype="i32")
     return [y, e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32"), total]
 
@@ -261,7 +279,9 @@ def embedding(e: Builder) -> list[int | None]:
 
 
 def _past(e: Builder, past: int) -> int:
-    """Keys before those of an Attention, whose past is [2, batch, heads, keys, depth]."""
+    """Returns the number of keys in the past of an Attention, which is [2, batch, heads, keys,
+    depth].
+    """
     return e.shape(e.x(past))[3] if e.has(past) and e.rank(e.x(past)) == 5 else 0
 
 
@@ -270,7 +290,7 @@ def _masked(e: Builder, position: int, scores: Shape) -> bool:
 
 
 def _keys(e: Builder, past: int) -> int:
-    """How many there are with those of a past at this position."""
+    """Returns the number of keys, those of a past at this position included."""
     return (e.shape(e.x(past))[2] if e.has(past) else 0) + e.shape(e.x(1))[-2]
 
 
@@ -357,16 +377,17 @@ def _masks_scores(e: Builder) -> bool:
     """A mask with a value for each query and key."""
     if not e.has(ONNX_MASK):
         return True
-    # Hosts spread a mask over batches and heads, but not over queries and keys.
+    # Hosts broadcast a mask over batches and heads, but not over queries and keys.
     mask, scores = e.shape(e.x(ONNX_MASK)), (e.shape()[-2], _keys(e, ONNX_PAST))
     return len(mask) in (2, 3, 4) and mask[-2:] == scores
 
 
 @asks("output.unsupported")
 def _few(e: Builder) -> bool:
-    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of up
-    to 512 keys."""
-    # Values of the keys' own take no more memory than they may.
+    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of at
+    most 512 keys.
+    """
+    # One-hot values of the keys must stay within the memory limit.
     few = e.integer(MODE) != SHARED or _keys(e, ONNX_PAST) <= MOST_KEYS
     return few or not e.wants(SCORES)
 
@@ -374,8 +395,8 @@ def _few(e: Builder) -> bool:
 @asks("shape.empty", kind=Unfit)
 def _elements(e: Builder) -> bool:
     """Queries, keys and values with elements."""
-    # onnxruntime reports an error for empty ones, but its kernel ends the process when there are no
-    # heads: such a node is accepted.
+    # onnxruntime reports an error for empty ones, but its kernel crashes the process when there are
+    # no heads: such a node is accepted.
     shapes = [e.shape(e.x(k)) for k in range(3)]
     return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
 

@@ -1,5 +1,6 @@
-"""What every node needs, and what rows ask of a node beside its operands and types; that of larger
-families stands beside what they become. Conditions look at a node as the host gives it."""
+"""Conditions of every node, and conditions of rows beyond operands and types; those of larger
+families are beside their builders. Conditions read a node as the host has it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMPY_DTYPES, Condition, Refusal, Unfit, needs
 from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
-from . import fused
+from . import fused_operators
 from .host import DTYPES
 from .quantize import U8
 
@@ -20,7 +21,7 @@ CAST = (*REAL, *COUNTED, BFLOAT16)
 
 
 def listed(e: Builder) -> Refusal | None:
-    """No outputs beyond those that may be used."""
+    """There are no outputs beyond those that the row lists."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
     said = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
@@ -28,7 +29,7 @@ def listed(e: Builder) -> Refusal | None:
 
 
 def constant(e: Builder) -> Refusal | None:
-    """Constants where the limits name them."""
+    """Inputs are constants where the table below says so."""
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
             told = "" if position in e.row.constants else ", or come from outside the partition"
@@ -38,8 +39,9 @@ def constant(e: Builder) -> Refusal | None:
 
 
 def kernels(e: Builder) -> Refusal | None:
-    """bfloat16 only where it is listed: where the host has kernels of it. What is worked out before
-    a run needs none."""
+    """bfloat16 is used only by operators that list it: those for which the host has kernels. Nodes
+    that are evaluated before a run need no kernel.
+    """
     if e.known_limit:
         return None
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
@@ -47,9 +49,9 @@ def kernels(e: Builder) -> Refusal | None:
 
 
 def filled(e: Builder) -> Refusal | None:
-    """Inputs with elements, but for operators whose results follow from their shapes alone: of
-    others onnxruntime has rules of its own for such shapes, but for those that its kernels do not
-    survive."""
+    """Inputs have elements, except for operators whose results follow from their shapes alone: for
+    others onnxruntime has rules of its own for such shapes, or kernels that crash.
+    """
     row = e.op
     if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
         return None
@@ -61,7 +63,7 @@ def filled(e: Builder) -> Refusal | None:
         if 0 in tensor.shape:
             shape = list(tensor.shape)
             return Unfit(
-                "shape.empty", f"Tensor {tensor.name!r} has no elements, its shape being {shape}."
+                "shape.empty", f"Tensor {tensor.name!r} has no elements: its shape is {shape}."
             )
     return None
 
@@ -87,12 +89,13 @@ def _exponents(e: Builder) -> bool:
     return value is not None and bool(np.all((np.trunc(value) == value) & (abs(value) < 2**31)))
 
 
-EXPONENTS = needs("dtype.unsupported", "Whole exponents of integers.", _exponents)
+EXPONENTS = needs(
+    "dtype.unsupported", "Integer exponents where the base is an integer.", _exponents
+)
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Between float32, float16, bfloat16, bool, int32, int64, and whole numbers of 8 and 16
-    bits."""
+    """Types float32, float16, bfloat16, bool, int32, int64, and integers of 8 and 16 bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST
@@ -135,11 +138,11 @@ UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e
 
 
 def activation(e: Builder) -> Refusal | None:
-    """An activation that is an operator here."""
+    """An activation that is one of the operators here."""
     name = e.text("activation", "")
-    if not name or name in fused.ACTIVATIONS:
+    if not name or name in fused_operators.ACTIVATIONS:
         return None
-    if name == fused.CUT and len(fused.parameters(e)) == 2:
+    if name == fused_operators.CUT and len(fused_operators.parameters(e)) == 2:
         return None
     return Refusal(
         "activation.unsupported", f"{e.host.title} with the activation {name} is not supported."

@@ -1,6 +1,7 @@
-"""Compiled models: partitions that onnxruntime writes into a model as EPContext nodes, and such
-nodes read back. What they carry is a plan with its weights (tflgpu_plugin/cache/plan_file.py), in
-the node itself or in a file beside the model, for one adapter and one version of this plugin."""
+"""Compiled models: writes partitions into a model as EPContext nodes, and reads such nodes back. A
+node carries a plan with its weights (tflgpu_plugin/cache/plan_file.py), in the node itself or in a
+file beside the model, for one adapter and one version of this plugin.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ from .snapshot import Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"
-PREFIX = "ep.context_"  # of a session's settings about compiled models
+PREFIX = "ep.context_"  # prefix of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
 BODY = Refusal(
     "operator.host_only",
-    "onnxruntime writes no bodies of control flow into compiled models; this stays as it is.",
+    "onnxruntime does not compile the bodies of control-flow nodes; this node stays in the model.",
 )
 AGAIN = "Compile the original model again on this machine."
 
 
 @dataclass(frozen=True)
 class Export:
-    """A compiled model is to be written: its path ("" for the default beside the original), and
-    whether it holds the plans itself.
+    """A compiled model to write: its path ("" for the default beside the original), and whether it
+    contains the plans itself.
     """
 
     path: str
@@ -41,13 +42,17 @@ class Export:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Export | None:
-        """What a session's settings ask for (an absent embed mode means files beside the model)."""
+        """Returns the export that a session's settings ask for (without an embed mode, plans go to
+        files beside the model).
+        """
         if settings.get(ENABLE) != "1":
             return None
         return cls(settings.get(PATH, ""), settings.get(EMBED) == "1")
 
     def target(self, model: str) -> Path | None:
-        """The compiled model's path; None when it goes to memory and the original had none."""
+        """Returns the compiled model's path; None when it goes to memory and the original had no
+        path.
+        """
         if self.path:
             return Path(self.path)
         return Path(model).with_name(f"{Path(model).stem}_ctx.onnx") if model else None
@@ -55,7 +60,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Context:
-    """What an EPContext node carries: the bytes, or the name of the file that holds them."""
+    """The content of an EPContext node: the bytes, or the name of the file that has them."""
 
     data: bytes
     embedded: bool
@@ -63,7 +68,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Interface:
-    """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
+    """The mapping between a fused node and a plan, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants (a compiled model
     has their digests). `part` are the nodes, for runs on the host's kernels; with `open` other
@@ -83,29 +88,32 @@ class Interface:
 
     @property
     def key(self) -> tuple[tuple[int, ...], ...]:
-        """What the first plan was made for: the shapes of all inputs, then the numbers of those
-        whose values matter."""
+        """Returns the key of the first plan: the shapes of all inputs, then the numbers of those
+        whose values matter.
+        """
         return (*self.shapes, *map(numbers, self.run_values.values()))
 
 
 def numbers(value: Array) -> tuple[int, ...]:
-    """A value that a plan was made for as int32, as native code tells it of a run: what is beyond
-    int32 is the nearest in it, which is as far beyond every tensor; floats are their bits."""
+    """Returns a value that a plan is specialized for as int32, as native code passes it: numbers
+    beyond int32 become the nearest int32, which is equally out of range of every tensor; floats
+    become their bits.
+    """
     if value.dtype == np.float32:
         value = value.view(np.int32)
     return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
 
 
 def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
-    """The value of these `numbers`."""
+    """Returns the value of these `numbers`."""
     held = np.array(given, np.int32)
     whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
     return whole.reshape(shape)
 
 
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
-    """The content for this partition's node; writes its file, named by its content, where there
-    shall be one. `model` is the path of the original model. Raises OSError.
+    """Returns the content for this partition's node; writes its file, named by its digest, where
+    the export wants one. `model` is the path of the original model. Raises OSError.
     """
     arrays: dict[str, Array] = {}
     extra = {
@@ -121,7 +129,7 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
     file = target.with_name(f"{target.stem}_tflgpu_{digest[:12]}.bin")
     try:
         file.unlink(missing_ok=True)
-        with file.open("xb") as stream:  # a new file, which no link leads to
+        with file.open("xb") as stream:  # a new file, so that no link can redirect the write
             stream.write(data)
     except OSError as error:
         said = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
@@ -130,13 +138,14 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
 
 
 def is_ours(node: HostNode) -> bool:
-    """A node that this provider has written into a compiled model."""
+    """Whether this provider has written the node into a compiled model."""
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
 def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partition, Interface]:
-    """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
-    its bytes."""
+    """Returns the built partition that a node carries. Raises BuildError with a sentence, also for
+    any damage of its bytes.
+    """
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter)
         interface = _interface(found, taken)
@@ -164,7 +173,9 @@ def _bytes(node: HostNode, model: str) -> bytes:
         return bytes(data)
     name = data.decode()
     if Path(name).name != name or not name:
-        raise ValueError(f"the name of its file, {name!r:.80}, leads out of the model's folder")
+        raise ValueError(
+            f"the name of its file, {name!r:.80}, points outside of the model's folder"
+        )
     if not model:
         raise ValueError(f"it was loaded from memory, but needs the file {name!r} beside it")
     with os.fdopen(folders.opened(Path(model).with_name(name), None, private=False), "rb") as file:
@@ -174,13 +185,16 @@ def _bytes(node: HostNode, model: str) -> bytes:
 
 
 def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
-    """The defaults that a run may replace; onnxruntime makes constants of them in what it writes,
-    and then they need not be watched."""
+    """Returns the defaults that a run may replace; onnxruntime makes constants of them in the
+    models that it writes, and these cannot be replaced.
+    """
     found = {}
     for name, digest in told.items():
         value = taken.values[name]
         if value.data is None or digests.of_array(value.data).hex() != digest:
-            raise ValueError(f"the default of its input {name!r} is not the one it was made with")
+            raise ValueError(
+                f"the default of its input {name!r} is not the one that it was compiled with"
+            )
         if value.default:
             found[name] = value.data
     return found
@@ -189,29 +203,31 @@ def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
 def check_node(
     found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot
 ) -> None:
-    """The node's values must be those of the plan: their data goes there and comes from there."""
+    """Raises ValueError unless the node's values are those of the plan, which reads and writes
+    their data.
+    """
     plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):
-        raise ValueError("its content is not that of such a node")
+        raise ValueError("its content is not that of an EPContext node of this plugin")
     if set(interface.outputs) != set(node.writes):
-        raise ValueError("its outputs are not those it was made with")
+        raise ValueError("its outputs are not those that it was compiled with")
     planned = tuple(port.shape for port in plan.inputs)
     first = inputs[: len(planned)], interface.shapes[: len(planned)]
     known = interface.part.values if interface.part else {}
     missing = interface.part and {*inputs} - {*known}
     if first != (interface.ports, planned) or len(interface.shapes) != len(inputs) or missing:
-        raise ValueError("its inputs are not those it was made with")
+        raise ValueError("its inputs are not those that it was compiled with")
     for name in (*inputs, *interface.outputs) if known else ():
         if taken.values[name].dtype != known[name].dtype:
-            raise ValueError(f"its value {name!r} is of another type than it was made for")
+            raise ValueError(f"its value {name!r} has another type than it was compiled with")
     outputs, counts = plan.outputs[: len(interface.outputs)], plan.outputs[len(interface.outputs) :]
     if {*plan.counts} != {*range(len(outputs), len(plan.outputs))}:
-        raise ValueError("its counts are not behind its outputs")
+        raise ValueError("its element counts do not come after its outputs")
     for port in plan.outputs:
         if port.counted and not 0 <= port.counted[0] < len(port.shape):
-            raise ValueError(f"its value {port.name!r} does not have the axis that is counted")
+            raise ValueError(f"its value {port.name!r} lacks the axis whose elements are counted")
     if any((port.dtype, port.shape) != ("i32", ()) for port in counts):
-        raise ValueError("its counts are not single numbers")
+        raise ValueError("its element counts are not scalars")
     for names, places in ((interface.ports, plan.inputs), (interface.outputs, outputs)):
         for name, port in zip(names, places, strict=True):
             if taken.values[name].dtype != port.dtype:

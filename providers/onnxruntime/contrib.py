@@ -1,4 +1,6 @@
-"""The rows of onnxruntime's own operators; its optimization writes some into models it saves."""
+"""The rows of onnxruntime's own operators; its optimizer writes some of them into models that it
+saves.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from tflgpu_plugin.ir import Condition, HostOp
 
 from . import (
     attention,
-    blocks,
+    block_quantization,
     conditions,
     diffusion,
-    fitting,
-    fused,
-    grouped,
-    packed,
+    fused_operators,
+    grouped_query_attention,
+    operand_shapes,
+    packed_attention,
     quantized,
     recurrent,
     rotary,
@@ -35,7 +37,7 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
 
 
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
-    """The row of an operator of ONNX as one over quantized tensors."""
+    """Returns the row of an operator of ONNX as one over quantized tensors."""
     return _contrib(
         f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
         by=quantized.over(one.name), types=types,
@@ -48,7 +50,7 @@ _ROWS: tuple[HostOp, ...] = (
         *attention.ATTENTION, by=attention.attention,
     ),
     _contrib("BiasAdd", "add", "value bias value", by=diffusion.bias_add),
-    _contrib("BiasGelu", "gelu", "value bias", fitting.by_last(1), by=fused.gelu),
+    _contrib("BiasGelu", "gelu", "value bias", operand_shapes.by_last(1), by=fused_operators.gelu),
     _contrib(
         "BiasSplitGelu", "gelu", "value bias", diffusion.halved, by=diffusion.bias_split_gelu,
     ),
@@ -59,26 +61,29 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
-        fitting.by_column(4), by=quantized.dynamic_matmul, types=SCALED,
+        operand_shapes.by_column(4), by=quantized.dynamic_matmul, types=SCALED,
     ),
     _contrib(
         "EmbedLayerNormalization", "layer_normalization",
         "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
         by=attention.embedding,
     ),
-    _contrib("FastGelu", "gelu_tanh", "value bias?", fitting.by_last(1), by=fused.gelu),
+    _contrib(
+        "FastGelu", "gelu_tanh", "value bias?", operand_shapes.by_last(1), by=fused_operators.gelu,
+    ),
     _contrib(
         "FusedConv", "conv_2d", f"{LAYER} value?", *windows.CONV, conditions.activation,
-        by=fused.conv,
+        by=fused_operators.conv,
     ),
     _contrib(
-        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, fitting.product(),
-        conditions.activation, by=fused.gemm,
+        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, operand_shapes.product(),
+        conditions.activation, by=fused_operators.gemm,
     ),
-    _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
+    _contrib("FusedMatMul", "matmul", TWO, by=fused_operators.matmul),
     _contrib(
         "GatherBlockQuantized", "gather_blocks", "weights! index scales! zero_points!?",
-        blocks.table, by=blocks.gather_block_quantized, types="f32 f16 u8 i8",
+        block_quantization.table, by=block_quantization.gather_block_quantized,
+        types="f32 f16 u8 i8",
     ),
     _contrib("Gelu", "gelu"),
     _contrib(
@@ -88,23 +93,23 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "GroupQueryAttention", "attention",
         "value value? value? past? past? index count! value? value? index? bias? value?",
-        *grouped.GROUPED_QUERY, by=grouped.grouped_query,
+        *grouped_query_attention.GROUPED_QUERY, by=grouped_query_attention.grouped_query,
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
-        fitting.by_column(6), by=quantized.matmul_to_float, types=SCALED,
+        operand_shapes.by_column(6), by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
-        *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
+        *block_quantization.N_BITS, by=block_quantization.matmul_n_bits, types="f32 f16 u8",
     ),
     _contrib(
         "PackedAttention", "attention", "value weights bias index index bias?",
-        *packed.ATTENTION, by=packed.attention,
+        *packed_attention.ATTENTION, by=packed_attention.attention,
     ),
     _contrib(
         "PackedMultiHeadAttention", "attention", "value value? value? bias? index index bias?",
-        *packed.MULTI_HEAD, by=packed.multi_head,
+        *packed_attention.MULTI_HEAD, by=packed_attention.multi_head,
     ),
     _contrib(
         "QAttention", "attention",
@@ -118,7 +123,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
-        conditions.MATRICES, fitting.product(3, 6), conditions.SCALE_AND_ZERO_POINT,
+        conditions.MATRICES, operand_shapes.product(3, 6), conditions.SCALE_AND_ZERO_POINT,
         quantized.single(4, 5), by=quantized.over("Gemm", 0, 1), types=SUMS,
     ),
     _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
@@ -138,17 +143,19 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
-        fitting.skip_shape, fitting.by_last(2, 3, 4), by=fused.skip_layer_norm, rounds=True,
+        operand_shapes.skip_shape, operand_shapes.by_last(2, 3, 4),
+        by=fused_operators.skip_layer_norm, rounds=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
-        fitting.skip_shape, fitting.by_last(2, 3), conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+        operand_shapes.skip_shape, operand_shapes.by_last(2, 3), conditions.UNREAD_MEAN,
+        by=fused_operators.skip_rms_norm,
         rounds=True,
     ),
-    _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),
+    _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
 )  # fmt: skip
 
-# Operators of ONNX over quantized tensors: what they take, ask, and hold.
+# Operators of ONNX over quantized tensors: operands, conditions and types.
 _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
     "Add": (PAIR, (), SCALED),
     "AveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
@@ -162,8 +169,9 @@ _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
 
 
 def contributed(standard: Sequence[HostOp]) -> tuple[HostOp, ...]:
-    """All rows, given those of ONNX: those with bounds are there as ONNX has them, but for element
-    types."""
+    """Returns all rows, given those of ONNX: operators that onnxruntime extends have the rows of
+    ONNX with other element types.
+    """
     named = {one.name: one for one in standard}
     quantized_ones = (_qlinear(named[name], *asked) for name, asked in _QLINEAR.items())
     bounds = (

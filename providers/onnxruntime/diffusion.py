@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Condition, Refusal, asks, needs
 from tflgpu_plugin.providers import Builder
 
 from . import windows
-from .matrices import normalized_groups
+from .products_and_norms import normalized_groups
 from .rearranging import parts
 
 
@@ -44,14 +44,16 @@ def halved(e: Builder) -> bool:
 
 
 def group_norm(e: Builder) -> int:
-    """GroupNorm: normalized groups of channels, times gamma, plus beta, and an activation."""
+    """Builds GroupNorm: groups of channels are normalized, multiplied by gamma, added to beta, and
+    activated.
+    """
     last = e.integer("channels_last", 1)
     y = _normalized(e, e.x() if last else e.channels_last(e.x()))
     return y if last else e.channels_first(y)
 
 
 def skip_group_norm(e: Builder) -> list[int]:
-    """SkipGroupNorm: of a sum, which is a result, too."""
+    """Builds SkipGroupNorm: GroupNorm of a sum, which is a result, too."""
     (count, *_, channels), skip = e.shape(), e.x(3)
     if e.rank(skip) == 2:
         skip = e.reshape(skip, (count, 1, 1, channels))
@@ -60,7 +62,7 @@ def skip_group_norm(e: Builder) -> list[int]:
 
 
 def _normalized(e: Builder, x: int) -> int:
-    """Of an image with its channels last."""
+    """Returns the group normalization of an image with its channels last."""
     groups, epsilon = e.integer("groups"), e.number("epsilon", 1e-5)
     y = e.channels_last(normalized_groups(e, e.channels_first(x), groups, epsilon))
     y = e.add("add", e.add("mul", y, e.x(1)), e.x(2))
@@ -68,7 +70,9 @@ def _normalized(e: Builder, x: int) -> int:
 
 
 def _turned(e: Builder) -> Builder:
-    """An NhwcConv as the Conv that it stands for: channels first, of image and weights."""
+    """Returns a builder of the equivalent Conv of an NhwcConv: image and weights have channels
+    first.
+    """
     if e.rank() != 4 or e.rank(e.x(1)) != 4:
         return e
     weights = e.transpose(e.x(1), (0, 3, 1, 2))
@@ -76,7 +80,7 @@ def _turned(e: Builder) -> Builder:
 
 
 def _of_turned(condition: Condition) -> Condition:
-    """A condition of Conv as one of NhwcConv."""
+    """Returns a condition of Conv as one of NhwcConv."""
 
     @wraps(condition)
     def asked(e: Builder) -> Refusal | None:
@@ -90,18 +94,22 @@ CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 
 def conv(e: Builder) -> int:
-    """NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers a shape as for Conv."""
+    """Builds NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers its shape as for
+    Conv.
+    """
     e.misinferred = True
     return e.channels_last(windows.conv(_turned(e)))
 
 
 def bias_add(e: Builder) -> int:
-    """BiasAdd: the input, a bias and another input."""
+    """Builds BiasAdd: the sum of the input, a bias and another input."""
     return e.add("add", e.add("add", e.x(), e.x(1)), e.x(2))
 
 
 def bias_split_gelu(e: Builder) -> int:
-    """BiasSplitGelu: of the sum with a bias the left half times the GELU of the right one."""
+    """Builds BiasSplitGelu: of the sum with a bias, the left half times the GELU of the right
+    half.
+    """
     total = e.add("add", e.x(), e.x(1))
     half = e.shape(total)[-1] // 2
     left, right = parts(e, total, (half, half))

@@ -1,4 +1,4 @@
-"""Einsum of one or two operands: sums, one product of matrices, and an order of axes."""
+"""Builds Einsum of one or two operands from sums, one matrix product, and a transpose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 
 
 def einsum(e: Builder) -> int:
-    """Letters of one operand alone that the result lacks are summed at first."""
+    """Builds Einsum. Letters of only one operand that the result lacks are summed first."""
     terms, wanted = _equation(e)
     extents = {letter: n for k, term in enumerate(terms)
                for letter, n in zip(term, e.shape(e.x(k)), strict=True)}  # fmt: skip
@@ -25,8 +25,9 @@ def einsum(e: Builder) -> int:
 
 
 def _equation(e: Builder) -> tuple[list[str], str]:
-    """The letters of each operand, and those of the result: if they are not told, all that are
-    there once, by the alphabet."""
+    """Returns the letters of each operand, and those of the result: by default all that occur once,
+    in alphabetical order.
+    """
     left, arrow, right = e.text("equation", "").replace(" ", "").partition("->")
     counts = Counter(left.replace(",", ""))
     implied = "".join(sorted(letter for letter, count in counts.items() if count == 1))
@@ -44,7 +45,9 @@ def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]
 def _product(
     e: Builder, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
 ) -> tuple[int, str]:
-    """[batch, rows, inner] x [batch, inner, columns], each of them being any number of letters."""
+    """Returns the product [batch, rows, inner] x [batch, inner, columns], each of which may be
+    several letters.
+    """
     (a, left), (b, right) = given
     batch = "".join(letter for letter in left if letter in right and letter in wanted)
     inner = "".join(letter for letter in left if letter in right and letter not in wanted)

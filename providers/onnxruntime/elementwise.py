@@ -13,7 +13,7 @@ from tflgpu_plugin.providers import Builder
 
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:
-    """Any number of inputs, two at a time."""
+    """Returns a builder that applies the op to any number of inputs, two at a time."""
 
     def row(e: Builder) -> int:
         result = e.x(0)
@@ -25,12 +25,12 @@ def pairwise(**attributes: Any) -> Callable[[Builder], int]:
 
 
 def average(e: Builder) -> int:
-    """The mean of all inputs."""
+    """Builds the mean of all inputs."""
     return e.add("mul", e.run("Sum", *e.inputs), 1 / len(e.inputs))
 
 
 def clip(e: Builder) -> int:
-    """Clip; the usual bounds are ops of their own."""
+    """Builds Clip; common bounds have ops of their own."""
     bounds = e.get(1), e.get(2)
     if e.dtype() in COUNTS or not e.known(*bounds):
         y = e.x()
@@ -38,7 +38,7 @@ def clip(e: Builder) -> int:
             y = y if bound is None else e.add(op, y, bound, nan=True)
         return y
     low, high = e.scalar(1, "min", -inf), e.scalar(2, "max", inf)
-    low = min(low, high)  # where they are the wrong way round, all is `high`
+    low = min(low, high)  # where low > high, every result is `high`
     low, high = (-inf if low <= -MAX_FLOAT32 else low), (inf if high >= MAX_FLOAT32 else high)
     named = {(0.0, 6.0): "relu6", (0.0, inf): "relu", (-1.0, 1.0): "relu_n1_to_1"}
     if (low, high) in named:
@@ -47,7 +47,7 @@ def clip(e: Builder) -> int:
 
 
 def over_axis(**attributes: Any) -> Callable[[Builder], int]:
-    """Over one axis; before opset 13 over all from the axis on."""
+    """Returns a builder of an op over one axis; before opset 13 over all axes from that one on."""
 
     def made(e: Builder) -> int:
         shape = e.shape()
@@ -61,11 +61,11 @@ def over_axis(**attributes: Any) -> Callable[[Builder], int]:
 
 
 def reduction(e: Builder) -> int:
-    """A reduction over some axes, or over all."""
+    """Builds a reduction over some axes, or over all."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
     # onnxruntime's kernels saturate.
     more: dict[str, Any] = {"saturates": True} if e.dtype() == "i32" else {}
-    if not given and e.integer("noop_with_empty_axes"):  # what is done to each element is
+    if not given and e.integer("noop_with_empty_axes"):  # the elementwise part of the reduction
         alone = e.reshape(x, (prod(e.shape(x)), 1))
         made = e.add(e.row.op, alone, e.index([1]), keep_dims=True, **more)
         return e.reshape(made, e.shape(x))
@@ -74,7 +74,7 @@ def reduction(e: Builder) -> int:
 
 
 def sign(e: Builder) -> int:
-    """Of NaN it is NaN, but 0 in onnxruntime's kernel of bfloat16."""
+    """Builds Sign. The sign of NaN is NaN, but 0 in onnxruntime's kernel of bfloat16."""
     if not e.widened:
         return e.add("sign", e.x())
     above, below = (e.add(op, e.x(), 0.0, dtype="bool") for op in ("greater", "less"))
@@ -82,18 +82,18 @@ def sign(e: Builder) -> int:
 
 
 def pool_all(e: Builder) -> int:
-    """A reduction over all spatial axes, which stay as extents of 1."""
+    """Builds a reduction over all spatial axes, which remain as extents of 1."""
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
 
 
 def lp_pool_all(e: Builder) -> int:
-    """GlobalLpPool, of p 1 or 2."""
+    """Builds GlobalLpPool with p 1 or 2."""
     axes = e.index(range(2, e.rank()))
     return e.add(f"reduce_l{e.integer('p', 2)}", e.x(), axes, keep_dims=True)
 
 
 def argument(e: Builder) -> int:
-    """ArgMax and ArgMin: indices as int64."""
+    """Builds ArgMax and ArgMin: indices as int64."""
     return e.add(
         e.row.op, e.x(), e.index([e.attribute("axis", 0)]), dtype="i64",
         keep_dims=e.attribute("keepdims", True), last=e.attribute("select_last_index", False),
@@ -105,19 +105,21 @@ def gelu(e: Builder) -> int:
 
 
 def raises(e: Builder) -> dict[str, Any]:
-    """The attribute of a quotient or remainder: integers that are divided by zero are an error of
-    the run."""
+    """Returns the attribute of an integer quotient or remainder, by which division by zero is an
+    error of the run.
+    """
     return {"raises": True} if e.dtype() in COUNTS else {}
 
 
 def modulo(e: Builder) -> int:
-    """The remainder with the sign of the dividend (fmod), or with that of the divisor."""
+    """Builds the remainder with the sign of the dividend (fmod), or with that of the divisor."""
     return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1), **raises(e))
 
 
 def bit_shift(e: Builder) -> int:
-    """By a number of bits to the left or the right. From version 28 on all bits go where these are
-    negative, or more than there are."""
+    """Builds a shift by a number of bits to the left or the right. From version 28 on the result is
+    zero where the number is negative or larger than the width.
+    """
     x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
     none, most = (e.const(bits, np.int32) for bits in (0, 31))
     if e.version >= 28 and not left:
@@ -134,7 +136,7 @@ _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal
 
 
 def power(e: Builder) -> int:
-    """Pow; usual constant exponents are ops of their own, as in onnxruntime's kernels."""
+    """Builds Pow; common constant exponents have ops of their own, as in onnxruntime's kernels."""
     exponent, base = e.constant(e.x(1)), e.dtype()
     if exponent is None:
         mixed = base not in COUNTS and e.dtype(e.x(1)) in COUNTS
@@ -147,12 +149,14 @@ def power(e: Builder) -> int:
 
 
 def affine(e: Builder) -> int:
-    """The old operator Affine: alpha * x + beta."""
+    """Builds the deprecated operator Affine: alpha * x + beta."""
     return e.add("add", e.add("mul", e.x(), e.number("alpha", 1.0)), e.number("beta", 0.0))
 
 
 def image_scaler(e: Builder) -> int:
-    """The old operator ImageScaler: scale * x, and a bias for each channel of [N, C, H, W]."""
+    """Builds the deprecated operator ImageScaler: scale * x, and a bias for each channel of [N, C,
+    H, W].
+    """
     bias = np.asarray(e.host.attributes.get("bias", (0.0,)), np.float32)
     y = e.add("mul", e.x(), e.number("scale", 1.0))
     return e.add("add", y, e.const(bias.reshape(-1, 1, 1)))

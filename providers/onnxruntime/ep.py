@@ -1,8 +1,8 @@
-"""The callbacks behind the native execution provider: make a session, plan a graph, build for other
-shapes.
+"""The callbacks of the native execution provider: they make a session, plan a graph, and build for
+other shapes.
 
-They take the GIL themselves and run on whichever thread onnxruntime uses. No exception leaves them:
-it becomes a sentence for the host.
+They take the GIL themselves and run on any thread of onnxruntime. No exception leaves them: it
+becomes a sentence for the host.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
 from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, messages, native
 
-from . import context, ops, records, snapshot
+from . import context, ops, sessions, snapshot
 from .grouping import Grouping
 from .host import Host
-from .model import hand_over
+from .partition_model import hand_over
 from .reader import TABLE
 from .snapshot import Snapshot
 
 VERBOSE, INFO = 0, 1
-UNKEPT = Refusal(
-    "host.withdrawn", "Its weights are no longer kept on the host; make a new session."
-)
+UNKEPT = Refusal("host.withdrawn", "Its weights are no longer in host memory; make a new session.")
 INLINED = Refusal(
     "operator.host_only",
     "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
@@ -36,16 +34,18 @@ INLINED = Refusal(
 ARITHMETIC = Refusal(
     "partition.arithmetic", "Shape arithmetic stays on the CPU where its result is needed there."
 )
-UNPLANNED = Refusal("shape.unsupported", "The model gives shapes for which nothing was planned.")
+UNPLANNED = Refusal("shape.unsupported", "There is no plan for the shapes of this run.")
 GUESSED = "With the sizes guessed for its open extents: "
-ALWAYS_KEPT = 1 << 24  # bytes of constants that every partition keeps for the host's kernels
+ALWAYS_KEPT = (
+    1 << 24
+)  # limit, in bytes, of constants that every partition keeps for the host's kernels
 SPLIT = Refusal(
-    "dynamic.shape", "A shape that it needs is worked out on the CPU while the model runs."
+    "dynamic.shape", "A shape that it needs is computed on the CPU while the model runs."
 )
 
 
 def connect() -> None:
-    """Register the callbacks with the shared library."""
+    """Registers the callbacks with the shared library."""
     callbacks.connect("ort", globals())
 
 
@@ -53,21 +53,21 @@ def connect() -> None:
 
 
 def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int) -> int:
-    """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
-    counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
+    """Returns a session's number for these options and adapters (numbers of `adapter.adapters()`;
+    the first is used, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
     given = callbacks.pairs(keys, values, count)
-    records.failed("")
+    sessions.failed("")
     try:
         own = {k: v for k, v in given.items() if not k.startswith(context.PREFIX)}
         options = providers.parse(own)
         if options.adapter is None and adapter_count:
             options = replace(options, adapter=str(adapters[0]))
-        made = records.Session(options, callbacks.opened(options), context.Export.of(given))
+        made = sessions.Session(options, callbacks.opened(options), context.Export.of(given))
         providers.remember(made.report)
-        return records.kept.register(made).number
+        return sessions.kept.register(made).number
     except Exception as error:
-        records.failed(callbacks.sentence(error))
+        sessions.failed(callbacks.sentence(error))
         raise
 
 
@@ -75,12 +75,13 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
 
 
 def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
-    """Claim what can run of one level of the model. What fails here leaves the nodes on the CPU,
-    with a warning."""
-    session = records.kept.clients.get(number)
+    """Claims the supported nodes of one level of the model. An error here leaves the nodes on the
+    CPU, with a warning.
+    """
+    session = sessions.kept.clients.get(number)
     if session is None:
         raise BuildError.of((), "host.withdrawn", "This session is closed.")
-    level = records.Level()
+    level = sessions.Level()
     try:
         host = Host(_address(api))
         taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)))
@@ -93,7 +94,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     except Exception as error:
         level.fail(callbacks.refusal(error))
     session.graphs.append(level)
-    records.kept.keep(level.placed)
+    sessions.kept.keep(level.placed)
     _log(ep, level)
     messages.notify(level.nodes)
     messages.placed(session.report)
@@ -103,8 +104,8 @@ def _address(pointer: Any) -> int:
     return int(native.ffi.cast("uintptr_t", pointer))
 
 
-def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
-    """Fill in the level: partitions that are built, and a report for every node."""
+def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) -> None:
+    """Fills in the level: partitions that are built, and a report for every node."""
     if taken.inlined:
         level.decide(dict.fromkeys((node.id for node in taken.nodes), INLINED))
         return
@@ -132,9 +133,11 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
 
-def _restore(level: records.Level, taken: Snapshot, session: records.Session) -> dict[int, Any]:
-    """Fill in what nodes of a compiled model carry. Returns native objects for those that cannot be
-    used, by node: they are claimed as well, so that the session fails with the reason."""
+def _restore(level: sessions.Level, taken: Snapshot, session: sessions.Session) -> dict[int, Any]:
+    """Fills in the partitions that nodes of a compiled model carry. Returns native objects for
+    those that cannot be used, by node: they are claimed as well, so that the session fails with the
+    reason.
+    """
     broken: dict[int, Any] = {}
     for node in taken.nodes:
         if not context.is_ours(node):
@@ -150,7 +153,7 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
 
 
 def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Refusal]:
-    """By the host's node ids."""
+    """Returns the refusals by the host's node ids."""
     found: dict[int, Refusal] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
@@ -168,8 +171,8 @@ def _unclaimed(node: providers.HostNode) -> providers.NodeReport:
 
 def _placed(
     partition: Partition, grouping: Grouping, export: context.Export | None
-) -> records.Placed:
-    """The native object of a partition, with its first plan."""
+) -> sessions.Placed:
+    """Returns the native object of a partition, with its first plan."""
     taken, reading, dynamic = grouping.snapshot, grouping.reading, grouping.dynamic
     hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
@@ -195,11 +198,11 @@ def _with_interface(
     nodes: tuple[int, ...],
     interface: context.Interface,
     made: context.Context | None = None,
-) -> records.Placed:
-    """The native object of a partition that is built."""
+) -> sessions.Placed:
+    """Returns the native object of a partition that is built."""
     counts = len(partition.instance.plan.counts)
     handle = _create(partition.number, nodes, interface, made, counts=counts)
-    placed = records.Placed(partition, handle, nodes, interface)
+    placed = sessions.Placed(partition, handle, nodes, interface)
     placed.add(handle, interface.key, partition.instance.output_shapes, partition.instance)
     if not interface.open:  # the native object has the only plan
         placed.partition = None
@@ -207,7 +210,9 @@ def _with_interface(
 
 
 def _shape(reading: Imported, name: str) -> Shape:
-    """The shape that an input was planned for; (0,) where only a run tells, which no run has."""
+    """Returns the shape that an input was planned for; (0,), which no run has, where it is known
+    only after a run.
+    """
     tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
     shape = None if tensor is None else tensor.shape
     return (0,) if shape is None or any(extent < 0 for extent in shape) else shape
@@ -251,8 +256,8 @@ def _create(
     return ffi.gc(handle, native.lib.tg_ort_partition_release)
 
 
-def _log(ep: Any, level: records.Level) -> None:
-    """A line per refused node for the verbose log, and a summary."""
+def _log(ep: Any, level: sessions.Level) -> None:
+    """Logs a line per refused node to the verbose log, and a summary."""
     for node in level.nodes:
         if node.where == providers.CPU:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
@@ -268,9 +273,10 @@ def _log(ep: Any, level: records.Level) -> None:
 
 
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
-    """Give a partition a plan for these input shapes (each a rank and its extents) and values (each
-    a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes."""
-    placed = records.kept.claimed(number, UNPLANNED)
+    """Gives a partition a plan for these input shapes (each a rank and its extents) and values
+    (each a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes.
+    """
+    placed = sessions.kept.claimed(number, UNPLANNED)
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
 
 
@@ -278,23 +284,24 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
 
 
 def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
-    """Hand over the nodes of a partition as a model of these inputs and outputs. Raises BuildError
-    with a sentence."""
+    """Gives native code the nodes of a partition as a model with these inputs and outputs. Raises
+    BuildError with a sentence.
+    """
     text, pairs = native.ffi.string, ((inputs, count), (outputs, made))
     try:
-        placed = records.kept.partitions.get(number)
+        placed = sessions.kept.partitions.get(number)
         part = None if placed is None else placed.interface.part
         if part is None:
             raise BuildError((), UNKEPT)
         part.check_files()
         hand_over(compute, part, *([text(some[k]).decode() for k in range(n)] for some, n in pairs))
     except Exception as error:
-        records.ended(number, callbacks.sentence(error))
+        sessions.ended(number, callbacks.sentence(error))
         raise
 
 
 def fell_back(number: int, reason: Any) -> None:
-    """Warn that a run of a partition was done on onnxruntime's own kernels."""
-    placed = records.kept.partitions.get(number)
+    """Warns that a run of a partition used onnxruntime's own kernels."""
+    placed = sessions.kept.partitions.get(number)
     if placed is not None:
         placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "onnxruntime")

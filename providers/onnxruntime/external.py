@@ -1,5 +1,5 @@
-"""Constants that lie in a file beside the model. What must outlive the host's view of them, so that
-a partition can be planned for other shapes, is mapped from there instead of copied.
+"""Constants in a file beside the model. Those that must outlive the host's view of them, so that a
+partition can be planned for other shapes, are mapped from the file instead of copied.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import BuildError
 
-LEAST = 1 << 16  # bytes; what is smaller is copied
+LEAST = 1 << 16  # bytes; smaller constants are copied
 COMPARED = 1 << 20  # bytes at once
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a constant lies: the file's name as the model gives it, offset and length in bytes."""
+    """The location of a constant: the file's name as the model gives it, offset and length in
+    bytes.
+    """
 
     file: str
     offset: int
@@ -31,7 +33,7 @@ class Origin:
 
 @dataclass
 class Files:
-    """The mapped files of one model, by path; `folder` is the one that the model lies in."""
+    """The mapped files of one model, by path; `folder` contains the model."""
 
     folder: Path
     _maps: dict[str, mmap.mmap] = field(default_factory=dict)
@@ -39,8 +41,8 @@ class Files:
     _open: dict[str, int] = field(default_factory=dict)
 
     def view(self, origin: Origin, data: Array) -> Array | None:
-        """The same values as `data` (C order) in the mapped file; None where they are not there,
-        or too few to be worth it.
+        """Returns the values of `data` (C order) as a view of the mapped file; None where the file
+        lacks them, or they are too few to map.
         """
         if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
             return None
@@ -74,13 +76,13 @@ class Files:
 
 
 def _same(found: Array, wanted: Array) -> bool:
-    """All bytes are equal, compared piece by piece."""
+    """Whether all bytes are equal, compared in pieces."""
     pairs = zip(*(np.split(a.view(np.uint8), range(COMPARED, a.nbytes, COMPARED))
                   for a in (found, wanted)), strict=True)  # fmt: skip
     return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _state(number: int) -> tuple[int, ...]:
-    """What changes when somebody writes to an open file."""
+    """Returns values that change when a program writes to an open file."""
     found = os.fstat(number)
     return found.st_size, found.st_mtime_ns

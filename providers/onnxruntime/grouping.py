@@ -1,5 +1,5 @@
-"""Which nodes of onnxruntime go together: convex partitions of what was read, shape arithmetic with
-those that need it, and each partition as a graph of its own.
+"""Groups the nodes of onnxruntime: convex partitions of the imported graph, shape arithmetic with
+the nodes that need it, and each partition as a graph of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from .snapshot import Snapshot
 
 
 class Grouping:
-    """Groups for one reading. `members` gives the host's nodes of a partition by its own."""
+    """The groups for one imported graph. `members` maps nodes of a partition to those of the
+    host.
+    """
 
     def __init__(self, snapshot: Snapshot, reading: Imported, dynamic: bool) -> None:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
@@ -29,8 +31,9 @@ class Grouping:
         self._hosts = self._host_graph()
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
-        """These nodes in convex groups, in execution order. Nodes that need a value which cannot be
-        in their group are in none."""
+        """Returns these nodes in convex groups, in execution order. Nodes that need a value which
+        cannot be in their group are in none.
+        """
         wanted = set(ids)
         nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
         chosen = {node.sources[0] for node in nodes}
@@ -43,14 +46,15 @@ class Grouping:
         return groups
 
     def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
-        """The partition of these nodes (a group that `group` made). Its outputs are those of the
-        host's fused node."""
+        """Returns the graph of these nodes (a group that `group` made). Its outputs are those of
+        the host's fused node.
+        """
         outside = self.outputs(self.members[frozenset(ids)])
         wanted = tuple(self.reading.ids[name] for name in outside)
         return partition.extract(replace(graph, outputs=wanted), ids)
 
     def outputs(self, hosts: Collection[int]) -> tuple[str, ...]:
-        """The values that these nodes of the host make for others or for the model's user."""
+        """Returns the values that these host nodes compute for others or for the model's user."""
         return tuple(
             name
             for node in self.snapshot.nodes
@@ -60,11 +64,13 @@ class Grouping:
         )
 
     def _stays(self, name: str, hosts: Collection[int]) -> bool:
-        """Only these nodes read the value."""
+        """Whether only these nodes read the value."""
         return name not in self.snapshot.outputs and self._readers[name] <= set(hosts)
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
-        """Partitions of the host's nodes, made again until shape arithmetic is where it can be."""
+        """Returns partitions of the host's nodes, formed again until all shape arithmetic is in the
+        group of its readers.
+        """
         while True:
             groups = [set(group) for group in partition.groups(self._hosts, supported)]
             misplaced = {node for group in groups for node in self._misplaced(group)}
@@ -73,8 +79,9 @@ class Grouping:
             supported = supported - misplaced
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
-        """Groups in execution order: a node that opens a quantized group goes to the only one that
-        reads it, so that partitions read and write 8 bits."""
+        """Returns groups in execution order: a node that opens a quantized group moves to its only
+        reader, so that partitions read and write 8 bits.
+        """
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         for node in self.snapshot.nodes:
@@ -92,8 +99,9 @@ class Grouping:
         return [group for group in found if group]
 
     def _misplaced(self, group: set[int]) -> set[int]:
-        """Arithmetic whose result others need too, and what needs a result from elsewhere that may
-        change with the shapes."""
+        """Returns arithmetic whose result other groups need too, and nodes that need a result of
+        another group which may change with the shapes.
+        """
         arithmetic = self.reading.arithmetic
         if group <= arithmetic:
             return group
@@ -111,7 +119,7 @@ class Grouping:
     def _host_graph(self) -> Graph:
         numbers = {name: k for k, name in enumerate(self.snapshot.values)}
         found, ids = self.reading.graph.tensors, self.reading.ids
-        # Groups ask whether a value is counted, not by what.
+        # Groups need to know whether a value is counted, not which tensor has the count.
         counted = {name for name, t in ids.items() if t in found and found[t].counted}
         tensors = {
             k: Tensor(name, (), counted=(0, k) if name in counted else None)

@@ -1,5 +1,5 @@
-"""Calls into onnxruntime through the tables that it hands to plugins (native/ort/abi.h), with its
-statuses as exceptions.
+"""Calls into onnxruntime through the function tables that it gives to plugins (native/ort/abi.h),
+with its statuses as exceptions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import HostError
 
 TENSOR = 1
 INT, FLOAT, TEXT = 1, 3, 5
-# What attributes hold, by kind: a number, several, a text, several.
+# Kinds of attributes: a number, several, a text, several.
 ITEMS = {INT: "int64_t", 2: "int64_t", FLOAT: "float", 4: "float", TEXT: "char", 6: "char"}
 TENSOR_ATTRIBUTE = 8
 # Kinds of elements by number; the others have no numpy type.
@@ -31,19 +31,20 @@ UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names for sentences
 
 
 class Host:
-    """The table of one onnxruntime. Handles are cffi pointers that live as long as the callback
-    that got them."""
+    """The function table of one onnxruntime. Handles are cffi pointers that are valid during the
+    callback that got them.
+    """
 
     def __init__(self, address: int) -> None:
         self.ffi = native.interface("_declarations_ort")
         self.api = self.ffi.cast("const tgo_api *", address)
 
     def cast(self, kind: str, address: int) -> Any:
-        """An address as a handle, for example `cast("tgo_graph", address)`."""
+        """Returns an address as a handle, for example `cast("tgo_graph", address)`."""
         return self.ffi.cast(f"{kind} *", address)
 
     def check(self, status: Any) -> None:
-        """Raise HostError for a status that is not success."""
+        """Raises HostError for a status that is not success."""
         if status == self.ffi.NULL:
             return
         text = self.ffi.string(self.api.get_error_message(status)).decode(errors="replace")
@@ -51,18 +52,22 @@ class Host:
         raise HostError(text)
 
     def get(self, function: Any, subject: Any, kind: str) -> Any:
-        """What `function(subject, out)` writes; `kind` is the type of what out points to."""
+        """Returns the value that `function(subject, out)` writes; `kind` is the type that `out`
+        points to.
+        """
         out = self.ffi.new(f"{kind} *")
         self.check(function(subject, out))
         return out[0]
 
     def text(self, function: Any, subject: Any) -> str:
-        """The text that `function(subject, out)` gives."""
+        """Returns the text that `function(subject, out)` writes."""
         found = self.get(function, subject, "const char *")
         return self.ffi.string(found).decode(errors="replace") if found else ""
 
     def path(self, found: Any) -> str:
-        """A path as the host has it: wide on Windows, bytes of the file system elsewhere."""
+        """Returns a path of the host: wide characters on Windows, bytes of the file system
+        elsewhere.
+        """
         if not found:
             return ""
         if sys.platform == "win32":
@@ -70,7 +75,7 @@ class Host:
         return os.fsdecode(self.ffi.string(self.ffi.cast("char *", found)))
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
-        """The handles that a pair of functions gives; NULL ones are kept."""
+        """Returns the handles that a pair of functions lists; NULL handles are kept."""
         return self._array(count, function, subject, f"const {kind} *")
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
@@ -81,7 +86,7 @@ class Host:
         return list(out)[:length]
 
     def opsets(self, graph: Any) -> dict[str, int]:
-        """The versions of operator sets by their domains."""
+        """Returns the versions of operator sets by their domains."""
         count = self.get(self.api.get_opset_count, graph, "size_t")
         domains = self.ffi.new("const char *[]", max(1, count))
         versions = self.ffi.new("int64_t[]", max(1, count))
@@ -89,8 +94,9 @@ class Host:
         return {self.ffi.string(domains[k]).decode(): int(versions[k]) for k in range(count)}
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        """A node's attributes as Python values (int, float, bytes, tuples, arrays); graphs and
-        types are left out."""
+        """Returns a node's attributes as Python values (int, float, bytes, tuples, arrays), without
+        graphs and types.
+        """
         api = self.api
         found = self.handles(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
         pairs = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in found if h)
@@ -117,7 +123,9 @@ class Host:
         return text if kind == TEXT else tuple(text.split(b"\0")[:-1])  # each ends with a zero byte
 
     def _size(self, handle: Any, kind: int) -> int:
-        """Bytes of an attribute's value: reading into nothing fails, and tells."""
+        """Returns the bytes of an attribute's value: reading into an empty buffer fails and reports
+        the size.
+        """
         needed = self.ffi.new("size_t *")
         status = self.api.read_attribute(handle, kind, self.ffi.NULL, 0, needed)
         if status != self.ffi.NULL:
@@ -133,7 +141,7 @@ class Host:
             self.api.release_value(value)
 
     def data(self, value: Any) -> Array | None:
-        """A tensor's bytes as a read-only view; None for elements without a numpy type."""
+        """Returns a tensor's bytes as a read-only view; None for elements without a numpy type."""
         info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
         try:
             element = self.get(self.api.get_element_kind, info, "int")
@@ -156,24 +164,26 @@ class Host:
         return view.reshape(shape)
 
     def dims(self, info: Any) -> list[int]:
-        """The extents of a tensor; -1 for one that has a name or is not known."""
+        """Returns the extents of a tensor; -1 for one that has a name or is not known."""
         return self._array(self.api.get_rank, self.api.get_dims, info, "int64_t")
 
     def symbols(self, info: Any) -> list[str]:
-        """The names of the extents, "" where one has a value or no name."""
+        """Returns the names of the extents, "" where one has a value or no name."""
         found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *")
         return [self.ffi.string(one).decode() if one else "" for one in found]
 
 
 def paired(numbers: Array) -> Array:
-    """Numbers of 4 bits, two to a byte along the last axis, the first in its low half."""
+    """Packs numbers of 4 bits, two to a byte along the last axis, the first in its low half."""
     odd = [(0, 0)] * (numbers.ndim - 1) + [(0, numbers.shape[-1] % 2)]
     halves = np.pad(numbers, odd).view(np.uint8) & 15
     return np.asarray(halves[..., ::2] | halves[..., 1::2] << 4, np.uint8)
 
 
 def nibbles(packed: Array, signed: bool = False) -> Array:
-    """Both halves of each byte as numbers of their own along the last axis, the low half first."""
+    """Unpacks both halves of each byte into separate numbers along the last axis, the low half
+    first.
+    """
     halves = np.stack([packed & 15, packed >> 4], axis=-1)
     found = halves.reshape(*packed.shape[:-1], -1)
     return np.asarray((found.astype(np.int8) ^ 8) - np.int8(8)) if signed else found

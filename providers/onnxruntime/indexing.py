@@ -1,4 +1,4 @@
-"""Rows that choose elements by where they are, or make them of it."""
+"""Rows that select elements by their position, or compute elements from it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent
 from .conditions import REAL
 from .host import DTYPES
+from .presence import absent
 from .rearranging import parts
 from .windows import transposed
 
@@ -49,18 +49,20 @@ UNPOOLED = needs(
         e.shape() == e.shape(e.x(1)) and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
     ),
 )
-# Indices are then those of another shape in ONNX, of this one in onnxruntime.
+# Indices then refer to another shape in ONNX, to this one in onnxruntime.
 SHAPED_BY_WINDOW = absent("No shape of the result.", 2)
 
 
 def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """How far each element of a matrix is to the right of the main diagonal."""
+    """Returns how far each element of a matrix is to the right of the main diagonal."""
     rows, columns = e.shape()[-2:]
     return np.arange(columns) - np.arange(rows)[:, None]
 
 
 def trilu(e: Builder) -> int:
-    """What lies on one side of a diagonal, which a run may tell, and zeros."""
+    """Builds Trilu: the elements on one side of a diagonal, which need not be constant, and
+    zeros.
+    """
     upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
     if e.known(e.get(1)):
         k = int(e.value(1).reshape(-1)[0]) if e.has(1) else 0
@@ -73,18 +75,18 @@ def trilu(e: Builder) -> int:
 
 
 def _made(e: Builder) -> str:
-    """The type of an EyeLike's result."""
+    """Returns the type of an EyeLike's result."""
     number = e.integer("dtype")
     return DTYPES.get(number, f"element type {number}") if number else e.dtype()
 
 
 def eye(e: Builder) -> int:
-    """Ones on a diagonal, whatever the input holds."""
+    """Builds ones on a diagonal, whatever the input holds."""
     return e.add("cast", e.const(_ahead(e) == e.integer("k"), np.bool_), dtype=_made(e))
 
 
 def one_hot(e: Builder) -> int:
-    """OneHot, whose two values are one input."""
+    """Builds OneHot, whose two values are one input."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
     off, on = parts(e, e.x(2), (1, 1))
@@ -93,7 +95,7 @@ def one_hot(e: Builder) -> int:
 
 
 def hardmax(e: Builder) -> int:
-    """1 at the first maximum of an axis; before opset 13 of all from the axis on."""
+    """Builds 1 at the first maximum of an axis; before opset 13 of all axes from that one on."""
     shape = e.shape()
     axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
     after = axis + 1 if e.version >= 13 else len(shape)
@@ -107,21 +109,23 @@ def hardmax(e: Builder) -> int:
 
 
 def cast_like(e: Builder) -> int:
-    """A cast to the type of another tensor, of which nothing else is read."""
+    """Builds a cast to the type of another tensor, of which nothing else is read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
     made: int = e.run("Cast", e.x(), attributes={"to": number})
     return made
 
 
 def tensor_scatter(e: Builder) -> int:
-    """TensorScatter, from the first element on where it is not told."""
+    """Builds TensorScatter, which starts at the first element where no index is given."""
     starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
     axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
     return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular, raises=True)
 
 
 def max_unpool(e: Builder) -> int:
-    """Values back where they came from, by their numbers among all elements of the result."""
+    """Builds MaxUnpool: values return to their positions, by their indices among all elements of
+    the result.
+    """
     shape = e.shape()
     result = (*shape[:2], *transposed(e)[0])
     indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
@@ -132,13 +136,15 @@ def max_unpool(e: Builder) -> int:
 
 FEATURES = needs(
     "shape.unsupported",
-    "An axis at least, and a place.",
+    "At least one axis, and at least one index.",
     lambda e: e.rank() > 0 < prod(e.shape(e.x(1))),
 )
 
 
 def features(e: Builder) -> int:
-    """ArrayFeatureExtractor: elements of the last axis; a list is a row of a matrix."""
+    """Builds ArrayFeatureExtractor: elements of the last axis; a list becomes a matrix of one
+    row.
+    """
     x, many = e.x(), prod(e.shape(e.x(1)))
     if e.rank() == 1:
         x = e.reshape(x, (1, *e.shape()))

@@ -1,4 +1,4 @@
-"""Names that users and messages know this provider by."""
+"""The names of this provider in the user's API and in messages."""
 
 from __future__ import annotations
 

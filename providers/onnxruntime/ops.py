@@ -1,8 +1,8 @@
-"""The table of ONNX operators: what each becomes and which opset versions are read.
+"""The table of ONNX operators: the op of each, and the opset versions that are read.
 
-A version is that of the operator's definition (the opset that introduced it), as onnxruntime tells
-it for every node. A range begins where the definition first has the meaning that the row reads, and
-ends with the newest definition known (opset 26). Later definitions add element types.
+A version is that of the operator's definition (the opset that introduced it), which onnxruntime
+reports for every node. A range begins where the definition first has the meaning that the row
+reads, and ends with the newest definition known (opset 26). Later definitions add element types.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tflgpu_plugin.providers import arithmetic
 
 from . import (
     attention,
-    blocks,
+    block_quantization,
     conditions,
-    counting,
+    counted_results,
     einsum,
     elementwise as ew,
-    fitting,
+    image_regions,
     indexing,
-    matrices,
-    narrow,
-    patches,
+    narrow_integers,
+    operand_shapes,
+    products_and_norms,
     quantize,
     quantized,
     rearranging,
@@ -62,14 +62,15 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
-        fitting.by_channel(1, 2, 3, 4), by=matrices.batch_norm, gives="value", listed=BOTH,
+        operand_shapes.by_channel(1, 2, 3, 4), by=products_and_norms.batch_norm, gives="value",
+        listed=BOTH,
     ),
     row(
-        "BitCast", "cast", (26, 26), "value", narrow.as_wide, by=narrow.bit_cast,
-        types=f"bool {' '.join(narrow.TYPES)}", bfloat16=True,
+        "BitCast", "cast", (26, 26), "value", narrow_integers.as_wide, by=narrow_integers.bit_cast,
+        types=f"bool {' '.join(narrow_integers.TYPES)}", bfloat16=True,
     ),
     row(
-        "BitShift", "left_shift", (11, 28), TWO, by=narrow.also(ew.bit_shift),
+        "BitShift", "left_shift", (11, 28), TWO, by=narrow_integers.also(ew.bit_shift),
         types="i8 u8 i16 u16 i32",
     ),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),
@@ -78,7 +79,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True),
     row(
         "Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
-        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}", bfloat16=True,
+        types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
     ),
     row(
         "CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
@@ -88,11 +89,12 @@ _ROWS: tuple[HostOp, ...] = (
     row("Celu", "celu", (12, 28)),
     row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
     row(
-        "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *patches.COLUMNS,
-        by=patches.col2im, types="f32 f16",
+        "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *image_regions.COLUMNS,
+        by=image_regions.col2im, types="f32 f16",
     ),
     row(
-        "Compress", "gather", (9, 28), "value condition", counting.within, by=counting.compress,
+        "Compress", "gather", (9, 28), "value condition", counted_results.within,
+        by=counted_results.compress,
     ),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
@@ -117,10 +119,14 @@ _ROWS: tuple[HostOp, ...] = (
         *windows.DEFORM_CONV, by=windows.deform_conv,
     ),
     row("DepthToSpace", "depth_to_space", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
-    row("Det", "reduce_sum", (11, 22), "value", matrices.SQUARE, by=matrices.det, types="f32 f16"),
+    row(
+        "Det", "reduce_sum", (11, 22), "value", products_and_norms.SQUARE,
+        by=products_and_norms.det, types="f32 f16",
+    ),
     row(
         "DequantizeLinear", "dequantize", (10, 28), rows.QUANTIZED, conditions.DEQUANTIZED,
-        blocks.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH, bounds="opens",
+        block_quantization.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH,
+        bounds="opens",
     ),
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True),
     row(
@@ -156,8 +162,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(
-        "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, fitting.product(),
-        by=matrices.gemm, listed=BOTH,
+        "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, operand_shapes.product(),
+        by=products_and_norms.gemm, listed=BOTH,
     ),
     row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
     row(
@@ -169,7 +175,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True),
     row(
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
-        by=matrices.group_norm,
+        by=products_and_norms.group_norm,
     ),
     row("GridSample", "grid_sample", (16, 22), TWO, resizing.SAMPLED, by=resizing.grid_sample),
     row("HardSigmoid", "hard_sigmoid", (6, 22)),
@@ -179,7 +185,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
         "InstanceNormalization", "instance_normalization", (6, 22), NORMED,
-        fitting.by_channel(1, 2), image=True, fragile=True, epsilon=1e-5,
+        operand_shapes.by_channel(1, 2), image=True, fragile=True, epsilon=1e-5,
     ),
     row(
         "IsInf", "is_infinite", (10, 20), makes=("bool",), negative=("detect_negative", 1.0),
@@ -192,8 +198,9 @@ _ROWS: tuple[HostOp, ...] = (
         listed=CURRENT, fragile=True,
     ),
     row(
-        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", fitting.scale_and_bias,
-        by=matrices.layer_norm, rounds=True,
+        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?",
+        operand_shapes.scale_and_bias,
+        by=products_and_norms.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
@@ -205,7 +212,7 @@ _ROWS: tuple[HostOp, ...] = (
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
         ceil_mode=False, p=2,
     ),
-    row("MatMul", "matmul", (1, 13), TWO, by=matrices.matmul),
+    row("MatMul", "matmul", (1, 13), TWO, by=products_and_norms.matmul),
     row(
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
         by=quantized.matmul_integer, types=f"{rows.WHOLE} i32",
@@ -216,26 +223,31 @@ _ROWS: tuple[HostOp, ...] = (
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
     ),
     row(
-        "MaxRoiPool", "roi_max_pool", (1, 22), TWO, patches.BINS, by=patches.max_roi_pool,
+        "MaxRoiPool", "roi_max_pool", (1, 22), TWO, image_regions.BINS,
+        by=image_regions.max_roi_pool,
     ),
     row(
         "MaxUnpool", "scatter_new", (9, 22), "value index shape?", indexing.UNPOOLED,
         indexing.SHAPED_BY_WINDOW, by=indexing.max_unpool, types="f32",
     ),
     row("Mean", "add", (8, 13), MANY, by=ew.average),
-    row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matrices.mean_variance),
+    row(
+        "MeanVarianceNormalization", "reduce_mean_square", (9, 13),
+        by=products_and_norms.mean_variance,
+    ),
     row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
     row("Mish", "mish", (18, 22)),
     row("Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True),
     row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True),
     row("Neg", "neg", (6, 13), small=True),
     row(
-        "NonZero", "nonzero", (9, 13), "value", counting.RANKED, by=counting.nonzero,
-        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}",
+        "NonZero", "nonzero", (9, 13), "value", counted_results.RANKED, by=counted_results.nonzero,
+        types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}",
     ),
     row(
         "NonMaxSuppression", "chosen_boxes", (10, 28),
-        "value value count? overlap? least?", counting.choice, by=counting.chosen_boxes,
+        "value value count? overlap? least?", counted_results.choice,
+        by=counted_results.chosen_boxes,
     ),
     row("Not", "logical_not", (1, 1)),
     row(
@@ -261,11 +273,13 @@ _ROWS: tuple[HostOp, ...] = (
         types=rows.SCALED,
     ),
     row(
-        "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED, blocks.along,
+        "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED,
+        block_quantization.along,
         by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes",
     ),
-    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", fitting.scale_and_bias,
-        by=matrices.rms_norm),
+    row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale",
+        operand_shapes.scale_and_bias,
+        by=products_and_norms.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
     row("Reciprocal", "reciprocal", (6, 13)),
     row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
@@ -294,8 +308,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=rotary.rotary,
     ),
     row(
-        "RoiAlign", "roi_align", (10, 22), "value value index", patches.REGIONS,
-        by=patches.roi_align,
+        "RoiAlign", "roi_align", (10, 22), "value value index", image_regions.REGIONS,
+        by=image_regions.roi_align,
     ),
     row("Round", "round", (11, 22)),
     row(
@@ -316,7 +330,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
-        fitting.scale_and_bias, by=matrices.rms_norm, rounds=True,
+        operand_shapes.scale_and_bias, by=products_and_norms.rms_norm, rounds=True,
     ),
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),
@@ -360,7 +374,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu,
         fragile=True),
-    row("Unique", "nonzero", (11, 28), "value", counting.listed, by=counting.unique,
+    row("Unique", "nonzero", (11, 28), "value", counted_results.listed, by=counted_results.unique,
         types="f32 i64", fragile=True),
     row(
         "Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,

@@ -1,4 +1,6 @@
-"""Sessions of the CPU provider alone get ours before it, where the user prefers us."""
+"""Puts this provider before the CPU provider in sessions that use the CPU provider alone, where the
+user prefers this plugin.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,17 @@ from typing import Any
 from tflgpu_plugin import providers
 from tflgpu_plugin.providers import native
 
-from . import records, registration
+from . import registration, sessions
 from .names import EP_NAME
 
 CPU_NAME = "CPUExecutionProvider"
-# What onnxruntime's own wheel lists as available. Azure's takes operators of its own domain alone.
+# The providers that onnxruntime's own wheel lists as available. Azure's runs its own domain only.
 AVAILABLE = {CPU_NAME, "AzureExecutionProvider"}
 Plain = Callable[[BoundArguments], None]
 
 
 def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """(class, method, what is called in its place)."""
+    """Yields (class, method, replacement)."""
     from onnxruntime.capi import onnxruntime_inference_collection as home
 
     yield home.InferenceSession, "__init__", _made
@@ -27,8 +29,9 @@ def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
 
 
 def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """`InferenceSession(...)`. The host itself falls back with lines on standard output, so it is
-    told to raise instead."""
+    """Wraps `InferenceSession(...)`. The host itself would fall back with lines on standard output,
+    so the wrapper makes it raise instead.
+    """
     more = arguments.arguments.get("kwargs", {})
     attempt = _with_ours(preference, arguments)
     if attempt is None:
@@ -41,7 +44,7 @@ def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
 
 
 def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """`session.set_providers(...)`, which the host itself calls when it falls back."""
+    """Wraps `session.set_providers(...)`, which the host itself calls when it falls back."""
     session = arguments.arguments["self"]
     own = arguments.arguments.get("providers") is getattr(session, "_fallback_providers", ())
     attempt = None if own else _with_ours(preference, arguments)
@@ -54,26 +57,29 @@ def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
 def _attempted(
     preference: Any, plain: Plain, attempt: BoundArguments, arguments: BoundArguments
 ) -> bool:
-    """The call with our provider; where that fails, the call as it was given, which raises what is
-    wrong with it by itself."""
+    """Calls the method with our provider, and where that fails with the original arguments, which
+    raises the error that the program has without the plugin.
+    """
     try:
         plain(attempt)
     except Exception as error:  # onnxruntime's exceptions have no common class
         plain(arguments)
         preference.fail("session", error)
         return False
-    preference.made("session", arguments.arguments["self"], records.report)
+    preference.made("session", arguments.arguments["self"], sessions.report)
     return True
 
 
 def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | None:
-    """The arguments with our provider first; None where the session is to be left alone."""
+    """Returns the arguments with our provider first; None where the session should not be
+    changed.
+    """
     given = arguments.arguments
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
     names = _names(listed)
     if EP_NAME in names:
         return arguments
-    # What every installation has, and session options that name no devices or policy either.
+    # Only providers that every installation has, and session options without devices or policy.
     chosen = getattr(given.get("sess_options"), "has_providers", None)
     if CPU_NAME not in names or not names <= AVAILABLE or (chosen is not None and chosen()):
         preference.not_ours()
@@ -100,7 +106,9 @@ def _names(listed: Any) -> set[Any]:
 
 
 def _register() -> None:
-    """See that onnxruntime takes our provider by its name. Raises RuntimeError or ImportError."""
+    """Registers our provider so that onnxruntime accepts its name. Raises RuntimeError or
+    ImportError.
+    """
     import onnxruntime
 
     providers.select()  # says what to install, before registration warns of it

@@ -1,8 +1,8 @@
-"""Quantized ONNX tensors: from stored numbers to the real values that they stand for, and
-back.
+"""Quantized ONNX tensors: conversions between stored numbers and the real values that they
+represent.
 
-A scale that is known beforehand becomes a tensor's quantization, and nothing is computed to get at
-its values. Scales of a run, and several along an axis, become arithmetic on the numbers. Formulas
+A scale that is known before a run becomes the tensor's quantization, without any computation.
+Scales that are not constant, and several along an axis, become arithmetic on the numbers. Formulas
 are those of QuantizeLinear-23 and DynamicQuantizeLinear-11.
 """
 
@@ -16,15 +16,16 @@ import numpy as np
 from tflgpu_plugin.ir import EVEN, NUMBERS, Array, Quantization, Shape, quantization
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import blocks
+from . import block_quantization
 from .host import DTYPES
 
 U8 = 2  # among DTYPES
 
 
 def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
-    """The quantization by constant parameters, None when one of them is not known; no zero point is
-    one of 0. One value per element is none."""
+    """Returns the quantization by constant parameters, or None when one of them is not known or
+    there is one value per element. An absent zero point is 0.
+    """
     factors, shifts = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)
     if e.rank(scale) > 1 or factors is None or shifts is None:
         return None
@@ -34,7 +35,9 @@ def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantizat
 
 
 def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
-    """A parameter, one per index along the axis, in a shape that broadcasts to this rank."""
+    """Returns a parameter, one per index along the axis, in a shape that broadcasts to this
+    rank.
+    """
     shape = e.shape(parameter)
     if len(shape) > 1:
         return parameter
@@ -43,19 +46,23 @@ def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
 
 
 def _along(e: Builder, scale: int, axis: int | None, rank: int) -> int:
-    """The axis that several scales go along."""
+    """Returns the axis of several scales."""
     return e.axis(axis or 0, rank) if prod(e.shape(scale)) != 1 else 0
 
 
 def real(e: Builder, position: int, axis: int | None = None) -> int:
-    """float32 values of the input at `position`; its scale and zero point are the two after it."""
+    """Returns float32 values of the input at `position`; its scale and zero point are the two after
+    it.
+    """
     return dequantized(e, e.x(position), e.x(position + 1), e.get(position + 2), axis)
 
 
 def dequantized(
     e: Builder, tensor: int, scale: int, zero: int | None, axis: int | None = None
 ) -> int:
-    """float32 values scale * (stored - zero) of a tensor; several scales go along the axis."""
+    """Returns float32 values scale * (stored - zero) of a tensor; several scales are along the
+    axis.
+    """
     rank = e.rank(tensor)
     along = _along(e, scale, axis, rank)
     known = _known(e, scale, zero, along)
@@ -72,7 +79,7 @@ def dequantized(
 
 
 def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
-    """The values of a constant with known parameters."""
+    """Returns the values of a constant with known parameters."""
     data = e.constant(tensor)
     assert data is not None
     key = ("dequantized", tensor, known)
@@ -83,14 +90,14 @@ def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
 
 
 def _fits(known: Quantization, shape: Shape) -> bool:
-    """One scale, or one for each element along the axis."""
+    """Whether there is one scale, or one for each element along the axis."""
     return len(known.scale) == 1 or shape[known.axis : known.axis + 1] == (len(known.scale),)
 
 
 def stored(
     e: Builder, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
-    """float32 values as stored numbers: round(values / scale) + zero, saturating."""
+    """Returns float32 values as stored numbers: round(values / scale) + zero, saturating."""
     dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
     rank = e.rank(values)
     known = _known(e, scale, zero)
@@ -107,25 +114,28 @@ def stored(
 
 
 def _parameters(e: Builder) -> tuple[int, int | None]:
-    """Scale and zero point; those of blocks as float32, one per element of the input."""
+    """Returns scale and zero point; those of blocks as float32, one per element of the input."""
     scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
     if not block:
         return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
-    scale = blocks.spread(e, scale, axis, block, shape)
-    return scale, zero if zero is None else blocks.spread(e, e.numbers(zero), axis, block, shape)
+    scale = block_quantization.spread(e, scale, axis, block, shape)
+    return scale, zero if zero is None else block_quantization.spread(
+        e, e.numbers(zero), axis, block, shape
+    )
 
 
 def quantize_linear(e: Builder) -> int:
-    """To 8 or 16 bits, as a whole, along an axis or in blocks."""
+    """Builds a conversion to 8 or 16 bits, per tensor, along an axis or in blocks."""
     scale, zero = _parameters(e)
     dtype = e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
     return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Builder) -> int:
-    """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32, and then
-    its result is one."""
+    """Builds a conversion from 8 or 16 bits, per tensor, along an axis or in blocks; a constant may
+    also have 32 bits, and its result is a constant.
+    """
     scale, zero = _parameters(e)
     if not e.integer("block_size") or not e.known(e.x(), scale, zero):
         return dequantized(e, e.x(), scale, zero, e.integer("axis", 1))
@@ -139,7 +149,9 @@ def dequantize_linear(e: Builder) -> int:
 
 
 def dynamic_quantize(e: Builder) -> list[int]:
-    """To uint8 by the range of the values themselves, zero among them."""
+    """Builds a conversion to uint8 by the range of the values themselves, extended to include
+    zero.
+    """
     x = e.x()
     axes = e.index(range(e.rank(x)))
     low = e.add("minimum", e.add("reduce_min", x, axes, keep_dims=False), 0.0)

@@ -1,5 +1,5 @@
-"""Rows for quantized operators: the real values that the inputs stand for, the float32 row, and the
-result quantized again; integer operators work on the stored numbers.
+"""Rows for quantized operators: they convert inputs to real values, apply the float32 row, and
+quantize the result again; integer operators work on the stored numbers.
 
 Formulas are those of the ONNX operators and of onnxruntime's contrib operators.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, asks
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import attention, narrow
+from . import attention, narrow_integers
 from .host import DTYPES
 from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
 
@@ -29,10 +29,11 @@ OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
 
 def over(name: str, *axes: int) -> Row:
-    """An operator of ONNX over the real values of those inputs that have a scale after them; then
-    come scale and zero point of the result, which is float32 without. `axes` are those that several
-    scales of each go along, unless outputs are the first (transB). The scale of an int32 bias is
-    the product of the others."""
+    """Returns a row of an operator of ONNX over the real values of those inputs that have a scale
+    after them; scale and zero point of the result follow, which is float32 without them. `axes` are
+    those of several scales of each input, unless outputs are the first (transB). The scale of an
+    int32 bias is the product of the others.
+    """
 
     def row(e: Builder) -> int:
         roles = [operand.role for operand in e.row.operands]
@@ -60,11 +61,11 @@ def over(name: str, *axes: int) -> Row:
 
 
 def single(*several: int) -> Condition:
-    """One scale and zero point for each tensor, but for these inputs."""
+    """Returns a condition: one scale and zero point for each tensor except these inputs."""
 
     @asks("quantization.unsupported", kind=Unfit)
     def holds(e: Builder) -> bool:
-        """One scale and one zero point for each tensor but weights."""
+        """One scale and one zero point for each tensor except weights."""
         roles = enumerate(operand.role for operand in e.row.operands)
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
@@ -81,7 +82,7 @@ def by_column(e: Builder) -> bool:
 
 
 def _product_bias(e: Builder, position: int, *scales: int) -> int:
-    """An int32 input times the product of these others (one number, or one per element)."""
+    """Returns an int32 input times the product of these others (one number, or one per element)."""
     bias, factors = e.x(position), [e.x(k) for k in scales]
     if not e.known(bias, *factors):
         return _scaled(e, e.numbers(bias), factors)
@@ -92,14 +93,18 @@ def _product_bias(e: Builder, position: int, *scales: int) -> int:
 
 
 def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
-    """The product with each of these, which are one or one per element of the last axis."""
+    """Returns the product with each of these scales, which are one or one per element of the last
+    axis.
+    """
     for scale in scales:
         y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
     return y
 
 
 def concat(e: Builder) -> int:
-    """Scale and zero point of the result first, then each input with its own."""
+    """Builds QLinearConcat: scale and zero point of the result come first, then each input with its
+    own.
+    """
     positions = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
     values = [real(e, position) for position in positions]
@@ -110,14 +115,16 @@ def concat(e: Builder) -> int:
 
 
 def numbers_too(row: Row) -> Row:
-    """A float32 row whose results are elements of its first input, or quantized alike."""
+    """Extends a float32 row whose results are elements of its first input to stored numbers, where
+    all have the same quantization.
+    """
 
     def either(e: Builder) -> int:
         if e.dtype() not in COUNTED:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
         rest = list(e.inputs[1:])
-        if e.op.fills:  # with a stored number
+        if e.op.fills:  # the padding value is a stored number
             given = e.value(2) if e.has(2) else np.zeros(1)
             value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
             rest = [e.x(1), e.const(value), *e.inputs[3:]]
@@ -131,7 +138,7 @@ def numbers_too(row: Row) -> Row:
 
 
 def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
-    """stored - zero point, as float32; weights keep what they are stored as."""
+    """Returns stored - zero point, as float32; weights stay in their stored type."""
     tensor = e.x(position)
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
     if known is not None and known.size == 1 and e.constant(tensor) is not None:
@@ -143,27 +150,30 @@ def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
 
 
 def conv_integer(e: Builder) -> int:
-    """int32 sums."""
+    """Builds ConvInteger, whose sums are int32."""
     x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
     axes = range(1, e.rank(weights))
     return _int32(e, e.run("Conv", x, weights), weights, tuple(axes))
 
 
 def _integer_factors(e: Builder, zeros: int) -> tuple[int, int]:
-    """Both factors of a product: zero points per row of the first, per column of the second."""
+    """Returns both factors of a product, with zero points per row of the first, per column of the
+    second.
+    """
     a = _differences(e, 0, zeros, max(e.rank(e.x(0)) - 2, 0))
     return a, _differences(e, 1, zeros + 1, max(e.rank(e.x(1)) - 1, 0))
 
 
 def matmul_integer(e: Builder) -> int:
-    """int32 sums."""
+    """Builds MatMulInteger, whose sums are int32."""
     a, b = _integer_factors(e, 2)
     return _int32(e, e.run("MatMul", a, b), b, (max(e.rank(b) - 2, 0),))
 
 
 def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
-    """Sums of products with `weights`, along these axes of them. The other factor, like weights of
-    a run, is a difference of two numbers of 8 bits."""
+    """Returns sums of products with `weights`, along these axes of them, as int32. The other
+    factor, like weights that are not constant, is a difference of two numbers of 8 bits.
+    """
     known = e.constant(weights)
     if known is None:
         bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)
@@ -174,11 +184,12 @@ def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 
 def cast(e: Builder) -> int:
-    """Between float32, float16 (which is computed as float32), bfloat16, bool (held as 0.0 and
-    1.0), and whole numbers, those of 8 and 16 bits among them."""
+    """Builds a cast between float32, float16 (which is computed as float32), bfloat16, bool (stored
+    as 0.0 and 1.0), and integers, those of 8 and 16 bits included.
+    """
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
     if wanted in COUNTED and wanted != held:
-        return narrow.stored(e, narrow.int32(e, x), wanted)
+        return narrow_integers.stored(e, narrow_integers.int32(e, x), wanted)
     if held in COUNTED and wanted != held:
         x, held = e.numbers(x), "f32"
     if wanted in (held, "f32", "f16") and held not in (*COUNTS, BFLOAT16):
@@ -191,19 +202,19 @@ def matmul_to_float(e: Builder) -> int:
 
 
 def _real_product(e: Builder, scales: int, zeros: int, bias: int) -> int:
-    """A product of stored numbers times both scales, and a bias, from these inputs on."""
+    """Returns a product of stored numbers times both scales, and a bias, from these inputs on."""
     y = e.run("MatMul", *_integer_factors(e, zeros))
     return e.plus(_scaled(e, y, (e.x(scales), e.x(scales + 1))), e.get(bias))
 
 
 def q_attention(e: Builder) -> list[int | None]:
-    """QAttention: Attention of a product of stored numbers."""
+    """Builds QAttention: Attention of a product of stored numbers."""
     made = _real_product(e, scales=3, zeros=6, bias=2)
     return attention.attended(e, made, attention.Q_MASK, attention.Q_PAST)
 
 
 def q_embedding(e: Builder) -> list[int | None]:
-    """QEmbedLayerNormalization: tables, scale and bias in 8 bits, with a scale each."""
+    """Builds QEmbedLayerNormalization: tables, scale and bias in 8 bits, with a scale each."""
     real = [
         dequantized(e, e.x(2 + k), e.x(8 + k), e.get(13 + k)) if e.has(2 + k) else None
         for k in range(5)
@@ -212,15 +223,16 @@ def q_embedding(e: Builder) -> list[int | None]:
 
 
 def dynamic_lstm(e: Builder) -> Any:
-    """DynamicQuantizeLSTM: LSTM over what the weights stand for, [directions, values, gates].
-    onnxruntime rounds the values that it multiplies with them to 8 bits, at each step anew; here
-    they stay float32."""
+    """Builds DynamicQuantizeLSTM: LSTM over the dequantized weights, [directions, values, gates].
+    onnxruntime quantizes the values that it multiplies with them to 8 bits at each step; here they
+    stay float32.
+    """
     weights = [_gates(e, position, scale) for position, scale in ((1, 8), (2, 10))]
     return e.run("LSTM", e.x(0), *weights, *e.inputs[3:8])
 
 
 def _gates(e: Builder, position: int, scale: int) -> int:
-    """[directions, gates, values] in float32, of scales per direction or gate."""
+    """Returns [directions, gates, values] in float32, of scales per direction or gate."""
     held, zeros = (e.value(k).reshape(len(e.value(k)), 1, -1) for k in (scale, scale + 1))
 
     def real(data: Array) -> Array:
@@ -230,7 +242,7 @@ def _gates(e: Builder, position: int, scale: int) -> int:
 
 
 def dynamic_matmul(e: Builder) -> int:
-    """The first factor is quantized by its own range."""
+    """Builds DynamicQuantizeMatMul, whose first factor is quantized by its own range."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", e.numbers(a), e.numbers(zero))
     y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))

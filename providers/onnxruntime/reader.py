@@ -1,5 +1,6 @@
-"""The table of ONNX's operators that the importer reads, with the reason for each operator that
-always stays on the CPU."""
+"""The table of ONNX's operators for the importer, with the reason for each operator that always
+stays on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ TAKEN = (
 )
 # Operators that stay with the host, by the reason.
 REASONS = {
-    "onnxruntime runs it; the nodes of the graphs inside it are placed one by one.": "If Loop Scan",
+    "onnxruntime runs it; the nodes of the graphs inside of it are placed one by one.": "If "
+    "Loop Scan",
     "It makes random numbers, which would not be the host's.": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
     "It works on text.": "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer",
-    "It works on lists of tensors, or on what may be none.": "ConcatFromSequence Optional "
+    "It works on sequences of tensors, or on optional values.": "ConcatFromSequence Optional "
     "OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
     "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
@@ -48,5 +50,5 @@ def read(
     arithmetic: Collection[int] | None = None,
     run_values: Mapping[str, Array] | None = None,
 ) -> Imported:
-    """Returns the snapshot as a graph of ours; see `Facts`."""
+    """Returns the imported graph of a snapshot; see `Facts`."""
     return import_(snapshot, TABLE, Facts(shapes, symbols, arithmetic, run_values or {}))

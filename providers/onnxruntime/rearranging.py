@@ -10,11 +10,11 @@ import numpy as np
 from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import COUNTED, Builder
 
-TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
+TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: the rest of the axis
 
 
 def same(e: Builder) -> int:
-    """The input under another name."""
+    """Returns the input under another name."""
     return e.reshape(e.x(), e.shape())
 
 
@@ -23,7 +23,7 @@ def reshape(e: Builder) -> int:
 
 
 def _wanted(e: Builder) -> list[int]:
-    """The shape of a Reshape: 0 keeps an extent unless allowzero is set."""
+    """Returns the shape of a Reshape: 0 keeps an extent unless allowzero is set."""
     shape, wanted = e.shape(), [int(n) for n in e.value(1).reshape(-1)]
     if e.integer("allowzero"):
         return wanted
@@ -36,7 +36,7 @@ def flatten(e: Builder) -> int:
 
 
 def _squeezed(e: Builder) -> set[int]:
-    """The axes that go."""
+    """Returns the axes that are removed."""
     shape, axes = e.shape(), e.listed("axes", 1)
     if axes is None:
         axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
@@ -62,21 +62,21 @@ def transpose(e: Builder) -> int:
 
 
 def _order(e: Builder) -> tuple[int, ...]:
-    """Of the axes of a Transpose."""
+    """Returns the permutation of a Transpose."""
     return e.integers("perm") or tuple(range(e.rank()))[::-1]
 
 
 def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
-    """A slice of every axis, with the meaning of Python's slices."""
+    """Returns a slice of every axis, with the meaning of Python's slices."""
     bounds = [wanted.indices(n) for wanted, n in zip(ranges, e.shape(x), strict=True)]
     begin, end, step = np.reshape(bounds, (-1, 3)).T
-    # An end before the first element would, counted from the end, mean another.
+    # A negative end before the first element would count from the end of the axis.
     mask = sum(1 << axis for axis in np.flatnonzero(end < 0).tolist())
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
 def part(e: Builder, x: int, start: int, stop: int, axis: int = -1) -> int:
-    """A slice of one axis."""
+    """Returns a slice of one axis."""
     ranges = [slice(None)] * e.rank(x)
     ranges[axis] = slice(start, stop)
     return cut(e, x, ranges)
@@ -91,7 +91,7 @@ def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[
 
 
 def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
-    """Starts, ends, axes and steps of a Slice."""
+    """Returns starts, ends, axes and steps of a Slice."""
     starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
     axes, steps = e.listed("axes", 3), e.listed("steps", 4)
     axes = tuple(range(len(starts))) if axes is None else axes
@@ -99,10 +99,11 @@ def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Seq
 
 
 def bounded(start: int, end: int, step: int, extent: int) -> slice:
-    """Python's slice for one axis: bounds count from the end where they are negative, and are then
-    clamped, with a negative step to elements that are there (Slice-13; Python would begin before
-    the first one). The largest numbers stand for all that is left, backwards, too, as in
-    onnxruntime's kernel."""
+    """Returns Python's slice for one axis: negative bounds count from the end, and are then
+    clamped, with a negative step to existing elements (Slice-13; Python would begin before the
+    first one). The largest numbers stand for the rest of the axis, backwards, too, as in
+    onnxruntime's kernel.
+    """
     if step < 0 and end in TO_THE_END:
         end = -extent - 1
     start += extent if start < 0 else 0
@@ -124,13 +125,14 @@ def slices(e: Builder) -> int:
 
 
 def joined(e: Builder, given: Sequence[int], axis: int = 0) -> int:
-    """These one after the other on an axis."""
+    """Returns these tensors concatenated on an axis."""
     return given[0] if len(given) == 1 else e.add("concat", *given, axis=axis)
 
 
 def _split(e: Builder) -> tuple[int, Sequence[int]]:
-    """The axis, and the extents of its parts, which are equal where the node does not give them;
-    from opset 18 on the last of equal parts may be smaller."""
+    """Returns the axis, and the extents of its parts, which are equal where the node does not give
+    them; from opset 18 on the last of equal parts may be smaller.
+    """
     axis, sizes = e.axis(e.integer("axis"), e.rank()), e.listed("split", 1)
     count = len(e.host.outputs)
     if sizes is not None:
@@ -143,19 +145,19 @@ def _split(e: Builder) -> tuple[int, Sequence[int]]:
 
 
 def split(e: Builder) -> list[int]:
-    """Parts of given or of equal extents, each a slice."""
+    """Builds parts of given or of equal extents, each a slice."""
     axis, sizes = _split(e)
     return [*parts(e, e.x(), sizes, axis)]
 
 
 def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
-    """The axes that are padded, and what is added before each and then after each."""
+    """Returns the axes that are padded, and the amounts before each and then after each."""
     axes = e.listed("axes", 3)
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
 def _table(e: Builder) -> Array:
-    """[rank, 2]: what is added before and after each axis, or cut from it."""
+    """Returns [rank, 2]: the amounts added before and after each axis, or cut from it."""
     axes, amounts = _padded(e)
     table = np.zeros((e.rank(), 2), np.int64)
     for k, axis in enumerate(axes):
@@ -164,7 +166,7 @@ def _table(e: Builder) -> Array:
 
 
 def pad(e: Builder) -> int:
-    """Padding; negative amounts cut first."""
+    """Builds padding; negative amounts are cut first."""
     mode, x, table = e.text("mode", "constant"), e.x(), _table(e)
     if table.min(initial=0) < 0:
         shape = e.shape(x)
@@ -177,7 +179,9 @@ def pad(e: Builder) -> int:
 
 
 def crop(e: Builder) -> int:
-    """The old operator Crop: border (left, top, right, bottom), or a scale (height, width)."""
+    """Builds the deprecated operator Crop: border (left, top, right, bottom), or a scale (height,
+    width).
+    """
     x = e.x()
     shape = e.shape(x)
     left, top, right, bottom = e.integers("border") or (0, 0, 0, 0)
@@ -235,7 +239,7 @@ PADS = needs(
 
 @asks("shape.too_large", kind=Unfit)
 def cropped(e: Builder) -> bool:
-    """No more cut from an axis than it has, and with another mode than constant less."""
+    """No more cut from an axis than its extent, and less than that unless the mode is constant."""
     left = e.shape() + np.minimum(_table(e), 0).sum(1)
     return bool(left.min(initial=1) >= (e.text("mode", "constant") != "constant"))
 
@@ -263,7 +267,8 @@ def single(e: Builder) -> Refusal | None:
 
 def divided(e: Builder) -> Refusal | None:
     """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
-    these may be smaller, but not empty."""
+    these may be smaller, but not empty.
+    """
     axis, sizes = _split(e)
     equal = e.listed("split", 1) is None
     extent, count = e.shape()[axis], len(e.host.outputs)

@@ -1,5 +1,6 @@
-"""Rows for recurrent layers: LSTM, GRU, RNN. The input's part of all steps is one fully connected
-layer; the steps are one node for each direction."""
+"""Rows for recurrent layers: LSTM, GRU, RNN. The products with the input of all steps are one fully
+connected layer; the steps are one node for each direction.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Condition, Refusal, Shape, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import unset
-from .fitting import exactly
+from .operand_shapes import exactly
+from .presence import unset
 from .rearranging import joined, part
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
+PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
 # Of one direction, or both (None): what its op takes beside input, weights and state, and its own
@@ -26,7 +27,7 @@ More = Callable[[Builder, int | None], tuple[tuple[int | None, ...], dict[str, A
 
 
 def lstm(e: Builder) -> list[int]:
-    """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
+    """Builds Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
 
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
@@ -40,7 +41,7 @@ def lstm(e: Builder) -> list[int]:
 
 
 def gru(e: Builder) -> list[int]:
-    """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
+    """Builds Y and Y_h. Blocks of W, R and B: update, reset and new content."""
 
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
@@ -54,7 +55,7 @@ def gru(e: Builder) -> list[int]:
 
 
 def rnn(e: Builder) -> list[int]:
-    """Y and Y_h."""
+    """Builds Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
     return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
 
@@ -68,7 +69,7 @@ def _direction(e: Builder) -> str:
 
 
 def _activations(e: Builder, default: Sequence[str]) -> list[str]:
-    """Those of each direction, in lower case."""
+    """Returns the activations of each direction, in lower case."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
     return names or [*default] * len(DIRECTIONS[_direction(e)])
@@ -83,14 +84,16 @@ def _rows(d: int | None) -> slice:
 
 
 def _part(e: Builder, position: int, d: int | None) -> int:
-    """The weights of a direction; of both below each other."""
+    """Returns the weights of a direction; those of both (None) are stacked."""
     return e.derived(
         e.x(position), "direction", d, make=lambda data: np.concatenate(data[_rows(d)])
     )
 
 
 def _state(e: Builder, position: int, d: int | None) -> int:
-    """What a direction starts from, [B, D], both [2 B, D]; zeros when it is absent."""
+    """Returns the initial state of a direction, [B, D], of both [2 B, D]; zeros when it is
+    absent.
+    """
     x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
     shape = (x[1 - axis] * (2 if d is None else 1), units)
     if not e.has(position):
@@ -104,8 +107,9 @@ def _state(e: Builder, position: int, d: int | None) -> int:
 
 
 def _bias(e: Builder, d: int) -> int | None:
-    """Those of the input and of the recurrent part, which are only ever added; but for that of new
-    content that is added before the reset."""
+    """Returns the sum of the input's and the recurrent biases, without the recurrent bias of new
+    content that is added before the reset.
+    """
     linear = _linear(e)
 
     def added(b: Array) -> Array:
@@ -138,7 +142,7 @@ def _both(e: Builder, more: More) -> list[int]:
 
 
 def _layers(e: Builder, more: More) -> list[int]:
-    """Every direction by itself; their results lie side by side on an axis of their own."""
+    """Builds every direction by itself and stacks their results on a new axis."""
     if not e.shape()[_time_axis(e)]:
         return _no_steps(e)
     if _together(e):
@@ -201,7 +205,7 @@ _CELL = (
 
 
 def _fitting(gates: int, turned: bool = False) -> Condition:
-    """Weights of [directions, gates, values], or with gates last."""
+    """Returns a condition: weights of [directions, gates, values], or with gates last."""
 
     def fit(e: Builder) -> bool:
         given, steps = (e.shape(e.x(k)) for k in (W, R))
@@ -214,7 +218,7 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
         fits = all(e.shape(e.x(k)) == shape for k, shape in wanted.items() if e.has(k))
         return fits and given[:2] == steps[:2] == (many, gates * units)
 
-    return needs("shape.mismatch", "Weights and biases of shapes that fit.", fit)
+    return needs("shape.mismatch", "Weights and biases of matching shapes.", fit)
 
 
 def _activated(*default: str, others: bool = False) -> Condition:

@@ -1,4 +1,6 @@
-"""register() and assert_used(): what users call beside onnxruntime's own functions."""
+"""The functions register() and assert_used(), which users call beside onnxruntime's own
+functions.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +13,35 @@ from typing import Any
 from tflgpu_plugin import providers
 from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
 
-from . import ep, records
+from . import ep, sessions
 from .names import EP_NAME, INSTALL, LIBRARY_NAME
 
 OLDEST = (1, 24, 4)
-BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
+BY_NAME = (1, 25)  # the first version in which providers=[...] may name plugins
 REASONS = 8
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
 _lock = threads.Lock()
-_told = Once()  # lines already printed, and what is done once
+_told = Once()  # messages and work that happen once
 
 
 def connect() -> None:
-    """Register this frontend's callbacks with the shared library, and tell it the adapters."""
+    """Registers this frontend's callbacks with the shared library, and gives it the adapters."""
     ep.connect()
     tell_adapters()
 
 
 def is_offered(info: AdapterInfo) -> bool:
-    """Automatic policies may choose this adapter: software ones only when the user allows it."""
+    """Whether automatic policies may select this adapter: software ones only when the user allows
+    it.
+    """
     return not info.software or os.environ.get(ALLOW_SOFTWARE, "") not in ("", "0")
 
 
 def tell_adapters() -> None:
-    """Hand the adapters to native code, which may not ask Python while onnxruntime registers the
-    library; none, with a line that says why, when no driver works: onnxruntime itself only knows
-    that there is no such provider.
+    """Passes the adapters to native code, which cannot call Python while onnxruntime registers the
+    library. When no driver works it passes none and logs why: onnxruntime itself only reports that
+    the provider does not exist.
     """
     try:
         providers.select()
@@ -63,8 +67,8 @@ def tell_adapters() -> None:
 
 
 def register() -> None:
-    """Connect, and register the library under its name unless that is done. Raises ImportError or
-    RuntimeError with a sentence.
+    """Connects, and registers the library under its name unless it is registered. Raises
+    ImportError or RuntimeError with a sentence.
     """
     connect()
     try:
@@ -90,8 +94,9 @@ def register() -> None:
 
 
 def _keep_open() -> None:
-    """Leave sessions open in a child of a fork that ends: onnxruntime would wait for their threads,
-    which the parent has."""
+    """Leaves sessions open in a forked child that ends: onnxruntime would wait for their threads,
+    which exist only in the parent.
+    """
     if native.lib.tg_is_forked(native.ffi.NULL):
         kind = getattr(sys.modules.get("onnxruntime"), "InferenceSession", ())
         for one in gc.get_objects():
@@ -104,7 +109,7 @@ def _register(onnxruntime: Any) -> None:
     try:
         onnxruntime.register_execution_provider_library(LIBRARY_NAME, path)
     except Exception as error:  # onnxruntime's exceptions have no common class
-        # No adapter was there when it was registered: there is a library, but no device.
+        # There was no adapter when the library was registered, so onnxruntime has no device of it.
         if "already registered" not in str(error):
             raise
         onnxruntime.unregister_execution_provider_library(LIBRARY_NAME)
@@ -112,21 +117,21 @@ def _register(onnxruntime: Any) -> None:
 
 
 def version(onnxruntime: Any) -> tuple[int, ...]:
-    """(1, 31, 1); suffixes are left out."""
+    """Returns the version as numbers, (1, 31, 1), without suffixes."""
     parts = str(onnxruntime.__version__).split("+")[0].split(".")
     return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:3])
 
 
 def assert_used(session: Any) -> None:
-    """Raise AssertionError with the reasons when no node of the session is on the GPU, TypeError
-    for what is not a session.
+    """Raises AssertionError with the reasons when no node of the session is on the GPU, TypeError
+    for an object that is not a session.
     """
     if not hasattr(session, "get_providers"):
         raise TypeError(f"assert_used() takes an onnxruntime.InferenceSession, not {session!r}.")
-    found = records.report(session)
+    found = sessions.report(session)
     if found is not None and found.count(providers.GPU):
         return
-    if reason := records.given_up(session)[0]:
+    if reason := sessions.given_up(session)[0]:
         listed = ", ".join(session.get_providers())
         raise AssertionError(
             f"onnxruntime has moved this session to {listed} after a run failed: {reason}"
@@ -138,7 +143,7 @@ def _unregistered(session: Any) -> str:
     listed = ", ".join(session.get_providers())
     # onnxruntime lets a session fall back once.
     fell_back = getattr(session, "_enable_fallback", None) is False
-    if fell_back and (reason := records.failure(session)):
+    if fell_back and (reason := sessions.failure(session)):
         return (
             f"onnxruntime made this session without {EP_NAME}, on {listed}, because the provider "
             f"could not be created: {reason}"

@@ -12,9 +12,9 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Impossible, asks, needs
 from tflgpu_plugin.providers import COUNTED, Builder
 
-WHOLE = (0.0, 1.0)  # the region that is all of an axis
+WHOLE = (0.0, 1.0)  # the region that covers an axis completely
 CROPPED = "tf_crop_and_resize"
-MOST_PLACES = 1 << 20  # of a grid that is made beforehand
+MOST_PLACES = 1 << 20  # limit of positions in a grid that is computed before the run
 SAMPLED = needs(
     "rank.unsupported",
     "An image of rank 4, or 5 with another mode than cubic.",
@@ -23,9 +23,11 @@ SAMPLED = needs(
 
 
 def resize(e: Builder) -> int:
-    """From opset 11 on: sizes or scales, every coordinate mode; a region only where the mode has
-    one. Before that, and Upsample: scales alone; the nearest place is that below, and above where
-    the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
+    """Builds Resize. From opset 11 on: sizes or scales, every coordinate mode; a region only where
+    the mode has one. Before that, and Upsample: scales alone; the nearest pixel is found by
+    rounding down, and up where the extent shrinks (onnxruntime's upsamplebase.h,
+    ResizeNearestMode::SIMPLE).
+    """
     e.scaled = not _sizes(e)
     x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
     if not changed:
@@ -63,7 +65,7 @@ def _mode(e: Builder) -> str:
 
 
 def grid_sample(e: Builder) -> int:
-    """An image or a volume at the places of a grid."""
+    """Builds a sample of an image or a volume at the positions of a grid."""
     method = e.text("mode", "linear").removeprefix("bi")
     outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
     return e.image("grid_sample", e.x(), e.exact(e.x(1)), method=method, outside=outside,
@@ -71,8 +73,9 @@ def grid_sample(e: Builder) -> int:
 
 
 def affine_grid(e: Builder) -> int:
-    """Places (column, row, layer) of a result's pixels, turned and moved by a matrix for each
-    image."""
+    """Builds the positions (column, row, layer) of a result's pixels, transformed by a matrix for
+    each image.
+    """
     batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
     aligned = bool(e.integer("align_corners"))
     lines = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in extents]
@@ -85,8 +88,9 @@ def affine_grid(e: Builder) -> int:
 
 @asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
-    """A size of 4 or 5 extents, of 1,048,576 places at most, and a matrix that fits for each
-    image."""
+    """A size of 4 or 5 extents, of at most 1,048,576 positions, and a matrix of matching shape for
+    each image.
+    """
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
@@ -98,7 +102,7 @@ TURNED = (
         "host.ambiguous",
         "No align_corners of an extent of 1.",
         lambda e: not e.integer("align_corners") or min(e.value(1).reshape(-1)[2:]) > 1,
-        "The corners of an extent of 1 are read in several ways.",
+        "Implementations disagree about the corners of an extent of 1.",
     ),
 )
 
@@ -109,7 +113,7 @@ def _coordinates(e: Builder) -> str:
 
 
 def _axes(e: Builder) -> list[int]:
-    """The axes that scales, sizes and a region are for."""
+    """Returns the axes of scales, sizes and a region."""
     named = e.integers("axes")
     return [e.axis(axis, e.rank()) for axis in named or range(e.rank())]
 
@@ -125,12 +129,14 @@ def _sizes(e: Builder) -> Sequence[int]:
 
 
 def _region(e: Builder) -> Array | None:
-    """The region that the mode reads."""
+    """Returns the region that the mode reads."""
     return e.optional(1) if _coordinates(e) == CROPPED else None
 
 
 class Change(NamedTuple):
-    """For every axis: its scale, its extent in the result, and the (start, end) that is seen."""
+    """The resize of every axis: its scale, its extent in the result, and the (start, end)
+    region.
+    """
 
     scales: list[float]
     sizes: list[int]
@@ -138,7 +144,7 @@ class Change(NamedTuple):
 
 
 def _change(e: Builder) -> Change:
-    """What becomes of the axes of the input."""
+    """Returns the resize of the input's axes."""
     shape, axes, scales, sizes = e.shape(), _axes(e), _scales(e), _sizes(e)
     if sizes:
         scales = [n / shape[axis] for axis, n in zip(axes, sizes, strict=True)]
@@ -146,7 +152,7 @@ def _change(e: Builder) -> Change:
         if kept := {"not_larger": min, "not_smaller": max}.get(policy):
             scales = [kept(scales)] * len(axes)
             sizes = [int(np.floor(scales[0] * shape[axis] + 0.5)) for axis in axes]
-    else:  # as the host's kernel counts, in float32
+    else:  # in float32, as the host's kernel computes it
         pairs = zip(axes, scales, strict=True)
         sizes = [int(np.float32(shape[axis]) * np.float32(scale)) for axis, scale in pairs]
     made = Change([1.0] * len(shape), list(shape), [WHOLE] * len(shape))
@@ -159,8 +165,9 @@ def _change(e: Builder) -> Change:
 
 
 def _changed(e: Builder) -> set[int]:
-    """The axes that do not stay as they are; none where all keep their extents: whatever the scales
-    are, onnxruntime copies."""
+    """Returns the axes that change; none where all keep their extents, since onnxruntime copies
+    then, whatever the scales are.
+    """
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
     stays = tuple(made.sizes) == shape
@@ -177,11 +184,11 @@ def _cropped(e: Builder) -> bool:
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 
 
-@asks("host.ambiguous", "A region of an axis that is not resized is read in several ways.")
+@asks("host.ambiguous", "Implementations disagree about a region of an axis that is not resized.")
 def _seen_whole(e: Builder) -> bool:
     """No region of an axis that is not resized."""
-    # onnxruntime takes an axis that keeps its extent whole in some of its kernels, and the standard
-    # cuts it.
+    # Some of onnxruntime's kernels ignore the region of an axis that keeps its extent; the standard
+    # applies it.
     made, same = _change(e), not _changed(e)
     pairs = zip(made.scales, made.regions, strict=True)
     return not any((same or scale == 1) and seen != WHOLE for scale, seen in pairs)
@@ -189,7 +196,7 @@ def _seen_whole(e: Builder) -> bool:
 
 @asks("attribute.unsupported")
 def _between(e: Builder) -> bool:
-    """A batch and channels (first or last) that stay."""
+    """A batch and channels (first or last) that are not resized."""
     rank, changed = e.rank(), _changed(e)
     return rank == 2 or changed <= {*range(1, rank - 1)} or changed <= {*range(2, rank)}
 
@@ -234,7 +241,7 @@ def _smooth(e: Builder) -> bool:
     """No antialiasing but of height and width that shrink, linear or cubic, without a region."""
     if not e.integer("antialias"):
         return True
-    # Where an axis grows it has other rules at its edges.
+    # Where an axis grows, onnxruntime treats its edges differently.
     shrinks = e.rank() == 4 and _changed(e) <= {2, 3} and max(_change(e).scales) <= 1
     return shrinks and _mode(e) != "nearest" and _coordinates(e) != CROPPED
 
@@ -254,7 +261,7 @@ RESIZE = (
             or not e.has(3)
             or min(e.integers("axes") or (0,)) >= 0
         ),
-        "Negative axes with an aspect ratio are read in several ways.",
+        "Implementations disagree about negative axes with an aspect ratio.",
     ),
     needs(
         "attribute.unsupported",

@@ -1,4 +1,6 @@
-"""Rows for rotary positions: pairs of values of a head, turned by an angle of their place."""
+"""Rows for rotary position embedding: pairs of values of a head, rotated by an angle that depends
+on the position.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import numpy as np
 from tflgpu_plugin.ir import Condition, Shape, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import unset
 from .attention import whole
+from .presence import unset
 
 # Positions of inputs: of com.microsoft, of ONNX.
 PLACES, COS = 1, 2
@@ -19,17 +21,19 @@ ONNX_COS, ONNX_PLACES = 1, 3
 
 
 def contrib(e: Builder) -> int:
-    """RotaryEmbedding of com.microsoft, whose places are each told or follow a first one."""
+    """Builds RotaryEmbedding of com.microsoft, with a position for each token or one first
+    position.
+    """
     return _of_host(e, COS, whole(e, e.x(PLACES)))
 
 
 def rotary(e: Builder) -> int:
-    """RotaryEmbedding of ONNX: a row of angles of each place, or of each number of a place."""
+    """Builds RotaryEmbedding of ONNX: a row of angles for each token, or for each position id."""
     return _of_host(e, ONNX_COS, whole(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
 
 
 def _of_host(e: Builder, first: int, places: int | None) -> int:
-    """With the cosines at this position and the sines after them."""
+    """Builds the rotation with the cosines at this input position and the sines after them."""
     _, heads, length, _ = _split(e, first)
     turns = [e.x(first), e.x(first + 1)]
     if places is not None:
@@ -40,8 +44,9 @@ def _of_host(e: Builder, first: int, places: int | None) -> int:
 
 
 def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, **more: Any) -> int:
-    """The op, with cosines and sines of each pair of values by place, or by batch and place.
-    `together` names the attribute by which pairs are neighbours."""
+    """Adds the op, with cosines and sines of each pair of values by position, or by batch and
+    position. `together` names the attribute by which pairs are neighbours.
+    """
     length, pairs = e.shape(turns[0])[-2:]
     cos, sin = (e.reshape(turn, (-1, 1, length, pairs)) for turn in turns)
     beside = e.integer(together) == 1
@@ -49,8 +54,9 @@ def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, 
 
 
 def _split(e: Builder, first: int) -> Shape:
-    """[batch, heads, places, depth]; com.microsoft has as many heads as have angles where the whole
-    of a head turns."""
+    """Returns [batch, heads, positions, depth]; for com.microsoft the number of heads follows from
+    the number of angles where all of a head is rotated.
+    """
     shape = e.shape(e.x(0))
     if len(shape) == 4:
         return shape
@@ -66,12 +72,12 @@ def _split(e: Builder, first: int) -> Shape:
 
 
 def _angles(first: int, places: int) -> Condition:
-    page = "Angles of every pair and place."
+    page = "Angles of every pair and position."
     return needs("shape.mismatch", page, lambda e: _fits(e, first, places))
 
 
 def _fits(e: Builder, first: int, places: int) -> bool:
-    """Angles of every pair that turns, of every place."""
+    """Angles of every rotated pair and every position."""
     shape, told = e.shape(e.x(0)), e.has(places)
     cos, sin = (e.shape(e.x(k)) for k in (first, first + 1))
     if len(shape) not in (3, 4) or cos != sin or len(cos) != (2 if told else 3):

@@ -1,4 +1,4 @@
-"""How rows of the tables of ONNX operators are written, and the words that they share."""
+"""Notation of the rows in the tables of ONNX operators."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tflgpu_plugin.ir import Condition, HostOp, operands
 from tflgpu_plugin.ops import rows as op_rows, unary
 from tflgpu_plugin.providers import Builder, Default
 
-from . import narrow
-from .narrow import Row
+from . import narrow_integers
+from .narrow_integers import Row
 
-# What quantized operators hold: numbers, and the scales and biases that go with them.
+# Types of quantized operators: numbers, and their scales and biases.
 WHOLE = "i8 u8"
 WIDE = f"{WHOLE} i16 u16 f32"
 SCALED = f"{WHOLE} f32"
 SUMS = f"{SCALED} i32"
-COUNTS = "i32 i64"  # indices, and what is computed with them
+COUNTS = "i32 i64"  # types of indices, and of arithmetic with them
 
-# How many operators take their inputs.
+# Inputs that many operators have.
 TWO, MANY, LAYER = "value value", "value*", "value weights bias?"
 AXES = "value axes?"
 NORMED = "value scale bias"
@@ -27,7 +27,7 @@ QUANTIZED = "value scale zero_point?"
 RESULT = "scale zero_point"
 CELL = "value weights! recurrent_weights! biases!? lengths!? state?"
 PLACED = "index value"
-LISTS = ("shape", "count", "repeats")  # roles of what is read when a node is
+LISTS = ("shape", "count", "repeats")  # roles of operands that are read at import
 
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
@@ -39,11 +39,13 @@ def row(
     host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
     by: Row | None = None, **more: Any,
 ) -> HostOp:  # fmt: skip
-    """Returns a row whose nodes are built `by` a function, or as `declared` of `more`: attributes
-    of the op, with its defaults. `more` also has the row's FACTS; `types` and `gives` (the outputs
-    that are supported where not all are) as words; the editions of the documentation (`listed`)
-    that list what a converter to TFLite makes of the operator; and `small` where integers of 8 and
-    16 bits are supported."""
+    """Returns a row of nodes that are built as `declared` of `more` (numbers are defaults of the
+    op's attributes), or by the function `by`; `gives` names the outputs that are supported where
+    not all are, and `listed` the editions of the documentation that list the TFLite operator which
+    a converter makes of this one. `small`: also for integers of 8 and 16 bits. `bfloat16`:
+    onnxruntime's CPU provider has kernels of that type, too, which compute in float32 and round
+    where it `rounds`. `fragile`: see HostOp.
+    """
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)
@@ -52,7 +54,10 @@ def row(
     made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
     if small:
         own = op_rows()[op].types
-        made, types = narrow.also(made), [*own, *(["f16"] if "f32" in own else []), *narrow.TYPES]
+        made, types = (
+            narrow_integers.also(made),
+            [*own, *(["f16"] if "f32" in own else []), *narrow_integers.TYPES],
+        )
     return HostOp(
         host_op, op, versions, dict.fromkeys(listed, versions), build=made,
         operands=operands(takes), outputs=tuple(gives) or None, types=tuple(types),
@@ -66,11 +71,12 @@ def declared(
     derived: Callable[[Builder], dict[str, Any]] | None = None,
     **defaults: Default | tuple[str, Default],
 ) -> Row:
-    """A row that is a declaration: the op of the row takes the node's operands, each as its role
-    asks, and attributes by name and default. `makes` are the types of results, "" for that of the
-    first value (which all have unless they are given). An `image` has its channels first in ONNX.
-    `defaults` are the op's attributes, with what they are where the node has none, or with the
-    node's name for each and that; `derived` works out others."""
+    """Returns a row that is a declaration: the op of the row takes the node's operands, each as its
+    role requires, and attributes by name and default. `makes` are the types of results, "" for that
+    of the first value (the default for all). An `image` has its channels first in ONNX. `defaults`
+    are the op's attributes with their defaults, or with the node's name for each and the default;
+    `derived` computes others.
+    """
     sources = {name: d if isinstance(d, tuple) else (name, d) for name, d in defaults.items()}
 
     def row(e: Builder) -> Any:
@@ -89,7 +95,7 @@ def declared(
 
 
 def _operand(e: Builder, role: str, tensor: int | None) -> int | None:
-    """An input as ops take it: what positions and extents are is known to them as int32."""
+    """Returns an input as ops take it: positions and extents become int32 constants."""
     known = None if tensor is None else e.constant(tensor)
     if known is None or role not in (*LISTS, "axis", "index"):
         return tensor

@@ -1,7 +1,7 @@
 """One level of a model as onnxruntime shows it, copied into plain data: nodes, values, names.
 
-Constants are views on the host's memory, which is there as long as the callback that read them;
-`Snapshot.part` copies what outlives it.
+Constants are views of the host's memory, which are valid during the callback that read them;
+`Snapshot.part` copies those that must live longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .names import EP_NAME
 LOOPS = frozenset({"Loop", "Scan"})
 CONTROL = frozenset({"If", *LOOPS})
 OWN = "com.microsoft"
-# Names that exporters give to every open extent, so that two of them need not be the same.
+# Names that exporters give to every open extent: two extents of such a name may differ.
 ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 
 
@@ -30,8 +30,8 @@ class Snapshot(HostModel):
     came from memory; `parent` is the operator of the control-flow node whose body this is, "" for
     the model itself. `inlined`: that node is a function, which the host replaces by the nodes that
     it consists of. `opsets` are the versions of operator sets by their domains. `origins` are those
-    of constants in other files, and `files` holds what is mapped of them; a compiled model has none
-    of these."""
+    of constants in other files, and `files` has the mapped files; a compiled model has neither.
+    """
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
@@ -42,23 +42,26 @@ class Snapshot(HostModel):
 
     @property
     def repeated(self) -> bool:
-        """A loop runs this once per step. (Of an If in a loop the host does not tell the loop.)"""
+        """Whether a loop runs this graph once per step. (For an If in a loop the host does not show
+        the loop.)
+        """
         return self.parent in LOOPS
 
     @property
     def bytes(self) -> int:
-        """The size of all constants that nodes read."""
+        """Returns the size of all constants that nodes read."""
         held = (self.values[name].data for name in self.reads)
         return sum(data.nbytes for data in held if data is not None)
 
     def of(self, ids: Collection[int]) -> Snapshot:
-        """The same of these nodes alone."""
+        """Returns the snapshot of these nodes alone."""
         return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
-        """The same of these nodes alone, with constants that outlive the host's: mapped from their
-        files, or copied. Shapes of what they make are left open: they follow from the inputs, and
-        hosts may tell them wrongly."""
+        """Returns the snapshot of these nodes alone, with constants that outlive the host's: mapped
+        from their files, or copied. Shapes of their results are left open: they follow from the
+        inputs, and hosts may state them wrongly.
+        """
         nodes = self.of(ids).nodes
         made = {name for node in nodes for name in node.writes}
         files = Files(Path(self.path).parent)
@@ -84,7 +87,7 @@ class Snapshot(HostModel):
 
 
 def take(host: Host, graph: Any) -> Snapshot:
-    """Read a graph (tgo_graph *). Raises HostError."""
+    """Returns the snapshot of a graph (tgo_graph *). Raises HostError."""
     reader = _Reader(host)
     api = host.api
     nodes = [
@@ -102,7 +105,9 @@ def take(host: Host, graph: Any) -> Snapshot:
 
 
 def _is_function(domain: str, op: str) -> bool:
-    """The host has no kernel for a node with bodies, but nodes that it consists of."""
+    """Whether the host has no kernel for a node with bodies, but inlines the nodes that it consists
+    of.
+    """
     return op not in CONTROL if domain in DEFAULT_DOMAINS else domain != OWN
 
 
@@ -136,7 +141,7 @@ class _Reader:
         return tuple(self.value(value) for value in handles)
 
     def value(self, handle: Any) -> str | None:
-        """The name of a value, which is read when it is met for the first time."""
+        """Returns the name of a value, which is read at its first occurrence."""
         name = self.host.text(self.host.api.get_name, handle) if handle else ""
         if name and name not in self.values:
             self.values[name] = self._read(name, handle)
@@ -185,5 +190,7 @@ class _Reader:
 
 
 def _symbol(symbol: str, name: str, axis: int) -> str:
-    """The name of an open extent; one of its own (with a zero byte) where the model gives none."""
+    """Returns the name of an open extent; a generated one (with a zero byte) where the model gives
+    none.
+    """
     return symbol if symbol.lower() not in ANONYMOUS else f"{name}\0{axis}"

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with constant matrices: DFT of one axis, STFT of frames.
+"""Builds Fourier transforms as products with constant matrices: DFT of one axis, STFT of frames.
 
 X[k] = sum over n of x[n] * exp(-2 pi i k n / L), or its inverse with the other sign, over L, as the
 operators DFT and STFT of ONNX opset 20 and 17. Complex numbers are pairs on the last axis.
@@ -14,11 +14,13 @@ from tflgpu_plugin.ir import asks
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
 
-LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
+LARGEST = 1 << 22  # elements of a matrix: a transform of 1,024 pairs has 2^22
 
 
 def dft(e: Builder) -> int:
-    """The axis goes behind the others, into a product, and back."""
+    """Builds DFT: the axis becomes the last one, is multiplied by the matrix, and returns to its
+    position.
+    """
     shape, axis = e.shape(), _axis(e)
     order = (*(k for k in range(len(shape) - 1) if k != axis), axis, len(shape) - 1)
     moved = e.transpose(e.x(), order)
@@ -27,7 +29,7 @@ def dft(e: Builder) -> int:
     inverse, half = bool(e.integer("inverse")), bool(e.integer("onesided"))
     weights = matrix(shape[axis], shape[-1], _length(e), half, inverse)
     made = e.add("matmul", rows, e.const(weights))
-    if inverse:  # in the end, so that sums of whole numbers stay exact
+    if inverse:  # scaled last, so that sums of integers stay exact
         made = e.add("div", made, float(_length(e)))
     parts = 1 if inverse and half else 2
     made = e.reshape(made, (*outer, weights.shape[1] // parts, parts))
@@ -48,7 +50,7 @@ def _length(e: Builder) -> int:
 
 
 def stft(e: Builder) -> int:
-    """Frames picked by their places, times the window, into a product."""
+    """Builds STFT: frames picked by their positions, times the window, in a matrix product."""
     batch, parts, length, frames = _frames(e)
     starts = np.arange(frames) * int(e.value(1).reshape(-1)[0])
     places = e.index((starts[:, None] + np.arange(length)).reshape(-1))
@@ -63,7 +65,9 @@ def stft(e: Builder) -> int:
 
 
 def _frames(e: Builder) -> tuple[int, int, int, int]:
-    """Batches, parts of a number, the length of a frame, and how many there are."""
+    """Returns the number of batches, the parts of a number, the length of a frame, and the number
+    of frames.
+    """
     batch, samples, *parts = e.shape()
     length = e.shape(e.x(2))[0] if e.has(2) else 0
     if e.has(3):
@@ -105,11 +109,11 @@ def framed(e: Builder) -> bool:
 
 @asks(
     "host.ambiguous",
-    "Another number of pairs than half of the result's is read in several ways.",
+    "Implementations disagree about a number of pairs other than half of the result's.",
 )
 def _whole_half(e: Builder) -> bool:
-    """A whole half of a transform to invert."""
-    # numpy fills up with zeros, onnxruntime with what mirrors the half.
+    """A complete half of a transform to invert."""
+    # numpy fills the rest with zeros, onnxruntime with the mirrored half.
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1
 

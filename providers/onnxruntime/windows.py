@@ -1,6 +1,6 @@
-"""Rows for convolution, transposed and deformed convolution, and pooling.
+"""Rows for convolution, transposed and deformable convolution, and pooling.
 
-A convolution's input [N, C, W] is seen as an image of height 1. Output extents and padding are
+A convolution's input [N, C, W] is treated as an image of height 1. Output extents and padding are
 those of the ONNX operator documentation (Conv-22, ConvTranspose-22, DeformConv-22, AveragePool-22,
 MaxPool-22).
 """
@@ -16,14 +16,15 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-# Attributes that are lists: numbers for each spatial axis, and what these are at least.
+# List attributes: their numbers per spatial axis, and the least value of these.
 LISTS = (("kernel_shape", 1, 1), ("strides", 1, 1), ("dilations", 1, 1), ("output_padding", 1, 0),
          ("output_shape", 1, 0), ("pads", 2, 0))  # fmt: skip
 
 
 class Window(NamedTuple):
-    """A window over the spatial axes: their extents, its own, strides, dilations, and (before,
-    after) of each."""
+    """A window over the spatial axes: their extents, its extents, strides, dilations, and (before,
+    after) padding of each.
+    """
 
     spatial: Shape
     kernel: tuple[int, ...]
@@ -33,30 +34,32 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Elements from the first to the last tap of each axis, both included."""
+        """Returns the elements from the first to the last tap of each axis, both included."""
         pairs = zip(self.kernel, self.dilations, strict=True)
         return tuple((extent - 1) * step + 1 for extent, step in pairs)
 
     @property
     def slack(self) -> list[tuple[int, int]]:
-        """Of each axis: elements, padding included, less what one window takes; and the stride."""
+        """Returns for each axis the padded extent minus the reach of the window, and the stride."""
         spans = zip(self.spatial, self.pads, self.reach, self.strides, strict=True)
         return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
     @property
     def places(self) -> Shape:
-        """How many of each axis the window stands at."""
+        """Returns the number of window positions along each axis."""
         return tuple(left // stride + 1 for left, stride in self.slack)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Those of an op; `padding` is (before, after) of each axis, one after another."""
+        """Returns the attributes of an op; `padding` is (before, after) of each axis, one after
+        another.
+        """
         padding = tuple(amount for pair in self.pads for amount in pair)
         return {"strides": self.strides, "dilations": self.dilations, "padding": padding}
 
     @property
     def of_image(self) -> Window:
-        """With a height of 1 where there is one spatial axis."""
+        """Returns the window with a height of 1 where there is one spatial axis."""
         if len(self.spatial) > 1:
             return self
         spatial, kernel, strides, dilations = ((1, *values) for values in self[:4])
@@ -68,12 +71,12 @@ def _kernel(e: Builder) -> tuple[int, ...]:
 
 
 def _window(e: Builder) -> Window:
-    """The node's window over its input."""
+    """Returns the node's window over its input."""
     return window_over(e, e.of("value")[2:], _kernel(e))
 
 
 def window_over(e: Builder, spatial: Shape, kernel: tuple[int, ...]) -> Window:
-    """A window with the node's strides, dilations and pads."""
+    """Returns a window with the node's strides, dilations and pads."""
     ones = (1,) * len(spatial)
     strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
     bare = Window(spatial, kernel, strides, dilations)
@@ -91,19 +94,19 @@ def _pads(e: Builder, window: Window) -> tuple[tuple[int, int], ...]:
 
 
 def _left(window: Window) -> list[int]:
-    """Elements of each axis after the last window where one starts for every stride."""
+    """Returns the elements of each axis after the last window where one starts at every stride."""
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
 
 def _halves(total: int, upper: bool) -> tuple[int, int]:
-    """The odd one goes to the end with SAME_UPPER."""
+    """Returns the halves of the padding; an odd element goes to the end with SAME_UPPER."""
     small = total // 2
     return (small, total - small) if upper else (total - small, small)
 
 
 def _image(e: Builder, x: int) -> int:
-    """[A, W, B] as [A, 1, W, B], others as they are."""
+    """Returns [A, W, B] as [A, 1, W, B], other shapes unchanged."""
     shape = e.shape(x)
     if len(shape) != 3:
         return x
@@ -115,7 +118,7 @@ def _image(e: Builder, x: int) -> int:
 
 
 def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any) -> int:
-    """The op over the input as an image, with weights whose channels are first and last."""
+    """Adds the op over the input as an image, with weights whose channels are first and last."""
     image = _image(e, e.channels_last(e.x()))
     y = e.add(op, image, _image(e, weights), e.get(2), *more, **attributes)
     batch, *_, width, channels = e.shape(y)
@@ -123,7 +126,7 @@ def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any)
 
 
 def conv(e: Builder) -> int:
-    """Convolution; one channel per group runs as a depthwise convolution."""
+    """Builds a convolution; one channel per group becomes a depthwise convolution."""
     rank = e.rank()
     deep = e.shape()[1] > 1 == e.of("weights")[1] and rank < 5
     order = (1, *range(2, rank), 0) if deep else (0, *range(2, rank), 1)
@@ -132,7 +135,7 @@ def conv(e: Builder) -> int:
 
 
 def conv_transpose(e: Builder) -> int:
-    """Transposed convolution: the full result, cut by the padding."""
+    """Builds a transposed convolution: the full result, cut by the padding."""
     window, groups = _window(e), e.integer("group", 1)
     extents, pads = transposed(e)
     height = (1,) if len(extents) == 1 else ()
@@ -145,7 +148,7 @@ def conv_transpose(e: Builder) -> int:
 
 
 def _grouped_weights(e: Builder, groups: int) -> int:
-    """[I, O / groups, K...] as [O, K..., I / groups]."""
+    """Returns [I, O / groups, K...] as [O, K..., I / groups]."""
     if groups == 1:
         return e.transpose(e.x(1), (1, *range(2, e.rank()), 0))
     inputs, outputs, *kernel = e.shape(e.x(1))
@@ -155,7 +158,7 @@ def _grouped_weights(e: Builder, groups: int) -> int:
 
 
 def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result: Shape) -> int:
-    """The tensor with axes in parts, these in another order, and joined."""
+    """Returns the tensor with axes split into parts, the parts transposed, and joined again."""
     if e.constant(x) is None:
         return e.reshape(e.transpose(e.reshape(x, parts), order), result)
 
@@ -166,8 +169,9 @@ def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result:
 
 
 def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
-    """The extents of a transposed convolution's result, and what is cut from the full one, with
-    output_padding, at the (start, end) of each axis."""
+    """Returns the extents of a transposed convolution's result, and the amounts cut from the full
+    one, with output_padding, at the (start, end) of each axis.
+    """
     window, spatial = _window(e), e.of("value")[2:]
     added = e.integers("output_padding") or (0,) * len(spatial)
     sizes = zip(spatial, window.strides, window.reach, added, strict=True)
@@ -184,8 +188,9 @@ def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
 
 
 def deform_conv(e: Builder) -> int:
-    """The image at the places of all taps, times the mask, as channels of a product: [part, tap,
-    channel], of parts that divide offset groups and groups."""
+    """Builds the image sampled at the positions of all taps, times the mask, as channels of a
+    product: [part, tap, channel], of parts that divide offset groups and groups.
+    """
     (batch, channels, *image), (filters, _, *kernel) = e.shape(), e.shape(e.x(1))
     shifted, groups, taps = e.integer("offset_group", 1), e.integer("group", 1), prod(kernel)
     height, width = e.shape(e.x(2))[2:]
@@ -206,8 +211,9 @@ def deform_conv(e: Builder) -> int:
 
 
 def _shifted(e: Builder, taps: int) -> int:
-    """Columns and rows [batch and offset group, tap, height, width, 2] of the pixels that taps
-    see."""
+    """Returns columns and rows [batch and offset group, tap, height, width, 2] of the pixels that
+    taps read.
+    """
     made, extents = _window(e), e.shape(e.x(2))[2:]
     given = e.reshape(e.exact(e.x(2)), (-1, taps, 2, *extents))
     turned = e.add("reverse", e.transpose(given, (0, 1, 3, 4, 2)), e.index([4]))
@@ -218,7 +224,7 @@ def _shifted(e: Builder, taps: int) -> int:
 
 
 def pooling(e: Builder) -> dict[str, Any]:
-    """Over any number of spatial axes."""
+    """Returns the attributes of a pooling over any number of spatial axes."""
     window = _window(e)
     return {"window": window.kernel, **window.attributes}
 
@@ -246,32 +252,34 @@ def _sized(e: Builder) -> Refusal | None:
 
 
 def _within(e: Builder) -> Refusal | None:
-    """A window that fits into the padded input."""
-    window = _window(e)  # for the host an error, not an empty result
+    """A window that is inside of the padded input."""
+    window = _window(e)  # the host reports an error, not an empty result
     fits = all(left >= 0 for left, _ in window.slack)
     extents = ",".join(map(str, window.spatial))
     return None if fits else _too_large(e, f"Invalid input shape: {{{extents}}}.")
 
 
 def _met(e: Builder) -> Refusal | None:
-    """Windows that meet the padded input."""
+    """Windows that overlap the padded input."""
     fits = all(left > -2 * stride for left, stride in _window(e).slack)
     return None if fits else _too_large(e, "Calculated output dimension is negative.")
 
 
 def _too_large(e: Builder, words: str) -> Refusal:
-    """The host's own words for a window that is larger than its input, and ours."""
+    """Returns the refusal of a window that is larger than its input, in the host's words and
+    ours.
+    """
     window = _window(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
     return Impossible(
         "shape.window_too_large",
-        f"{words} The window of {e.host.title}, {list(window.reach)}, does not fit into its padded "
+        f"{words} The window of {e.host.title}, {list(window.reach)}, is larger than its padded "
         f"input, {padded}.",
     )
 
 
 def _grouped(e: Builder) -> Refusal | None:
-    """Channels and weights that make the groups."""
+    """Channels and weights that match the number of groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
     layer = e.op.weights
@@ -279,18 +287,18 @@ def _grouped(e: Builder) -> Refusal | None:
     parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:
         return None
-    said = f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
+    said = f"{channels} channels and weights of {list(weights)} do not match {groups} groups."
     return Refusal("shape.mismatch", said)
 
 
 @asks(
     "host.ambiguous",
-    "A window of {0} that is larger than its padded input is read in several ways.",
+    "Implementations disagree about a window of {0} that is larger than its padded input.",
     Unfit,
 )
 def _certain(e: Builder) -> bool:
     """No part of a window that is larger than the padded input."""
-    # The host rounds towards zero, and takes the part of a window that is there.
+    # The host rounds towards zero, and pools the existing part of a window.
     slack = _window(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
 
@@ -302,19 +310,20 @@ def _weighted(e: Builder) -> bool:
 
 
 def _gapless(most: int) -> Condition:
-    """The last window ends at most so many elements before the input does: hosts take a negative
-    padding for a shift, or fail."""
+    """Returns a condition: the last window ends at most so many elements before the input does:
+    hosts take a negative padding for a shift, or fail.
+    """
     return needs(
         "host.ambiguous",
-        "No auto_pad of strides wider than the window.",
+        "No auto_pad with strides larger than the window.",
         lambda e: not _same(e) or max(_left(_window(e))) <= most,
-        "auto_pad of strides wider than the window is read in several ways.",
+        "Implementations disagree about auto_pad with strides larger than the window.",
     )
 
 
 @asks("shape.mismatch")
 def _places(e: Builder) -> bool:
-    """Offsets of each tap, and a mask, for all places and groups of channels."""
+    """Offsets of each tap, and a mask, for all positions and groups of channels."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
     extents = _window(e).places
@@ -324,14 +333,14 @@ def _places(e: Builder) -> bool:
 
 
 SPATIAL = needs("rank.unsupported", "An input of rank 3 at least.", lambda e: e.rank() >= 3)
-CONV = (_weighted, _sized, _within, _gapless(1), _grouped)  # half of one element is none
+CONV = (_weighted, _sized, _within, _gapless(1), _grouped)  # half of one element is zero elements
 CONV_TRANSPOSE = (
     _weighted,
     _grouped,
     _sized,
     needs(
         "shape.window_too_large",
-        "Padding that leaves something of the result.",
+        "Padding that does not remove the entire result.",
         lambda e: min(transposed(e)[0]) > 0,
     ),
 )
@@ -346,7 +355,7 @@ POOL = (
         "host.ambiguous",
         "No auto_pad of a dilated window.",
         lambda e: not _same(e) or max(e.integers("dilations") or (1,)) == 1,
-        "auto_pad of a dilated window is read in several ways; give pads.",
+        "Implementations disagree about auto_pad of a dilated window; give pads.",
     ),
     _sized,
     needs(

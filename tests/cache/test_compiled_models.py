@@ -135,7 +135,7 @@ def other_ports(data: bytes) -> bytes:
         (lambda data: data[:-9], "truncated"),
         (lambda data: data[:-9] + b"\1" + data[-8:], "checksum"),
         (lambda data: b"foreign", "truncated"),
-        (other_ports, "not that of such a node"),
+        (other_ports, "not that of an EPContext node"),
     ],
     ids=["version", "adapter", "driver", "truncated", "flipped", "foreign", "ports"],
 )
@@ -150,7 +150,7 @@ def test_why_a_compiled_model_cannot_be_used(folder: Path, spoil: Any, sentence:
 def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
     m.session(network())
     path = compiled(folder, "0")
-    for name, sentence in (("../made.bin", "leads out"), ("/etc/passwd", "leads out"),
+    for name, sentence in (("../made.bin", "points outside"), ("/etc/passwd", "points outside"),
                            ("absent.bin", "No such file")):  # fmt: skip
         other = folder / "other_ctx.onnx"
         other.write_bytes(spoiled(path, lambda data, name=name: name.encode()))
@@ -179,7 +179,7 @@ def test_a_default_that_was_planned_must_be_the_same(folder: Path) -> None:
     m.compare(again, m.cpu(data), {"x": x, "b1": other})  # on the host's kernels
     assert tflgpu_plugin.report(again).host_runs == 1
     bias.CopyFrom(onnx.numpy_helper.from_array(other, "b1"))
-    with pytest.raises(Exception, match="not the one it was made with"):
+    with pytest.raises(Exception, match="not the one that it was compiled with"):
         m.session(model.SerializeToString())
 
 

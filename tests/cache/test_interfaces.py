@@ -69,12 +69,12 @@ def counted(axis: int) -> Callable[[Plan], Plan]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (port(-1, dtype="f32"), "counts are not single numbers"),
-        (port(-1, dtype="i64"), "counts are not single numbers"),
-        (port(-1, shape=(1,)), "counts are not single numbers"),
-        (port(-1, shape=(2,)), "counts are not single numbers"),
-        (counted(-1), "does not have the axis that is counted"),
-        (counted(2), "does not have the axis that is counted"),
+        (port(-1, dtype="f32"), "counts are not scalars"),
+        (port(-1, dtype="i64"), "counts are not scalars"),
+        (port(-1, shape=(1,)), "counts are not scalars"),
+        (port(-1, shape=(2,)), "counts are not scalars"),
+        (counted(-1), "lacks the axis whose elements are counted"),
+        (counted(2), "lacks the axis whose elements are counted"),
         (port(0, dtype="i8"), "is not of type i8"),
         (port(1, dtype="i8"), "is not of type i8"),
     ],
@@ -103,7 +103,7 @@ def test_names_and_shapes_that_do_not_fit(fitting: Arguments, more: dict[str, An
     from tflgpu_plugin.providers.onnxruntime import context
 
     found, interface, *others = fitting
-    with pytest.raises(ValueError, match="are not those it was made with"):
+    with pytest.raises(ValueError, match="are not those that it was compiled with"):
         context.check_node(found, replace(interface, **more), *others)
 
 
@@ -113,5 +113,5 @@ def test_weights_and_states(fitting: Arguments) -> None:
     found, *others = fitting
     for other in (replace(found, weights=None),
                   replace(found, plan=replace(found.plan, states=found.plan.inputs))):  # fmt: skip
-        with pytest.raises(ValueError, match="content is not that of such a node"):
+        with pytest.raises(ValueError, match="content is not that of an EPContext node"):
             context.check_node(other, *others)

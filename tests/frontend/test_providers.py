@@ -79,7 +79,7 @@ def test_a_broken_provider_does_not_hurt_the_others(monkeypatch: pytest.MonkeyPa
     texts = [str(w.message) for w in caught]
     assert "lacks name, description, install or connect()" in texts[0]
     assert "AttributeError" in texts[1] and "pip install --force-reinstall" in texts[1]
-    assert texts[2] == "Two packages bring a provider 'good'; the first is used."
+    assert texts[2] == "Two packages have a provider 'good'; the first is used."
 
 
 def test_entry_points_are_read_in_one_place() -> None:
@@ -219,11 +219,11 @@ def test_the_third_party_imports_the_interface_only() -> None:
 # Facts of single ops that rows of ONNX ask about, the format of compiled models, and the importer
 # without the checks of third parties' models.
 BEYOND = {
-    "onnxruntime/blocks.py": ["tflgpu_plugin.ops.gather_blocks"],
+    "onnxruntime/block_quantization.py": ["tflgpu_plugin.ops.gather_blocks"],
     "onnxruntime/context.py": ["tflgpu_plugin.cache"],
-    "onnxruntime/counting.py": ["tflgpu_plugin.ops"],
+    "onnxruntime/counted_results.py": ["tflgpu_plugin.ops"],
     "onnxruntime/external.py": ["tflgpu_plugin.cache"],
-    "onnxruntime/matrices.py": ["tflgpu_plugin.ops.normalization"],
+    "onnxruntime/products_and_norms.py": ["tflgpu_plugin.ops.normalization"],
     "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
     "onnxruntime/rows.py": ["tflgpu_plugin.ops"],
     "onnxruntime/spectral.py": ["tflgpu_plugin.ops.spectrum"],

@@ -68,7 +68,7 @@ LEFT_OUT = {
     "tflgpu_plugin/cache/__init__.py", "tflgpu_plugin/compile/__init__.py",
     "tflgpu_plugin/compile/tuning.py", "providers/__init__.py", "providers/tflite/__init__.py",
     "providers/onnxruntime/__init__.py", "providers/tflite/records.py",
-    "providers/onnxruntime/records.py", "providers/tflite/refusals.py",
+    "providers/onnxruntime/sessions.py", "providers/tflite/refusals.py",
 }  # fmt: skip
 
 

@@ -222,11 +222,11 @@ def opened(path: str, **entries: str) -> Any:
 def test_a_count_beyond_its_room_is_an_error() -> None:
     """Whatever a device says, nothing is read behind what it has written."""
     import tflgpu_plugin
-    from tflgpu_plugin.providers.onnxruntime import records
+    from tflgpu_plugin.providers.onnxruntime import sessions
 
     ours = session(build([node("NonZero", ["x"], ["y"])], {"x": chance(3, 4)}, ["y"]), force=1)
     (partition,) = tflgpu_plugin.report(ours).partitions
-    placed = records.kept.claimed(partition.key, "")
+    placed = sessions.kept.claimed(partition.key, "")
     instance = placed.partition.instance
     placed.add(placed.handle, placed.interface.key, [(9, -1)], instance)
     assert ours.run(None, {"x": np.float32(chance(3, 4) < 0)})[0].shape == (9, 0)
@@ -238,12 +238,12 @@ def misplanned(given: Shape | None, made: Shape) -> tuple[Any, Shape]:
     """A session whose partition has the plan of other shapes for inputs of `given` (None: those of
     the plan) and results of `made`, and what its input has."""
     import tflgpu_plugin
-    from tflgpu_plugin.providers.onnxruntime import records
+    from tflgpu_plugin.providers.onnxruntime import sessions
 
     data = build([node("Relu", ["x"], ["y"])], {"x": chance(1)}, ["y"], shapes={"x": (3, "n")})
     ours = session(data, force=1)
     (partition,) = tflgpu_plugin.report(ours).partitions
-    placed = records.kept.claimed(partition.key, "")
+    placed = sessions.kept.claimed(partition.key, "")
     (planned,) = placed.interface.key
     placed.add(placed.handle, [given or planned], [made], placed.partition.instance)
     return ours, given or planned

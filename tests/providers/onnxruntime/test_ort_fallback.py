@@ -62,7 +62,7 @@ CASES = {
     "a resized batch": Case(
         [node("Resize", ["x", "", "", "s"], ["y"], mode="nearest")],
         {"x": floats(1, 2, 3, 4), "s": np.array([1, 2, 6, 8])},
-        [{"x": floats(1, 2, 3, 4), "s": np.array([2, 2, 3, 4])}], sentence="shapes",
+        [{"x": floats(1, 2, 3, 4), "s": np.array([2, 2, 3, 4])}], sentence="batch and channels",
     ),
     "a number beyond int32": Case(
         [node("Add", ["a", "a"], ["y"])], {"a": np.array([1, 2])}, [{"a": np.array([2**31, 3])}],
@@ -203,7 +203,7 @@ def test_constants_beside_the_model_are_memory_of_the_partition(
     import onnx
     from onnx import TensorProto, helper
 
-    from tflgpu_plugin.providers.onnxruntime import model as made
+    from tflgpu_plugin.providers.onnxruntime import partition_model as made
 
     nodes = [
         node("DequantizeLinear", ["w", "s"], ["d"]),

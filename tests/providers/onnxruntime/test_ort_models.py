@@ -117,7 +117,7 @@ def test_bodies_of_control_flow() -> None:
     nodes = tflgpu_plugin.report(session).nodes
     assert {"Tanh", "Exp"} <= {n.op for n in nodes if n.where == "gpu"}
     (told,) = {n.reason for n in nodes if n.op == "If"}
-    assert told is not None and "the nodes of the graphs inside it are placed one by one" in told
+    assert told is not None and "the nodes of the graphs inside of it are placed one by one" in told
 
 
 def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:
@@ -133,7 +133,7 @@ def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:
     told = {n.op: n.reason or "" for n in tflgpu_plugin.report(m.session(data, force=1)).nodes}
     assert "random numbers" in told["RandomNormalLike"]
     assert told["SplitToSequence"] == told["SequenceAt"]
-    assert "lists of tensors" in told["SequenceAt"]
+    assert "sequences of tensors" in told["SequenceAt"]
     assert len(reader.LEFT) > 20 and not reader.LEFT.keys() & ops.HOST_OPS.keys()
 
 

@@ -1,5 +1,6 @@
-"""Plain whole numbers of 8 and 16 bits: they are computed with as int32, and results wrap around
-where they are stored, as in the types of C."""
+"""Plain integers of 8 and 16 bits: they are computed as int32, and results wrap around where they
+are stored, as in C.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Row = Callable[[Builder], Any]
 
 
 def also(row: Row) -> Row:
-    """A row of int32, for narrower numbers too."""
+    """Returns a row for int32 extended to narrower integers."""
 
     def either(e: Builder) -> Any:
         held = {e.dtype(t) for t in e.inputs if t is not None} & {*COUNTED}
@@ -33,7 +34,7 @@ def also(row: Row) -> Row:
 
 
 def int32(e: Builder, tensor: int) -> int:
-    """The numbers of a tensor, fractions cut off."""
+    """Returns the numbers of a tensor, truncated to integers."""
     held = e.dtype(tensor)
     if held in COUNTED and e.constant(tensor) is not None:
         return e.derived(tensor, "int32", make=lambda data: data.astype(np.int32))
@@ -41,7 +42,7 @@ def int32(e: Builder, tensor: int) -> int:
 
 
 def stored(e: Builder, y: int, dtype: str) -> int:
-    """int32 as a narrower type, whose bits it keeps."""
+    """Returns int32 as a narrower type, keeping the low bits."""
     if e.known(y):
         kind = np.dtype(NUMPY_DTYPES[dtype])
         return e.derived(y, dtype, make=lambda data: data.astype(kind))
@@ -55,7 +56,9 @@ def stored(e: Builder, y: int, dtype: str) -> int:
 
 
 def bit_cast(e: Builder) -> int:
-    """The bits of a number as those of another type. bfloat16 is kept as those of a uint16."""
+    """Builds BitCast: the bits of a number as those of another type. bfloat16 is stored like
+    uint16.
+    """
     x, wanted = e.x(), DTYPES[e.integer("to")]
     if e.dtype(x) == BFLOAT16:
         x = _bits_as(e, x, "u16")

@@ -1,8 +1,9 @@
-"""The row for attention as language models have it: grouped heads, and keys and values of before.
+"""The row for the attention of language models: grouped heads, with keys and values of the past.
 
-`total_sequence_length` says how many keys there may be with what is new, and `seqlens_k` how many
-there are in each batch, less one: with a past, what is new comes before those that are not there. A
-past may be longer than what was before, and the present is as long then, with zeros at the end.
+`total_sequence_length` is the largest number of keys including the new ones, and `seqlens_k` is
+that number for each batch, minus one: with a past, new keys follow the valid past keys of their
+batch. A past tensor may be longer than the valid past, and the present is then as long, with zeros
+at the end.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from tflgpu_plugin.ir import Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent, together, unread
 from .attention import BOTH_PASTS, heads_first, listed, of_heads, whole
+from .presence import absent, together, unread
 from .rearranging import cut, parts
 from .rotary import turned
 
@@ -23,7 +24,7 @@ KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def grouped_query(e: Builder) -> list[int | None]:
-    """GroupQueryAttention, whose queries, keys and values may be one tensor."""
+    """Builds GroupQueryAttention, whose queries, keys and values may be one tensor."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     before, (batch, length, _) = _past(e), e.shape(e.x(0))
     widths = [count * _depth(e) for count in (heads, kv_heads, kv_heads)]
@@ -36,7 +37,7 @@ def grouped_query(e: Builder) -> list[int | None]:
         q, k = (turned(e, t, turns, n, "rotary_interleaved", joined=False)
                 for t, n in ((q, heads), (k, kv_heads)))  # fmt: skip
     k, v = (heads_first(e, t, kv_heads) for t in (k, v))
-    if e.has(PAST_KEY):  # also where nothing is in it: another run reads it
+    if e.has(PAST_KEY):  # also where the past is empty: the next run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
         k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
     y = of_heads(e, (q, k, v), (heads, kv_heads), None, lengths, causal=True, joined=True,
@@ -46,15 +47,17 @@ def grouped_query(e: Builder) -> list[int | None]:
 
 
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
-    """Rows of the places from the first of each batch on, which a run tells where there is a
-    past."""
+    """Returns the rows of a table for the positions from the first of each batch on; with a past,
+    the first position is known only in a run.
+    """
     places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
     return e.add("gather", table, places, axis=0, raises=True)
 
 
 def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
-    """What was before and, from the place `first` of its batch on, what is new; so many in all, of
-    which those after it are zero."""
+    """Returns the past followed by the new keys from position `first` of each batch on, `total` in
+    all, zeros after them.
+    """
     batch, heads, _, depth = e.shape(new)
     held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
     held = _filled(e, held, total)
@@ -62,7 +65,7 @@ def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
 
 
 def _filled(e: Builder, t: int, total: int) -> int:
-    """With zeros at the end, for so many places."""
+    """Returns the tensor with zeros at the end, up to this number of positions."""
     batch, heads, length, depth = e.shape(t)
     if length >= total:
         return t
@@ -71,17 +74,17 @@ def _filled(e: Builder, t: int, total: int) -> int:
 
 
 def _buffer(e: Builder) -> int:
-    """How many keys a past has room for."""
+    """Returns the number of keys that a past tensor has room for."""
     return e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
 
 
 def _past(e: Builder) -> int:
-    """How many keys there were before."""
+    """Returns the number of valid past keys."""
     return int(e.value(TOTAL).reshape(-1)[0]) - e.shape(e.x(0))[1]
 
 
 def _depth(e: Builder) -> int:
-    """Of a head."""
+    """Returns the depth of a head."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.shape(e.x(0))[-1] // (heads if e.has(KEY) else heads + 2 * kv_heads)
 
@@ -97,16 +100,16 @@ def _divides(e: Builder) -> bool:
 
 
 def _whole(e: Builder) -> Refusal | None:
-    """A past that is what was before, or has room for what is new, too."""
+    """A past of exactly the valid keys, or with room for the new keys, too."""
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None
-    return Unfit("shape.mismatch", f"{before} keys of before in a past of {room}.")
+    return Unfit("shape.mismatch", f"{before} past keys in a past of {room}.")
 
 
 @asks("shape.mismatch")
 def _turns(e: Builder) -> bool:
-    """Angles of every place."""
+    """Angles of every position."""
     if not e.integer("do_rotary"):
         return True
     if not (e.has(COS) and e.has(SIN)) or e.shape(e.x(COS)) != e.shape(e.x(SIN)):
@@ -119,7 +122,7 @@ GROUPED_QUERY = (
     _divides,
     needs(
         "shape.unsupported",
-        "One place, or no past, where there are several batches.",
+        "One new position, or no past, where there are several batches.",
         lambda e: e.shape(e.x(0))[0] == 1 or e.shape(e.x(0))[1] == 1 or _past(e) == 0,
     ),
     needs(
@@ -134,7 +137,7 @@ GROUPED_QUERY = (
     absent("Positions that follow each other, no bias and no sink.", 9, 10, 11),
     needs(
         "attribute.unsupported",
-        "A softmax as usual, of numbers that are not quantized.",
+        "A standard softmax of numbers that are not quantized.",
         lambda e: (
             e.integer("smooth_softmax") <= 0
             and e.text("k_quant_type", "NONE") == e.text("v_quant_type", "NONE") == "NONE"

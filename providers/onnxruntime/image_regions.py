@@ -1,5 +1,6 @@
-"""Rows for parts of images that are put together or taken out: Col2Im, RoiAlign and
-MaxRoiPool (operator documentation of Col2Im-18, RoiAlign-22 and MaxRoiPool-22)."""
+"""Rows for parts of images that are joined or cut out: Col2Im, RoiAlign and MaxRoiPool (operator
+documentation of Col2Im-18, RoiAlign-22 and MaxRoiPool-22).
+"""
 
 from __future__ import annotations
 
@@ -19,19 +20,23 @@ LARGEST = 1 << 22  # elements of a table of indices
 
 
 def _columns(e: Builder) -> Window:
-    """The window that cut out the columns."""
+    """Returns the window that cut out the columns."""
     image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
     return window_over(e, image, block)
 
 
 def col2im(e: Builder) -> int:
-    """The elements that each pixel is the sum of, picked by constant indices, and their sum."""
+    """Builds Col2Im: the elements that each pixel is the sum of, picked by constant indices, and
+    their sum.
+    """
     batch, rows, places = e.shape()
     columns = _columns(e)
     taps = prod(columns.kernel)
     planes, table = batch * rows // taps, _sources(columns)
     flat = e.reshape(e.x(), (planes, taps * places))
-    padded = e.add("pad", flat, e.index([(0, 0), (0, 1)]), mode="constant")  # a zero behind
+    padded = e.add(
+        "pad", flat, e.index([(0, 0), (0, 1)]), mode="constant"
+    )  # a zero after the last element
     picked = e.add("gather", padded, e.index(table.reshape(-1)), axis=1)
     parts = e.reshape(picked, (planes, *table.shape))
     total = e.add("reduce_sum", parts, e.index([1]), keep_dims=False)
@@ -39,8 +44,9 @@ def col2im(e: Builder) -> int:
 
 
 def _sources(columns: Window) -> Array:
-    """[most, pixels]: numbers of the elements, of [tap, place], that fall on each pixel; beyond the
-    last one for none."""
+    """Returns [most, pixels]: the indices, in [tap, position], of the elements that are summed for
+    each pixel; unused entries are one past the last index.
+    """
     pixel, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     axes = zip(*columns, columns.places, strict=True)
     for extent, taps, step, apart, (before, _), places in axes:
@@ -61,8 +67,9 @@ def _sources(columns: Window) -> Array:
 
 @asks("shape.unsupported")
 def _put_together(e: Builder) -> bool:
-    """Columns [batch, channels and block, places] of blocks that fit into the padded image, in all
-    4,194,304 elements of a channel at most."""
+    """Columns [batch, channels and block, positions] of blocks that are inside of the padded image,
+    with at most 4,194,304 elements per channel.
+    """
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
     pads = e.integers("pads")
@@ -85,9 +92,9 @@ COLUMNS = (
     _put_together,
     needs(
         "host.ambiguous",
-        "No dilations of an image that has not two axes.",
+        "No dilations unless the image has two axes.",
         lambda e: len(e.value(1).reshape(-1)) == 2 or max(e.integers("dilations") or (1,)) == 1,
-        "onnxruntime puts dilated blocks elsewhere than ONNX where an image has not two axes.",
+        "onnxruntime places dilated blocks differently from ONNX unless an image has two axes.",
     ),
 )
 
@@ -95,7 +102,7 @@ COLUMNS = (
 
 
 def roi_align(e: Builder) -> int:
-    """Regions of images; before opset 16 coordinates are not those of pixels' centres."""
+    """Builds RoiAlign; before opset 16 coordinates are not those of pixel centers."""
     modes = "half_pixel" if e.version >= 16 else "output_half_pixel"
     numbers = e.exact(e.add("cast", e.x(2), dtype="f32"))
     return e.image(
@@ -108,7 +115,7 @@ def roi_align(e: Builder) -> int:
 
 
 def max_roi_pool(e: Builder) -> int:
-    """The largest pixels of regions' bins."""
+    """Builds MaxRoiPool: the largest pixel in each bin of a region."""
     return e.image(
         "roi_max_pool", e.x(0), e.exact(e.x(1)), size=e.integers("pooled_shape"),
         scale=e.number("spatial_scale", 1.0), raises=True,

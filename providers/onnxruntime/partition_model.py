@@ -1,5 +1,5 @@
-"""A partition's nodes as an ONNX model, for the runs that onnxruntime's own kernels do. Numbers of
-fields are those of ONNX's public schema (onnx.proto).
+"""Writes a partition's nodes as an ONNX model, for runs on onnxruntime's own kernels. Field numbers
+are those of ONNX's public schema (onnx.proto).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tflgpu_plugin.providers import DEFAULT_DOMAINS, BuildError, HostNode, Value
 from .host import DTYPES, NIBBLES, paired
 from .snapshot import Snapshot
 
-IR_VERSION = 10  # with numbers of 4 bits; onnxruntime 1.24 knows 11
+IR_VERSION = 10  # the first IR version with numbers of 4 bits; onnxruntime 1.24 reads up to 11
 INLINE = 1 << 10  # bytes; larger constants are not copied into the model
 EXTERNAL = 1  # TensorProto.DataLocation
-# Of AttributeProto: its type and the field that holds its value, by what that is here. Both are
-# larger for lists.
+# The type and the value field of AttributeProto, by the type of the value here. Both are larger for
+# lists.
 ATTRIBUTES: dict[type, tuple[int, int]] = {
     float: (1, 2), int: (2, 3), bytes: (3, 4), np.ndarray: (4, 5),
 }  # fmt: skip
 OF_LISTS = 5
-# Types of elements by what numpy has for them; uint16, not bfloat16, which it lacks.
+# Element types by numpy dtype; bfloat16, which numpy lacks, is not among them.
 KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPES.items())}
 
 
 def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Give these nodes to native code as a model of these inputs and outputs. Their constants must
-    live as long as the partition. Raises BuildError where a value has no type that a model can
+    """Gives these nodes to native code as a model with these inputs and outputs. Their constants
+    must live as long as the partition. Raises BuildError where a value has no type that a model can
     state, NativeError where onnxruntime has no kernels for it.
     """
     ffi = native.ffi
@@ -55,7 +55,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
 
 
 def _bytes(value: Value) -> Array:
-    """A constant as onnxruntime stores it."""
+    """Returns a constant as onnxruntime stores it."""
     data = np.ascontiguousarray(value.data)
     return paired(data.reshape(-1)) if value.element in NIBBLES else data
 
@@ -68,7 +68,9 @@ def stays_outside(value: Value, data: Array) -> bool:
 
 
 def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:
-    """ModelProto of the nodes with constants, inputs and outputs (fields 5, 11 and 12)."""
+    """Returns a ModelProto of the nodes with constants, inputs and outputs (fields 5, 11 and
+    12).
+    """
     graph = b"".join(wire.message(1, _node(node)) for node in part.nodes) + wire.text(2, "tflgpu")
     for number, held in zip((5, 11, 12), lists, strict=True):
         graph += b"".join(wire.message(number, one) for one in held)
@@ -94,7 +96,7 @@ def _node(node: HostNode) -> bytes:
 
 
 def _attribute(name: str, value: Any) -> bytes:
-    """An empty list is taken for one of integers, as most are."""
+    """Returns an AttributeProto. An empty list is written as one of integers, as most are."""
     items, more = (value, OF_LISTS) if isinstance(value, tuple) else ((value,), 0)
     kind, field = ATTRIBUTES[type(items[0]) if items else int]
     content = b"".join(_item(field + more, item) for item in items)
@@ -110,13 +112,15 @@ def _item(field: int, value: Any) -> bytes:
 
 
 def _tensor(data: Array) -> bytes:
-    """TensorProto of an attribute."""
+    """Returns the TensorProto of an attribute."""
     raw = np.ascontiguousarray(data).tobytes()
     return wire.integers(1, data.shape) + wire.integer(2, KINDS[data.dtype]) + wire.message(9, raw)
 
 
 def _constant(value: Value, data: Array, external: bool) -> bytes:
-    """TensorProto of a constant; of an `external` one the data is given beside the model."""
+    """Returns the TensorProto of a constant; the data of an `external` one is given beside the
+    model.
+    """
     assert value.data is not None
     head = wire.integers(1, value.data.shape) + wire.integer(2, value.element)
     head += wire.text(8, value.name)
@@ -127,8 +131,8 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
 
 
 def _port(value: Value) -> bytes:
-    """ValueInfoProto of a tensor of any shape."""
+    """Returns the ValueInfoProto of a tensor of any shape."""
     if not value.element:
-        raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is no tensor.")
+        raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
     kind = wire.message(1, wire.integer(1, value.element))
     return wire.text(1, value.name) + wire.message(2, kind)

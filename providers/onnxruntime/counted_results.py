@@ -1,5 +1,6 @@
-"""Rows whose results only a run counts: as much is computed as there can be, and the count says how
-much of it is meant."""
+"""Rows whose number of results is known only after a run: the largest possible number is computed,
+and a count says how many are valid.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +12,25 @@ from tflgpu_plugin.ir import COUNTS, asks, needs
 from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder
 
-from . import narrow
+from . import narrow_integers
 from .rearranging import joined, part, parts
 
-SMALLEST = 2.0**-126  # an overlap above this is one above 0
-MOST_SORTED = 4096  # one by one: far more would take longer than the host takes
-MOST_COMPARED = 1 << 22  # elements of each pair: 16 MiB
+SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
+MOST_SORTED = (
+    4096  # limit of boxes, which are selected one by one: more would take longer than the host
+)
+MOST_COMPARED = 1 << 22  # pairs of elements: 16 MiB
 
 
 def _axis(e: Builder) -> int | None:
-    """The axis that the node names; None where it is about single elements."""
+    """Returns the axis that the node names; None where it selects single elements."""
     given = e.host.attributes.get("axis")
     return None if given is None else e.axis(int(given), e.rank())
 
 
 @asks("constant.invalid")
 def within(e: Builder) -> bool:
-    """A condition that takes something, and nothing beyond the axis."""
+    """A condition with an element that can be true, and none beyond the axis."""
     known = e.constant(e.x(1))
     if known is None:
         return e.rank(e.x(1)) == 1
@@ -40,7 +43,7 @@ RANKED = needs("rank.unsupported", "An axis at least.", lambda e: e.rank() > 0)
 
 
 def compress(e: Builder) -> int:
-    """Elements, or parts along an axis, for which a condition holds."""
+    """Builds a selection of elements, or of slices along an axis, for which a condition holds."""
     named, condition = _axis(e), e.x(1)
     x = e.reshape(e.x(), (prod(e.shape()),)) if named is None else e.x()
     axis, shape, known = named or 0, e.shape(x), e.constant(condition)
@@ -57,8 +60,9 @@ def compress(e: Builder) -> int:
 
 
 def places_of(e: Builder, flags: int) -> tuple[int, int]:
-    """The numbers of the flags [n] that are true, [n] with some number of a flag behind them, and
-    how many there are."""
+    """Returns the indices of the flags [n] that are true, [n] with any valid indices after them,
+    and their number.
+    """
     if not prod(e.shape(flags)):
         flags = e.const([False], np.bool_)
     places, count = e.add_many("nonzero", flags, dtype="i32")
@@ -66,12 +70,12 @@ def places_of(e: Builder, flags: int) -> tuple[int, int]:
 
 
 def nonzero(e: Builder) -> int:
-    """The coordinates of what is not zero, a column for each element."""
+    """Builds the coordinates of nonzero elements, a column for each element."""
     if e.known_limit:
         return e.const(np.array(np.nonzero(e.value(0)), np.int64), np.int64)
     shape, flags = e.shape(), e.x()
-    if e.dtype() in narrow.TYPES:
-        flags = narrow.int32(e, flags)
+    if e.dtype() in narrow_integers.TYPES:
+        flags = narrow_integers.int32(e, flags)
     if e.dtype(flags) != "bool":
         zero = e.index([0]) if e.dtype(flags) in COUNTS else e.const([0])
         flags = e.add("not_equal", flags, zero, dtype="bool")
@@ -93,19 +97,22 @@ def nonzero(e: Builder) -> int:
 
 @asks("shape.too_large")
 def listed(e: Builder) -> bool:
-    """At most 4,096 single elements (no axis, or an input of rank 1), or parts along an axis that
-    have 1 to 4,194,304 pairs of elements."""
+    """At most 4,096 single elements (no axis, or an input of rank 1), or slices along an axis that
+    have 1 to 4,194,304 pairs of elements.
+    """
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
 
 def _parts_axis(e: Builder) -> int | None:
-    """The axis whose parts are compared; None where these are single elements."""
+    """Returns the axis whose slices are compared; None where single elements are compared."""
     return None if e.rank() == 1 else _axis(e)
 
 
 def unique(e: Builder) -> list[int]:
-    """The elements that differ, where each stood first, which each input is, and how often."""
+    """Builds the distinct elements, the index of their first occurrence, the index of each input
+    among them, and their frequencies.
+    """
     axis, n = _parts_axis(e), prod(e.shape())
     if axis is not None:
         return _unique_parts(e, axis)
@@ -136,7 +143,9 @@ def unique(e: Builder) -> list[int]:
 
 
 def _unique_parts(e: Builder, axis: int) -> list[int]:
-    """The same of parts along an axis, by the first element in which two of them differ."""
+    """Builds the same for slices along an axis, ordered by the first element in which two of them
+    differ.
+    """
     n, others = e.shape()[axis], [k for k in range(e.rank()) if k != axis]
     turned = e.transpose(e.x(), (axis, *others))
     whole = e.shape(turned)
@@ -166,18 +175,18 @@ def _unique_parts(e: Builder, axis: int) -> list[int]:
 
 
 def _ones(e: Builder, op: str, *pair: int) -> int:
-    """1 where a comparison holds, 0 elsewhere."""
+    """Returns 1 where a comparison holds, 0 elsewhere."""
     return e.add("cast", e.add(op, *pair, dtype="bool"), dtype="i32")
 
 
 def _argsort(e: Builder, x: int) -> int:
-    """The places of the elements [n] in rising order."""
+    """Returns the indices of the elements [n] in ascending order."""
     _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=0, dtype="i32")
     return order
 
 
 def _limits(e: Builder) -> tuple[int, float, float]:
-    """How many boxes of a class at most, their overlap, and their least score."""
+    """Returns the largest number of boxes per class, the largest overlap, and the least score."""
     count, overlap, least = (e.optional(k) for k in (2, 3, 4))
     above = (
         -np.inf if least is None else np.nextafter(np.float32(least.flat[0]), np.float32(np.inf))
@@ -189,8 +198,9 @@ def _limits(e: Builder) -> tuple[int, float, float]:
 
 @asks("constant.required")
 def choice(e: Builder) -> bool:
-    """A count, an overlap between 0 and 1 and a least score that are known before the run, and not
-    too many boxes."""
+    """A number of boxes, an overlap between 0 and 1 and a least score that are known before the
+    run, and a limited number of boxes.
+    """
     boxes, scores = e.shape(), e.shape(e.x(1))
     if not e.known(*e.inputs[2:]) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False
@@ -199,7 +209,7 @@ def choice(e: Builder) -> bool:
 
 
 def chosen_boxes(e: Builder) -> int:
-    """Rows of batch, class and box. The best boxes of each class by themselves."""
+    """Builds rows of batch, class and box: the best boxes of each class."""
     (batches, many, _), classes = e.shape(), e.shape(e.x(1))[1]
     each, overlap, least = _limits(e)
     bound = batches * classes * each
@@ -228,7 +238,7 @@ def chosen_boxes(e: Builder) -> int:
 
 
 def _corners(e: Builder) -> int:
-    """Boxes (x, y, width, height around a centre) as corners."""
+    """Returns boxes (center x, center y, width, height) as corners."""
     centre, size = parts(e, e.x(), (2, 2))
     half = e.exact(e.times(size, 0.5))
     pair = e.exact(e.add("sub", centre, half)), e.exact(e.add("add", centre, half))

@@ -1,6 +1,6 @@
-"""Rows of attention over tokens that are packed, [tokens, width]: those of all sequences, one after
-the other, without padding. onnxruntime has no CPU kernels for them. They run where they are dense:
-where there is a token for every place, nothing was removed, and all lies in order.
+"""Rows of attention over packed tokens, [tokens, width]: the tokens of all sequences, one after the
+other, without padding. onnxruntime has no CPU kernels for them. They run here where no padding was
+removed: there is a token for every position, and all are in order.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ OWN_OFFSETS, OWN_SCORE_BIAS = 3, 5
 
 
 def multi_head(e: Builder) -> int:
-    """PackedMultiHeadAttention: of queries, keys and values, or of one tensor with all three."""
+    """Builds PackedMultiHeadAttention of queries, keys and values, or of one tensor with all
+    three.
+    """
     given = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
     given = biased(e, given) if e.has(KEY_BIAS) else given
     return _attended(e, given, OFFSETS, e.get(SCORE_BIAS))
 
 
 def attention(e: Builder) -> int:
-    """PackedAttention, where queries, keys and values are parts of x W + b."""
+    """Builds PackedAttention, where queries, keys and values are parts of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.x(2))
     return _attended(e, [*parts(e, made, widths(e))], OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
 
 
 def _thirds(e: Builder, x: int) -> list[Part]:
-    """The three of [tokens, heads, 3, depth]."""
+    """Returns the three parts of [tokens, heads, 3, depth]."""
     tokens, heads, _, depth = e.shape(x)
     return [e.reshape(t, (tokens, heads * depth)) for t in parts(e, x, (1, 1, 1), axis=2)]
 
@@ -45,11 +47,13 @@ def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None)
     return e.reshape(of_heads(e, (q, k, v), (heads, heads), bias), e.shape(given[2]))
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ------------------------------------------------------------------------------
 
 
 def _split(e: Builder) -> Sequence[int]:
-    """The widths of queries, keys and values as they come; empty where they come otherwise."""
+    """Returns the widths of queries, keys and values; empty where their shapes are not
+    supported.
+    """
     given = [e.shape(e.x(k)) for k in range(3) if e.has(k)]
     if len(given) == 1 and len(given[0]) == 4:
         _, heads, three, depth = given[0]
@@ -59,11 +63,11 @@ def _split(e: Builder) -> Sequence[int]:
 
 
 def _dense(position: int) -> Condition:
-    """Of an operator with these offsets."""
+    """Returns a condition of an operator with these offsets."""
     return needs(
         "shape.unsupported",
-        "A token for every place of its token_offset [batch, sequence], where no padding was "
-        "removed.",
+        "A token for every position of its token_offset [batch, sequence], so that no padding "
+        "was removed.",
         lambda e: e.rank(e.x(position)) == 2 and prod(e.shape(e.x(position))) == e.shape()[0],
         kind=Unfit,
     )  # fmt: skip

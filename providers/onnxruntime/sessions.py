@@ -1,5 +1,5 @@
-"""What this frontend remembers: sessions, what was claimed of each of their graphs, and partitions
-that are in use.
+"""The state of this frontend: sessions, the claims of each of their graphs, and partitions in
+use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from .reader import TABLE
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """Where no other shapes may come `interface` has no part, and there is no `partition`."""
+    """A placed partition. Where no other shapes may come, `interface` has no part, and `partition`
+    is None.
+    """
 
     nodes: tuple[int, ...]
     interface: Interface
@@ -30,13 +32,14 @@ class Placed(providers.PlacedPartition):
         self.program = self.partition.instance.program
 
     def release(self) -> None:
-        """Also what shapes that may come would have needed."""
+        """Also drops the data needed to plan for other shapes."""
         super().release()
         self.program, self.interface = None, replace(self.interface, part=None)
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
-        """The shapes of `interface.inputs` from a list of ranks and extents, and the numbers of its
-        `run_values` from counts and numbers."""
+        """Returns the shapes of `interface.inputs` from a list of ranks and extents, and the
+        numbers of its `run_values` from counts and numbers.
+        """
         found, at = [], 0
         for _ in (*self.interface.inputs, *self.interface.run_values):
             found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
@@ -44,8 +47,9 @@ class Placed(providers.PlacedPartition):
         return tuple(found)
 
     def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
-        """Its ports in the order of the first. Raises ImpossibleShapes where no host takes the
-        shapes."""
+        """Returns the graph with its ports in the first order. Raises ImpossibleShapes where no
+        host takes the shapes.
+        """
         interface, part = self.interface, self.interface.part
         assert part is not None
         shapes = dict(zip(interface.inputs, given, strict=False))
@@ -63,9 +67,10 @@ Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
 
 @dataclass
 class Session(providers.Client[Level]):
-    """One InferenceSession that names this provider; with `export` a compiled model is to be
-    written. onnxruntime hands over bodies before the graph around them, so the last level is the
-    model itself: it is graph 0 of reports."""
+    """An InferenceSession that names this provider; with `export` a compiled model is written.
+    onnxruntime passes bodies before the graph around them, so the last level is the model itself:
+    it is graph 0 of reports.
+    """
 
     gone = Refusal("host.withdrawn", "The session has been closed.")
     last_is_first = True
@@ -74,29 +79,32 @@ class Session(providers.Client[Level]):
 
 
 kept: providers.Records[Session, Placed] = providers.Records()
-_failure: PerCaller[str] = PerCaller()  # why the last session was given no provider
-FAILURE = "_tflgpu_failure"  # an attribute of the session that was asked for
+_failure: PerCaller[str] = PerCaller()  # why the last session does not use the provider
+FAILURE = "_tflgpu_failure"  # an attribute of the session for which the reason was given
 
 
 def failed(text: str) -> None:
-    """Remember why the session that this thread is making gets no provider; "" when it does."""
+    """Keeps the reason why the session that this thread is making does not use the provider; ""
+    when it does.
+    """
     _failure.set(text)
 
 
 def failure(session: Any) -> str:
-    """Why this session of this thread, which named this provider, did not get it, or "": the last
-    reason that no other session was asked for."""
+    """Returns why this session of this thread, which named this provider, does not use it, or "":
+    the last reason that no other session was asked for.
+    """
     if not hasattr(session, FAILURE):
         setattr(session, FAILURE, _failure.get() or "")
         _failure.set("")
     return str(getattr(session, FAILURE))
 
 
-_ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run without an answer
+_ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run that failed
 
 
 def ended(number: int, text: str) -> None:
-    """Remember why a run of this partition, on the caller's thread, has no answer."""
+    """Keeps the reason why a run of this partition, on the caller's thread, failed."""
     owners = (session for session in kept.clients.values() for level in session.graphs
               if any(one.number == number for one in level.placed))  # fmt: skip
     found = next(owners, None)
@@ -104,7 +112,7 @@ def ended(number: int, text: str) -> None:
 
 
 def replace_nodes(report: Report, reason: str) -> Report:
-    """The report of a session that its host has made anew without this provider."""
+    """Returns the report of a session that its host has made again without this provider."""
     nodes = (
         replace(node, where=providers.REVERTED, reason=reason)
         if node.where == providers.GPU
@@ -115,26 +123,28 @@ def replace_nodes(report: Report, reason: str) -> Report:
 
 
 def given_up(target: Any) -> tuple[str, Report | None]:
-    """Why onnxruntime has moved a session to the CPU, and the report of that session; "" and None
-    where it has not. It does so once, after a run that has failed."""
+    """Returns why onnxruntime has moved a session to the CPU, and the report of that session; ""
+    and None where it has not. It does so once, after a run that has failed.
+    """
     fallen = getattr(target, "_enable_fallback", None) is False
     moved = fallen and EP_NAME not in target.get_providers()
     return (moved and _ended.get()) or ("", None)
 
 
 def identify(target: Any) -> Session | None:
-    """The session behind an InferenceSession, None when it is not one of ours: its provider is
-    asked through a dynamic option."""
+    """Returns the session behind an InferenceSession, or None when it does not use this provider:
+    the provider is asked through a dynamic option.
+    """
     native.lib.tg_ort_identified()
     try:
         target.set_ep_dynamic_options({"tflgpu.identify": "1"})
-    except Exception:  # providers may refuse options that they do not know
+    except Exception:  # other providers may refuse an unknown option
         pass
     return kept.clients.get(native.lib.tg_ort_identified())
 
 
 def report(target: Any) -> Report | None:
-    """The report of an InferenceSession; None when it is not one of ours."""
+    """Returns the report of an InferenceSession, or None when it does not use this provider."""
     if not hasattr(target, "set_ep_dynamic_options"):
         return None
     found = identify(target)

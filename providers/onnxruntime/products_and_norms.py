@@ -19,7 +19,7 @@ SQUARE = needs(
 
 
 def gemm(e: Builder) -> int:
-    """Y = alpha * A' * B' + beta * C (Gemm-13)."""
+    """Builds Y = alpha * A' * B' + beta * C (Gemm-13)."""
     a, b = e.x(0), e.x(1)
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
     if e.integer("transA"):
@@ -40,13 +40,13 @@ def gemm(e: Builder) -> int:
 
 
 def _gemm_weights(data: Array, straight: bool, alpha: float) -> Array:
-    """[outputs, inputs], scaled."""
+    """Returns [outputs, inputs], scaled."""
     weights = data if straight else data.T
     return weights if alpha == 1 else weights * np.float32(alpha)
 
 
 def _bias(e: Builder, c: int, outputs: int, beta: float) -> int | None:
-    """C as one value per output, None when it is more than that."""
+    """Returns C as one value per output, or None when it has more values than that."""
     data = e.constant(c)
     if data is None or data.size not in (1, outputs) or (data.size > 1 and data.shape[-1] == 1):
         return None
@@ -63,7 +63,9 @@ def _scaled(e: Builder, c: int, beta: float) -> int:
 
 
 def matmul(e: Builder) -> int:
-    """A product of matrices, leading axes being broadcast, or of a vector and a matrix."""
+    """Builds a matrix product with broadcast leading axes, or a product of a vector and a
+    matrix.
+    """
     a, b = e.x(0), e.x(1)
     weights = e.tensors.table[b]
     if weights.quantization is not None and weights.data is not None and e.rank(b) == 2:
@@ -75,7 +77,7 @@ def matmul(e: Builder) -> int:
 
 
 def _dense(e: Builder, a: int, b: int) -> int:
-    """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
+    """Builds a product with 8-bit weights as a layer, whose sums are integers."""
     shape = e.shape(a)
     rows = e.reshape(a, (-1, shape[-1]))
     y = e.add("fully_connected", rows, e.transpose(b, (1, 0)), None)
@@ -83,7 +85,9 @@ def _dense(e: Builder, a: int, b: int) -> int:
 
 
 def _vector_product(e: Builder, a: int, b: int) -> int:
-    """A vector is a matrix of one row (left) or one column (right), and its axis goes again."""
+    """Builds a product of a vector, as a matrix of one row (left) or one column (right) whose axis
+    is removed from the result.
+    """
     left, right = e.rank(a) == 1, e.rank(b) == 1
     a = e.reshape(a, (1, -1)) if left else a
     b = e.reshape(b, (-1, 1)) if right else b
@@ -94,7 +98,7 @@ def _vector_product(e: Builder, a: int, b: int) -> int:
 
 
 def batch_norm(e: Builder) -> int:
-    """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
+    """Builds inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]
@@ -107,7 +111,9 @@ def batch_norm(e: Builder) -> int:
 
 
 def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
-    """(x - mean) * s + bias, where a run tells some of them; each has one value per channel."""
+    """Builds (x - mean) * s + bias, where some of them are not constant; each has one value per
+    channel.
+    """
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
     shifted = e.add("add", variance, e.number("epsilon", 1e-5))
     factor = e.add("mul", scale, e.add("rsqrt", shifted))
@@ -115,8 +121,9 @@ def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
 
 
 def layer_norm(e: Builder) -> list[int | None]:
-    """Over all axes from `axis` on. Mean and inverse deviation where somebody asks for the node's
-    outputs 1 or 2, which takes it in steps."""
+    """Builds LayerNormalization over all axes from `axis` on. Where the node's outputs 1 or 2 are
+    read (mean and inverse deviation), it is computed in steps.
+    """
     x, bias, epsilon = e.x(), e.get(2), e.number("epsilon", 1e-5)
     axis = e.axis(e.integer("axis", -1), e.rank())
     if not (e.wants(1) or e.wants(2)):
@@ -128,7 +135,7 @@ def layer_norm(e: Builder) -> list[int | None]:
 
 
 def group_norm(e: Builder) -> int:
-    """Groups of channels by themselves; scale and bias are per group before opset 21."""
+    """Builds GroupNormalization; scale and bias are per group before opset 21."""
     x, groups, epsilon = e.x(), e.integer("num_groups", 1), e.number("epsilon", 1e-5)
     shape = e.shape(x)
     if e.version < 21:
@@ -141,7 +148,7 @@ def group_norm(e: Builder) -> int:
 
 
 def normalized_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
-    """[N, C, spatial...], whose groups of channels have the mean 0 and the variance 1."""
+    """Returns [N, C, spatial...] with mean 0 and variance 1 in each group of channels."""
     shape = e.shape(x)
     if groups_pay((shape[0], *shape[2:], shape[1]), groups):
         return e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
@@ -149,14 +156,15 @@ def normalized_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
 
 
 def _rows_of_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
-    """The same as [N, groups, elements]."""
+    """Returns the same as [N, groups, elements]."""
     rows = e.reshape(x, (e.shape(x)[0], groups, -1))
     return e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
 
 
 def rms_norm(e: Builder) -> list[int]:
-    """x / sqrt(mean(x^2) + epsilon) * scale over all axes from `axis` on, and what x is multiplied
-    with before the scale."""
+    """Builds x / sqrt(mean(x^2) + epsilon) * scale over all axes from `axis` on, and the factor of
+    x before the scale.
+    """
     rank = e.rank()
     axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
     square = e.add("reduce_mean_square", e.x(), axes, keep_dims=True)
@@ -165,8 +173,9 @@ def rms_norm(e: Builder) -> list[int]:
 
 
 def mean_variance(e: Builder) -> int:
-    """(x - mean) / deviation over some axes. ONNX adds 1e-9 to the deviation; onnxruntime does not,
-    and gives NaN where all values are equal."""
+    """Builds (x - mean) / deviation over some axes. ONNX adds 1e-9 to the deviation; onnxruntime
+    does not, and returns NaN where all values are equal.
+    """
     axes = e.index(e.integers("axes") or (0, 2, 3))
     centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
     variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
@@ -174,8 +183,9 @@ def mean_variance(e: Builder) -> int:
 
 
 def det(e: Builder) -> int:
-    """Determinants by expansion along rows, from the last to the first: each minor of the rows from
-    one on is a sum of elements of that row times minors of the rows after it."""
+    """Builds determinants by expansion along rows, from the last to the first: each minor of the
+    rows from one on is a sum of elements of that row times minors of the rows after it.
+    """
     *outer, size, _ = e.shape()
     x = e.reshape(e.x(), (prod(outer), size * size))
     minors = e.add("gather", x, e.index(range(size * size - size, size * size)), axis=1)

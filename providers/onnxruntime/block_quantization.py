@@ -1,5 +1,6 @@
-"""Scales and zero points of blocks along an axis (block_size of QuantizeLinear-23), and weights
-that are stored so (MatMulNBits and GatherBlockQuantized of com.microsoft).
+"""Rows of block quantization: scales and zero points of blocks along an axis (block_size of
+QuantizeLinear-23), and weights that are stored in blocks (MatMulNBits and GatherBlockQuantized of
+com.microsoft).
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, asks
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
-from .asking import absent
 from .host import nibbles, paired
+from .presence import absent
 
 
 def counts(axis: int, block: int, shape: Shape) -> Shape:
-    """Blocks along every axis."""
+    """Returns the number of blocks along every axis."""
     return (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
 
 
 def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
-    """One value per block as one per element."""
+    """Returns one value per block as one per element."""
     return np.repeat(values, block, axis).take(range(shape[axis]), axis)
 
 
 def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
-    """The same of a float32 tensor, which only a run may tell; then all blocks are full."""
+    """Returns one value per block of a float32 tensor, which need not be constant, as one per
+    element; all blocks must be full.
+    """
     if e.constant(values) is not None:
         return e.derived(
             values, "blocks", axis, block, shape,
@@ -40,7 +43,7 @@ def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
 
 
 def matmul_n_bits(e: Builder) -> int:
-    """A product with weights [outputs, blocks, bytes] in 4 or 8 bits, which stay so."""
+    """Builds a product with weights [outputs, blocks, bytes] in 4 or 8 bits, which stay packed."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     shape = outputs, -(-e.integer("K") // block)
     words = e.derived(
@@ -56,12 +59,14 @@ def matmul_n_bits(e: Builder) -> int:
 
 
 def gather_block_quantized(e: Builder) -> int:
-    """Rows of a table in 4 or 8 bits, which stay so where they are in blocks by themselves."""
+    """Builds a lookup of rows of a table in 4 or 8 bits, which stays packed where each row has
+    blocks of its own.
+    """
     if not _by_rows(e):
         return _widened(e)
     bits, block, packed = e.integer("bits", 4), e.integer("block_size", 128), _packed(e)
     held, shape, least = e.value(0), e.shape(e.x(2)), 0
-    if held.dtype == np.int8:  # numbers are counted from the least
+    if held.dtype == np.int8:  # numbers are counted from the lowest
         least = -(2 ** (bits - 1))
     words = e.derived(
         e.x(0), "words", bits, block, packed, shape,
@@ -81,7 +86,9 @@ def gather_block_quantized(e: Builder) -> int:
 
 
 def _by_rows(e: Builder) -> bool:
-    """Rows that a run tells, of a matrix whose blocks go along them."""
+    """Whether rows of a matrix, with blocks along them, are selected by indices that are not
+    constant.
+    """
     axis, block, ids = e.integer("gather_axis"), e.integer("block_size", 128), e.x(1)
     return (
         not e.known(ids) and e.rank(ids) <= MAX_RANK and prod(e.shape(ids)) > 0
@@ -91,26 +98,28 @@ def _by_rows(e: Builder) -> bool:
 
 
 def _words(held: Array, bits: int, block: int, shape: Shape) -> Array:
-    """Bytes of rows as words of full blocks, [rows, blocks, words]."""
+    """Returns bytes of rows as words of full blocks, [rows, blocks, words]."""
     rest = shape[1] * block * bits // 8 - held.shape[1]
     whole = np.pad(held, ((0, 0), (0, rest))) if rest else np.ascontiguousarray(held)
     return np.asarray(whole.view(np.int32).reshape(*shape, -1))
 
 
 def _bytes(numbers: Array, bits: int, least: int) -> Array:
-    """Numbers counted from the least one, of 4 bits two in a byte."""
+    """Returns numbers, counted from the lowest one, as bytes; a byte holds two numbers of 4
+    bits.
+    """
     counted = np.asarray(numbers - numbers.dtype.type(least), np.uint8)
     return counted if bits == 8 else paired(counted)
 
 
 def _middle(e: Builder) -> int:
-    """The zero point where the node has none: that of bytes is in their middle."""
+    """Returns the zero point of a node without one: for bytes it is the middle of their range."""
     unsigned = e.value(0).dtype == np.uint8 and (_packed(e) or e.integer("bits", 4) == 8)
     return int(2 ** (e.integer("bits", 4) - 1)) if unsigned else 0
 
 
 def _widened(e: Builder) -> int:
-    """The same of a table that becomes float32 once."""
+    """Builds the lookup in a table that is converted to float32 once."""
     axis, block = _quantize_axis(e), e.integer("block_size", 128)
     numbers, zeros, scales = e.value(0), e.optional(3), e.value(2)
     if _packed(e):
@@ -135,18 +144,22 @@ def _quantize_axis(e: Builder) -> int:
 
 
 def _packed(e: Builder) -> bool:
-    """A byte holds two numbers of the last axis: where scales fit those and not the bytes."""
+    """Whether a byte holds two numbers of the last axis: the scales then match the numbers, not the
+    bytes.
+    """
     held = e.value(0)
     return e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
 
 
 def _blocked(e: Builder, shape: Shape) -> bool:
-    """There is a scale for each block of a table of this shape."""
+    """Whether there is a scale for each block of a table of this shape."""
     return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
 
 def _zeros(given: Array, bits: int, shape: Shape) -> Array:
-    """Zero points by output and block; of 4 bits two are in a byte, unless they are floats."""
+    """Returns zero points by output and block; a byte holds two of 4 bits, unless they are
+    floats.
+    """
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
@@ -157,7 +170,8 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 
 def along(e: Builder) -> Refusal | None:
     """One scale, as many as elements along the axis, or with block_size one for each block, and as
-    many zero points; blocks are full unless scales and zero points are constant."""
+    many zero points; blocks are full unless scales and zero points are constant.
+    """
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
@@ -172,13 +186,13 @@ def along(e: Builder) -> Refusal | None:
     axis = e.axis(e.integer("axis", 1), len(shape))
     if not block:
         fits = count == shape[axis]
-        said = f"{count} scales do not go along axis {axis} of {list(shape)}."
+        said = f"{count} scales do not match axis {axis} of {list(shape)}."
         return None if fits else Unfit("shape.mismatch", said)
     given = [e.x(k) for k in (1, 2) if e.has(k)]
     if any(e.shape(t) != counts(axis, block, shape) for t in given):
         return Refusal(
             "shape.mismatch",
-            f"Scales and zero points of shape {list(e.shape(given[0]))} are not those of blocks of "
+            f"Scales and zero points of shape {list(e.shape(given[0]))} do not match blocks of "
             f"{block} along axis {axis} of {list(shape)}.",
         )
     if shape[axis] % block and any(e.constant(t) is None for t in given):
@@ -190,7 +204,7 @@ def along(e: Builder) -> Refusal | None:
 
 @asks("shape.mismatch")
 def _fit(e: Builder) -> bool:
-    """Weights, scales and zero points of shapes that fit."""
+    """Weights, scales and zero points of matching shapes."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
     packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
@@ -205,7 +219,7 @@ def _fit(e: Builder) -> bool:
 
 @asks("quantization.unsupported")
 def _in_blocks(e: Builder) -> bool:
-    """Weights of 4 or 8 bits as the model has them, in blocks of 16, 32, 64 or more."""
+    """Constant weights of 4 or 8 bits, in blocks of 16, 32, 64 or more."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
     sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
     return sized and not e.integer("weight_prepacked")
@@ -220,8 +234,8 @@ N_BITS = (
 
 @asks("shape.mismatch")
 def table(e: Builder) -> bool:
-    """A table in 4 or 8 bits, with scales and zero points of shapes that fit."""
-    # Whether bytes are one number or two can be told from the scales.
+    """A table in 4 or 8 bits, with scales and zero points of matching shapes."""
+    # The scales show whether a byte holds one number or two.
     bits, block, held = e.integer("bits", 4), e.integer("block_size", 128), e.value(0)
     if bits not in (4, 8) or block < 16 or not held.ndim:
         return False

@@ -28,7 +28,7 @@ def _broadcasts(given: Shape, whole: Shape) -> bool:
 
 @asks("shape.mismatch", kind=Impossible)
 def scale_and_bias(e: Builder) -> bool:
-    """A scale and bias that spread over the input."""
+    """A scale and bias that broadcast to the input."""
     return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in (1, 2) if e.has(k))
 
 

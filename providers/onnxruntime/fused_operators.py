@@ -1,5 +1,5 @@
-"""Rows for the operators that onnxruntime's own optimization writes into the models that it saves:
-several operators of ONNX in one.
+"""Rows for the fused operators that onnxruntime's optimizer writes into the models that it saves:
+each does the work of several operators of ONNX.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CUT = "Clip"  # its numbers are limits
 
 
 def _activated(e: Builder, y: int) -> int:
-    """The result of the activation that the node names."""
+    """Returns the result of the activation that the node names."""
     name, given = e.text("activation", ""), [float(number) for number in parameters(e)]
     if name == CUT and len(given) == 2:
         return e.add("clip", y, low=given[0], high=given[1])
@@ -24,18 +24,18 @@ def _activated(e: Builder, y: int) -> int:
 
 
 def conv(e: Builder) -> int:
-    """FusedConv: a convolution, a further summand (input 3), an activation."""
+    """Builds FusedConv: a convolution, an additional summand (input 3), an activation."""
     y = e.run("Conv", *e.inputs[:3])
     return _activated(e, e.add("add", y, e.x(3)) if e.has(3) else y)
 
 
 def gemm(e: Builder) -> int:
-    """FusedGemm: a Gemm and an activation."""
+    """Builds FusedGemm: a Gemm and an activation."""
     return _activated(e, e.run("Gemm", *e.inputs))
 
 
 def parameters(e: Builder) -> Sequence[float]:
-    """The numbers of the activation, as FusedConv or FusedGemm has them."""
+    """Returns the numbers of the activation, from FusedConv or FusedGemm."""
     given = e.host.attributes
     named = [given[name] for name in ("activation_alpha", "activation_beta") if name in given]
     found: Sequence[float] = given.get("activation_params", named)
@@ -43,7 +43,7 @@ def parameters(e: Builder) -> Sequence[float]:
 
 
 def matmul(e: Builder) -> int:
-    """FusedMatMul: a product of factors whose axes changed place, times a number."""
+    """Builds FusedMatMul: a product of transposed factors, times a number."""
     factors = [_batch_last(e, e.x(k), bool(e.integer(f"transBatch{'AB'[k]}"))) for k in (0, 1)]
     swaps = [bool(e.integer(f"trans{'AB'[k]}")) and e.rank(t) > 1 for k, t in enumerate(factors)]
     if min(map(e.rank, factors)) > 1:
@@ -55,7 +55,7 @@ def matmul(e: Builder) -> int:
 
 
 def _batch_last(e: Builder, x: int, moved: bool) -> int:
-    """The first axis goes after all but the last one."""
+    """Moves the first axis to the position before the last one."""
     rank = e.rank(x)
     return e.transpose(x, (*range(1, rank - 1), 0, rank - 1)) if moved and rank > 2 else x
 
@@ -66,24 +66,26 @@ def _swapped(e: Builder, x: int) -> int:
 
 
 def gelu(e: Builder) -> int:
-    """GELU of a sum, where there is a bias."""
+    """Builds GELU of the sum with a bias, if there is one."""
     return e.add(e.row.op, e.plus(e.x(0), e.get(1)))
 
 
 def skip_layer_norm(e: Builder) -> list[int | None]:
-    """SkipLayerNormalization: of the sum of two inputs and a bias, which is a result, too."""
+    """Builds SkipLayerNormalization: LayerNormalization of the sum of two inputs and a bias, which
+    is a result, too.
+    """
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(4))
     made = e.run("LayerNormalization", total, e.x(2), e.get(3), attributes=_last(e))
     return [*made, total]
 
 
 def skip_rms_norm(e: Builder) -> list[int | None]:
-    """SkipSimplifiedLayerNormalization: the same without mean and shift."""
+    """Builds SkipSimplifiedLayerNormalization: the same without mean and shift."""
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(3))
     y, inverse = e.run("RMSNormalization", total, e.x(2), attributes=_last(e))
     return [y, None, inverse, total]
 
 
 def _last(e: Builder) -> dict[str, float]:
-    """Along the last axis."""
+    """Returns the attributes of a normalization along the last axis."""
     return {"epsilon": e.number("epsilon", 1e-12)}
