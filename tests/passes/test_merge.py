@@ -8,9 +8,15 @@ import numpy as np
 
 from tests.passes.test_passes import HW
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir import EpilogueOp
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
-from tflgpu_plugin.passes.fuse.pad import fuse_pad, only_reader
+from tflgpu_plugin.passes.fuse.pad import fuse_pad
+from tflgpu_plugin.passes.rewriter import Rewriter
+
+
+def only_reader(graph: Graph, node: Node) -> Node | None:
+    return DefUse(Rewriter(graph)).reader(node.outputs[0])
 
 
 def test_the_one_reader() -> None:

@@ -1,13 +1,13 @@
-"""What recognizing passes ask: which node makes a tensor, and which number a constant is."""
+"""Def-use information: the node that makes a tensor, the nodes that read it, and the numbers that
+constants are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Node, merged, whole
+from tflgpu_plugin.ir import Node, whole
 from tflgpu_plugin.ops.views import View, through, whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -18,25 +18,25 @@ DEPTH = 4  # of products that are looked through
 
 
 class DefUse:
-    """Who makes each tensor, who is read by one node only, and what is a constant number."""
+    """The producer and the readers of each tensor of a graph that changes."""
 
     def __init__(self, e: Rewriter) -> None:
         self.e = e
         self.producer, self.readers = e.producers(), e.readers()
 
     def plain(self, node: Node) -> bool:
-        """Whether values are floats and not quantized."""
+        """Whether a node's operands and results are floats and not quantized."""
         if any(whole(self.e.tensors[t]) for t in node.outputs):
             return False
         return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
 
     def real(self, tensor: int) -> bool:
-        """Whether values are floats and not quantized."""
+        """Whether a tensor is of floats and not quantized."""
         given = self.e.tensors[tensor]
         return given.quantization is None and given.dtype in ("f32", "f16")
 
     def number(self, tensor: int | None) -> float | None:
-        """The value of a constant with one element."""
+        """Returns the value of a constant with one element, None for anything else."""
         data = self.e.data(tensor)
         return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
 
@@ -49,9 +49,12 @@ class DefUse:
         return node if node.attributes.get("activation", "none") == activation else None
 
     def reader(self, tensor: int) -> Node | None:
-        """The only node that reads a tensor, where nothing else needs that."""
+        """Returns the only node that reads a tensor, once, where nothing else needs the tensor."""
         near = self.readers.get(tensor, [])
-        return near[0] if len(near) == 1 and tensor not in self.e.needed else None
+        if len(near) != 1 or tensor in self.e.needed:
+            return None
+        times = near[0].inputs.count(tensor) + sum(p.tensor == tensor for p in near[0].epilogue)
+        return near[0] if times == 1 else None
 
     def sources(
         self, tensor: int, view: View | None = None, *, scaled: bool = False
@@ -74,28 +77,21 @@ class DefUse:
                 return
             tensor, view = node.operand(), further
 
-    def operand(self, node: Node | None, value: float) -> int | None:
-        """The other operand of a node that has this number as one (either place)."""
-        for mine, other in either(node):
-            number = self.number(mine)
-            if node and number is not None and self.close(node, number, value):
-                return other
-        return None
-
     def close(self, node: Node, number: float, value: float) -> bool:
         """Whether a constant that a node reads stands for this number."""
         half = self.e.tensors[node.outputs[0]].dtype == "f16"
         return isclose(number, value, rel_tol=CLOSE_HALF if half else CLOSE)
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
-        """What a node multiplies by which finite number, where it does only that."""
-        if node.op == "neg" and not node.epilogue and self.plain(node):
-            return node.operand(), -1.0
+        """Returns the tensor that a node multiplies and the finite number that it multiplies it
+        by, where it does only that."""
         kind = ops.traits(node.op).affine
-        if kind not in ("factor", "divisor") or node.epilogue or not self.plain(node):
+        if kind not in ("factor", "divisor") and node.op != "neg":
             return None
-        if node.attributes.get("activation", "none") != "none":
+        if self.made_by(node.outputs[0], node.op) is None:
             return None
+        if node.op == "neg":
+            return node.operand(), -1.0
         x, number = node.operand(), self.number(node.inputs[1])
         if number is None and kind == "factor":
             x, number = node.operand(1), self.number(node.inputs[0])
@@ -105,8 +101,8 @@ class DefUse:
         return (x, number) if isfinite(number) else None
 
     def product(self, tensor: int, depth: int = DEPTH) -> tuple[float, list[int]]:
-        """The numbers that a tensor is a product of, as one, and its other factors, down to this
-        depth; what divides by a number is by its inverse."""
+        """Returns the product of the numbers that a tensor is a product of, and its other factors,
+        down to this depth. A divisor that is a number counts as its inverse."""
         node = self.made_by(tensor, "mul", "div") if depth else None
         scaled = self.scaling(node) if node else None
         if scaled is not None:
@@ -116,19 +112,3 @@ class DefUse:
             return 1.0, [tensor]
         first, second = (self.product(node.operand(k), depth - 1) for k in range(2))
         return first[0] * second[0], first[1] + second[1]
-
-    def replaced(
-        self, node: Node, op: str, x: int, merging: list[Node], **attributes: object
-    ) -> Node:
-        """`op` of x in place of the node. Of those `merging` with it the unread ones go later."""
-        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *merging))
-        self.producer[node.outputs[0]] = made
-        return made
-
-
-def either(node: Node | None) -> Iterator[tuple[int, int]]:
-    """The two operands of a node, and the other way round."""
-    if node is not None:
-        a, b = node.operand(), node.operand(1)
-        yield a, b
-        yield b, a

@@ -1,18 +1,19 @@
-"""Channels that are multiplied by a gate each, as squeeze-and-excitation does, are so where the
-next convolution reads them: no launch goes through the map for that alone.
+"""Products of channels and gates, as squeeze-and-excitation has them, are computed where the next
+convolution reads the channels, which saves a launch over the map.
 
-Gates only, between -1 and 1: products in float16 stay in its range.
+Only gates between -1 and 1 are moved: products in float16 then stay in its range.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops.table import BIAS, GATES
-from tflgpu_plugin.passes.def_use import DefUse, either
+from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
@@ -40,9 +41,9 @@ def fuse_channel_gates(graph: Graph) -> Graph:
 
 
 def _map_and_gates(uses: DefUse, product: Node) -> tuple[int, int] | None:
-    """The two factors, of which the second is one value per batch and channel."""
+    """Returns the factors of a product, of which the second is one value per batch and channel."""
     shape = uses.e.shape(product.outputs[0])
-    for x, gates in either(product):
+    for x, gates in permutations(product.reads):
         if uses.e.data(x) is not None or uses.e.shape(x) != shape:
             continue
         given = uses.e.shape(gates)
@@ -53,7 +54,7 @@ def _map_and_gates(uses: DefUse, product: Node) -> tuple[int, int] | None:
 
 
 def _bounded(uses: DefUse, tensor: int) -> bool:
-    """What makes it ends with a function of results of magnitude 1 at most."""
+    """Whether a tensor comes from a function whose results are between -1 and 1."""
     node = uses.producer.get(tensor)
     last = (node.epilogue[-1].op if node.epilogue else node.op) if node else ""
     return ops.traits(last).errors.bounded

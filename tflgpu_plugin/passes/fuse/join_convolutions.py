@@ -99,7 +99,7 @@ def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
     node = uses.reader(tensor)
     if node is None or node.op != "concat" or branch.channels % 4:
         return None
-    if node.inputs[-1] != tensor or node.inputs.count(tensor) > 1:
+    if node.inputs[-1] != tensor:
         return None
     able = tensor in concat.in_place(uses.e.now, node)
     return node if able and not _placed(uses, node.outputs[0]) else None

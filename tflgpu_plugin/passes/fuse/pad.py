@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
-from tflgpu_plugin.ops import movement
+from tflgpu_plugin.passes.def_use import DefUse
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 Padding = tuple[int, int, int, int]  # top, bottom, left, right
 
@@ -15,10 +16,10 @@ Padding = tuple[int, int, int, int]  # top, bottom, left, right
 def fuse_pad(graph: Graph) -> Graph:
     """Moves zero padding into the layer that alone reads it, unless the layer's own padding
     depends on the size ("same")."""
-    replaced: dict[int, Node | None] = {}
+    replaced, uses = dict[int, Node | None](), DefUse(Rewriter(graph))
     for node in graph.nodes:
-        added = _added(graph, node)
-        reader = only_reader(graph, node) if added else None
+        added = _added(uses.e, node)
+        reader = uses.reader(node.outputs[0]) if added else None
         if added is None or reader is None or not ops.rows()[reader.op].padding:
             continue
         reader = replaced.get(reader.id) or reader
@@ -37,24 +38,11 @@ def fuse_pad(graph: Graph) -> Graph:
     return graph.with_nodes([node for node in rewritten if node is not None])
 
 
-def only_reader(graph: Graph, node: Node) -> Node | None:
-    """The one node that reads the single output of `node`, exactly once, when nothing else needs
-    that output."""
-    if len(node.outputs) != 1 or node.outputs[0] in graph.needed():
-        return None
-    output = node.outputs[0]
-    readers = graph.consumers().get(output, [])
-    if len(readers) != 1:
-        return None
-    times = readers[0].inputs.count(output) + sum(p.tensor == output for p in readers[0].epilogue)
-    return readers[0] if times == 1 else None
-
-
-def _added(graph: Graph, node: Node) -> Padding | None:
-    """The padding that a pad adds, when it is of zeros, and on height and width of [B, H, W, C]
-    only."""
-    view = None if node.epilogue else movement.view_of(graph, node)
-    margins = None if view is None or view.value else view.margins(graph.shape(node.operand()))
+def _added(e: Rewriter, node: Node) -> Padding | None:
+    """Returns the padding that a pad adds, if it is of zeros, and of height and width of
+    [B, H, W, C] only."""
+    view = e.view(node)
+    margins = None if view is None or view.value else view.margins(e.shape(node.operand()))
     if margins is None or len(margins) != 4 or any(margins[0] + margins[3]):
         return None
     padding = (*margins[1], *margins[2])

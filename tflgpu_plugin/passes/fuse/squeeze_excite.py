@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_OPERANDS = 2  # of the steps at the end: the launch has five buffers, and one more of a bias
+MAX_OPERANDS = 2  # of the last epilogue: the launch has five buffers, and one more of a bias
 
 
 def fuse_squeeze_excite(graph: Graph) -> Graph:
@@ -57,7 +57,8 @@ def fuse_squeeze_excite(graph: Graph) -> Graph:
 
 
 def _layer(uses: DefUse, node: Node) -> bool:
-    """A dense convolution of one pixel with constant weights, its bias among its steps."""
+    """Whether a node is a dense convolution of one pixel with constant weights, whose bias is
+    among its epilogue ops."""
     if node.op != "conv_2d" or not uses.plain(node) or node.attributes.get("filters_last"):
         return False
     data, x = uses.e.data(node.inputs[1]), uses.e.shape(node.operand())
@@ -78,15 +79,14 @@ def _averages(uses: DefUse, node: Node) -> bool:
 
 
 def _alone(uses: DefUse, node: Node, reader: Node) -> bool:
-    """Nothing else reads the node's result, nor does the reader among its steps."""
-    made = node.outputs[0]
-    return uses.reader(made) == reader and made not in (each.tensor for each in reader.epilogue)
+    """Whether only this reader reads the node's result, once."""
+    return uses.reader(node.outputs[0]) == reader
 
 
 def _inner(
     uses: DefUse, node: Node
 ) -> tuple[int | None, tuple[tuple[str, tuple[float, ...]], ...]] | None:
-    """The bias and what follows it, of steps without other operands."""
+    """Returns the bias and the epilogue ops behind it; None where these have operands."""
     bias, rest = None, node.epilogue
     if rest and rest[0].op == "add" and rest[0].tensor is not None:
         fits = uses.e.data(rest[0].tensor) is not None

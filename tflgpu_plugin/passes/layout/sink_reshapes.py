@@ -22,7 +22,7 @@ def sink_reshapes(graph: Graph) -> Graph:
     for k, node in enumerate(graph.nodes):
         moved = next((t for t in node.inputs if uses.made_by(t, "reshape")), None)
         moves = _chain(uses, moved)
-        if moved is None or not moves or node.inputs.count(moved) > 1 or not uses.plain(node):
+        if moved is None or not moves or not uses.plain(node):
             continue
         source = moves[0].operand()
         maker = uses.producer.get(source)
