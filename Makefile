@@ -14,7 +14,7 @@
 #   make conformance-worst    the quick part and the models on a driver as inexact as WGSL permits
 #                             (ARGS="--modes low,high --sample 100" chooses less)
 #   make passes               evaluate every graph in numpy before and after each pass (ARGS= names kinds or model files)
-#   make exported             models that today's exporters write; downloads them
+#   make exported             run models that today's exporters write; downloads the exporters
 #   make mutants              put small defects into copies of the code and list those that no test sees
 #   make soak                 threads that make models and run new shapes for a minute (ARGS="--seconds 300 --flat")
 #   make sanitize             the same and tests of lifetimes under the thread, address and undefined-behaviour sanitizers
