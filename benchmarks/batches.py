@@ -56,7 +56,7 @@ def now() -> Moment:
 
 
 def processor_seconds() -> float:
-    """Of this process and all below it, as Linux counts them; elsewhere of this process."""
+    """Returns the CPU time of this process, and on Linux of its children."""
     if sys.platform != "linux":
         return time.process_time()
     parents, spent = dict[int, int](), dict[int, int]()
@@ -73,7 +73,7 @@ def processor_seconds() -> float:
 
 
 def bare_loop(model: Path, pixels: Path, folder: Path) -> Moment:
-    """What somebody writes who has one process and all the memory: for each input."""
+    """Runs each input in turn, as a program with one process and enough memory would."""
     runner = hosts.host()
     interpreter = runner.interpreter(model.read_bytes(), experimental_delegates=[runner.delegate()])
     given, found, begin = np.load(pixels, mmap_mode="r"), [], now()
@@ -186,7 +186,7 @@ def starts(model: Path, folder: Path, options: dict[str, str], times: int) -> di
 
 
 def keep_bytecode() -> None:
-    """Start again where Python was told to keep none: an installed package has it."""
+    """Starts again where Python writes no bytecode: an installed package has it."""
     if sys.flags.dont_write_bytecode:
         variables = {**os.environ, "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "bytecode")}
         variables.pop("PYTHONDONTWRITEBYTECODE", None)

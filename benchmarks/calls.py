@@ -48,7 +48,7 @@ class Run:
 
 
 def counted(name: str, staged: bool, family: str = "", runs: int = 20) -> Run:
-    """What a run of a network (or of ONE dispatch) calls, in a process of its own. Raises
+    """Returns the calls of a run of a network (or of ONE dispatch), in a process of its own. Raises
     Unavailable."""
     counter = layers.build(Path(__file__).with_name("count_calls.c"))
     if family:
@@ -103,7 +103,7 @@ def _instance(name: str, device: Device) -> tuple[Instance, list[Array]]:
 
 
 class _Counts:
-    """Of the layer that this process runs under."""
+    """The counters of the layer that this process runs under."""
 
     def __init__(self, library: str) -> None:
         self._library = ctypes.CDLL(library)

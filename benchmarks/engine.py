@@ -67,7 +67,7 @@ class Worker:
         self.hello: dict[str, Any] = self._read()
 
     def run(self, count: int) -> None:
-        """So many runs, their times added to `times`, after a pause in which no engine works."""
+        """Runs the engine so many times after a pause, and adds the times to `times`."""
         time.sleep(PAUSE)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{count}\n")
@@ -75,7 +75,7 @@ class Worker:
         self.times += self._read()
 
     def outputs(self) -> list[npt.NDArray[Any]]:
-        """What the first run gave, channels last."""
+        """Returns the outputs of the first run, channels last."""
         with np.load(self.result) as saved:
             values = [saved[f"arr_{number}"] for number in range(len(saved.files))]
         if not self.engine.planes:

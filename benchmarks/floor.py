@@ -1,4 +1,4 @@
-"""What no run can do without: one submission waited for, and one copy of its inputs and outputs.
+"""The floor of every run: one submission waited for, and one copy of its inputs and outputs.
 
 Both in nanoseconds. `Small` is a run of one dispatch that writes a single number, through the same
 library: beside the run of a network it tells what the driver and wgpu take for any submission.

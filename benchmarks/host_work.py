@@ -1,7 +1,7 @@
 """python -m benchmarks.host_work: what an inference costs beside the work of the device.
 
 Per network: the time of a run in the library less the time from its first dispatch to the end of
-its last (timestamps of that very run). Beside it what no run can do without: a run of one dispatch,
+its last (timestamps of the same run). Beside it is the floor of every run: a run of one dispatch,
 and one copy of the inputs and outputs in host memory. Then what the delegate and the provider add
 to their runs (TensorFlow Lite's set_tensor and get_tensor copy once more; ONNX Runtime takes and
 gives arrays as they are), and how both frontends compare from end to end. Everything takes turns in

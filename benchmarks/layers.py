@@ -44,8 +44,8 @@ def build(source: Path) -> Path:
 
 
 def variables(*libraries: Path) -> dict[str, str]:
-    """Of the environment, by which a process uses these layers, the first nearest to it: older
-    loaders go by the order of the folders."""
+    """The environment variables by which a process uses these layers, the first nearest to it:
+    older loaders go by the order of the folders."""
     folders = [library.parent for library in libraries]
     return {
         "VK_LAYER_PATH": ":".join(map(str, folders)),

@@ -1,4 +1,4 @@
-"""What workers share: the worker's side of the protocol of `benchmarks.engine`. Peers' environments
+"""The worker's side of the protocol of `benchmarks.engine`, for all workers. Peers' environments
 run it, too, so that it imports nothing of ours.
 """
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """What it returns, and the milliseconds that it took."""
+    """Returns the result of a call, and the milliseconds that it took."""
     start = time.perf_counter()
     value = call()
     return value, (time.perf_counter() - start) * 1e3

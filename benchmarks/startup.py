@@ -49,7 +49,7 @@ def run(given: argparse.Namespace, folder: Path, options: dict[str, str]) -> dic
 
 
 def measure(given: argparse.Namespace, folder: Path, options: dict[str, str]) -> dict[str, Any]:
-    """Medians in milliseconds by cell and stage; what is kept must give the very bytes of the run
+    """Medians in milliseconds by cell and stage; what is kept must give the same bytes as the run
     that made it."""
     full = folder / "full"
     made = run(given, full, options)  # fills all caches, that of Python's bytecode among them

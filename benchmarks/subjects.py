@@ -1,4 +1,4 @@
-"""What is measured: networks that every engine gets in its own format, and TFLite files, which are
+"""The subjects of measurement: networks in each engine's own format, and TFLite files, which are
 converted for the engines that read none."""
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def with_constants(model: Any, values: Mapping[str, np.ndarray[Any, Any]]) -> An
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of a model's values without running it. `known` follow from constants and
+    """Facts about a model's values without running it. `known` values follow from constants and
     shapes."""
 
     graph: Any

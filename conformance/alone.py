@@ -29,7 +29,7 @@ MARK = 37  # what the results of delegates hold before a run: nothing that they 
 
 
 def poison(on: bool) -> None:
-    """What the host reads before anything was written is -1.7e38, not 0; where there is glibc."""
+    """Makes fresh memory read as -1.7e38 instead of 0, where there is glibc."""
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(PERTURB, BYTES if on else 0)
 
@@ -102,7 +102,7 @@ def _is_sound(seed: int, name: str) -> bool:
 
 
 def _child(seed: int, name: str) -> str:
-    """What a process says that looks at one seed."""
+    """Returns the output of a process that tries one seed."""
     if child := os.fork():
         return {0: RIGHT, 1: WRONG}.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), CRASH)
     try:

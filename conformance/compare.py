@@ -1,4 +1,4 @@
-"""What differs between two adapters: `python -m conformance.compare A/report.json B/report.json`.
+"""Compares two adapters: `python -m conformance.compare A/report.json B/report.json`.
 
 Prints differences of the headers, tests that only one has, outcomes that differ, and errors that
 are several times larger on one of the two. Exit status 1 when an outcome differs.

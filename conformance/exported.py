@@ -1,4 +1,4 @@
-"""What of the models in a folder runs on the GPU, and how far it is from the host's CPU kernels:
+"""Runs the models of a folder, and compares what runs on the GPU with the host's CPU kernels:
 
     python -m conformance.exported FOLDER [--only TEXT] [--reasons] [--record]
 

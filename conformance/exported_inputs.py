@@ -1,4 +1,4 @@
-"""What exported models are fed: the inputs that their exporter has left, which are noise, and the
+"""The inputs of exported models: those that their exporter has left, which are noise, and the
 same off centre, as pictures and recordings are."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _files(model: Path) -> list[Path]:
 
 def off_centre(given: Mapping[str, Array]) -> dict[str, Array]:
     """The same inputs, of which pictures are photographs, sounds speech, and other floats have a
-    mean of several standard deviations. Whole numbers stay: they are tokens, masks and steps."""
+    mean of several standard deviations. Integers stay: they are tokens, masks and steps."""
     return {name: _off_centre(array) for name, array in given.items()}
 
 

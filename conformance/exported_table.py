@@ -1,4 +1,4 @@
-"""What `make exported` found last time, model by model: a model that ran whole, or rightly, and no
+"""The results of the last `make exported`: a model that ran completely, or correctly, and no
 longer does fails the check.
 
 `expect/exported.json` holds the rows; `python -m conformance.exported FOLDER --record` writes it.
@@ -67,7 +67,7 @@ class Comparison:
 
 
 def compared(before: Mapping[str, Row], now: Mapping[str, Row]) -> Comparison:
-    """What differs between the recorded rows and those of a run, by the models' names."""
+    """Returns the differences between the recorded rows and those of a run, by model."""
     worse, better = list[str](), list[str]()
     for name, old in before.items():
         new = now.get(name)

@@ -60,8 +60,8 @@ def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
     """The host and kernels that can tell the right answer: reference kernels where that host has
     these versions, its optimized ones where its reference registry lags, else those of another
     host, and its optimized ones where reference kernels compute something else (`DIFFERING`).
-    Custom operators that only XNNPACK has, of the hosts that have it in the default kernels,
-    are told by the first of these, whatever `host` is.
+    Custom operators that only XNNPACK has are judged by the first host with XNNPACK in its
+    default kernels, whatever `host` is.
     """
     differ = DIFFERING & tflite_file.operators(model)
     kinds = ["optimized"] if differ else ["reference", "optimized"]
@@ -112,7 +112,7 @@ def run_on_cpu(
 
 
 def _invoked(made: Any, feeds: Sequence[Feed], resets: Collection[int]) -> list[Outputs]:
-    """As `invoke`, with variables cleared before the feeds of these numbers."""
+    """Invokes like `invoke`, with variables cleared before the feeds of these numbers."""
     outputs = []
     for number, feed in enumerate(feeds):
         if number in resets:

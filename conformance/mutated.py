@@ -81,7 +81,7 @@ def _same_elements(model: Any, chance: random.Random) -> None:
 
 
 def _other_type(model: Any, chance: random.Random) -> None:
-    """Of what is read, and not a wider one: kernels of hosts write beyond results of other types,
+    """Changes the type of an input to one no wider: hosts' kernels write beyond other results,
     and RESHAPE copies all bytes of what it reads. The process dies of that later."""
     graph = model.subgraphs[0]
     present = [tensor for tensor in graph.operators[0].inputs if tensor >= 0]
@@ -161,7 +161,7 @@ CHANGES = (
 
 @cache
 def _cases() -> list[Case]:
-    """Those whose operator every host has. Twins over integers are left out: other types come by
+    """Returns the cases whose operator every host has, without integer twins: other types come by
     chance, and on some of them host kernels write past the end and die later, in any process."""
     found = [case for cases in all_cases().values() for case in cases if not case.refused]
     found = [case for case in found if not case.name.endswith(("_i32", "_i64"))]
@@ -169,7 +169,7 @@ def _cases() -> list[Case]:
 
 
 def model(seed: int) -> tuple[str, bytes]:
-    """What was done to which case, and the model."""
+    """Returns the mutated case, the mutation and the model."""
     chance = random.Random(seed)
     case, change = chance.choice(_cases()), chance.choice(CHANGES)
     made = read(models.build(case))

@@ -44,7 +44,7 @@ class NodeCase:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Of each output."""
+        """The type of each output."""
         return self.output_types or (self.output_type,) * self.outputs
 
 
@@ -92,7 +92,7 @@ def _paired(value: Input) -> Input:
 
 
 def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) -> list[Array]:
-    """What numpy makes of it, in float64; `change` is applied to every float that goes in."""
+    """Returns numpy's answers in float64; `change` is applied to every float input."""
     waiting = iter(values)
     given = [
         None if i is None else (next(waiting) if i.data is None else i.data) for i in case.inputs

@@ -42,7 +42,7 @@ class Report:
 
 @dataclass
 class Cell:
-    """What the matrix shows of one operator, host and type."""
+    """A cell of the matrix: one operator, host and type."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     share: float = 0.0

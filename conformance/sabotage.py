@@ -34,7 +34,7 @@ Edit = Callable[[str], str]
 
 
 def _scaled(wgsl: str) -> str:
-    """Every stored value is 0.1 % too large, whole numbers are by 1."""
+    """Every stored value is 0.1 % too large, integers are by 1."""
     wgsl = re.sub(r"(value: vec4f\) \{\n  var v = value);", r"\1 * 1.001;", wgsl)
     wgsl = re.sub(r"(value: vec4i\) \{\n  var v = value);", r"\1 + 1;", wgsl)
     put = r"(fn put_\w+\(i: u32, v: (?:{})\) \{{ \w+\[p\.\w+ \+ i\] = v)"

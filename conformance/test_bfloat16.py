@@ -77,7 +77,7 @@ def _difference(expected: Any, found: Any) -> str:
 
 
 def _fed(case: Case, feed: Feed, computes: bool) -> Feed:
-    """Of what is cast the values of the case, of what is moved any bits."""
+    """Returns the case's values for casts, and any bits for data movement."""
     chance = np.random.default_rng(zlib.crc32(case.name.encode()))
     return [
         a if a.dtype != np.float32

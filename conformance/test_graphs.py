@@ -49,7 +49,7 @@ def test_random_graph(
 def test_random_quantized_graph(
     seed: int, host_name: str, beside: str | None, options: Mapping[str, Any]
 ) -> None:
-    """As full-integer models, in levels of the outputs."""
+    """Graphs agree as full-integer models, in levels of the outputs."""
     found = random_quantized.build(seed)
     if found is None:
         pytest.skip("an operator of this graph has no int8 kernel in the host")

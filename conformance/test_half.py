@@ -85,7 +85,7 @@ def test_models(
 @pytest.mark.skipif(not INTEGERS, reason=model_inputs.ABSENT)
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in INTEGERS])
 def test_integer_models(entry: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """The very same numbers, whatever is stored as float16."""
+    """Integer results are equal, whatever is stored as float16."""
     content = model_inputs.path(entry).read_bytes()
     name, kernels = host.oracle(content)
     feeds = list(model_inputs.feeds(entry).values())

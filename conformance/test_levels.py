@@ -1,4 +1,4 @@
-"""Every stored number of 8 bits through the operators of one tensor, in several scales: the very
+"""Every stored number of 8 bits through the operators of one tensor, in several scales: exactly the
 numbers of the host's reference kernels."""
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
 # The reciprocal scales of both operands, and the level of the largest result. Hosts compute the
 # requantization factor in float32, in float64, or in a mix; at these scales the three differ.
 LAYERS, PRODUCTS = ((161, 189, 117), (211, 286, 92)), ((258, 198, 80), (41, 24, 54))
-LARGEST = 1 << 14  # of the whole numbers that are multiplied
+LARGEST = 1 << 14  # of the integers that are multiplied
 
 
 def factors(

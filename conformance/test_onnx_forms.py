@@ -142,7 +142,7 @@ def _skipped(op: str, wanted: Sequence[str], *constants: Any, skip: tuple[int, .
 
 
 def fused() -> dict[str, Form]:
-    """What onnxruntime's own optimization writes."""
+    """Returns the model as onnxruntime's own optimization writes it."""
     image, row = [(2, 3, 8)], _seeded(8)
     gamma, skip = row + 2, "SkipLayerNormalization"
     plain, whole = ("y",), ("y", "", "", "sum")

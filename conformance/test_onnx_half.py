@@ -28,8 +28,8 @@ pytestmark = [
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=stem)
 def test_float16_models(entry: Mapping[str, Any], pytestconfig: pytest.Config) -> None:
-    """As many nodes on the GPU as of the float32 model; answers are those of float32 over the same
-    weights, rounded once."""
+    """The GPU gets as many nodes as of the float32 model; answers are those of float32 over the
+    same weights, rounded once."""
     wanted = pytestconfig.getoption("--adapter", default=None)
     model, half = load(entry), onnx_half.float16(load(entry))
     try:

@@ -59,7 +59,7 @@ def test_real_model(name: str, form: str, pytestconfig: pytest.Config) -> None:
     "name", [name for name, entry in _real().items() if entry["kind"] == "quantized"]
 )
 def test_quantized_file(name: str, pytestconfig: pytest.Config) -> None:
-    """As it is in `../shared`, with each picture that there is: each layer is exact, and the class
+    """A file of `../shared` runs with each picture: each layer is exact, and the class
     that of the CPU provider where that is exact on this CPU."""
     entry = _real()[name]
     (shape,) = onnx_models.FEEDS[name].shapes
@@ -83,7 +83,7 @@ def test_quantized_file(name: str, pytestconfig: pytest.Config) -> None:
 
 
 def _last_step(model: bytes) -> float:
-    """Of a model whose scales are not all initializers: between neighbouring values."""
+    """Returns the last step of a model whose scales are not all initializers, from its values."""
     import onnx
     from onnx import numpy_helper
 

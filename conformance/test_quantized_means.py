@@ -1,5 +1,5 @@
-"""MEAN in 8 bits gives the very numbers of the reference kernels: over every set of axes, on scales
-that are finer, coarser and the same."""
+"""MEAN in 8 bits gives exactly the numbers of the reference kernels: over every set of axes, on
+finer, coarser and equal scales."""
 
 from __future__ import annotations
 

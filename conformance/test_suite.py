@@ -68,7 +68,7 @@ def test_lanes_beyond_the_last_channel(host_name: str, options: Mapping[str, Any
 def test_a_refusal_inside_the_row_is_seen(
     name: str, verdict: str, options: Mapping[str, Any]
 ) -> None:
-    """A node test that our provider is told to leave out; uint64 is beyond the row of Add."""
+    """A node test that our provider must leave out; uint64 is beyond the row of Add."""
     node_tests = pytest.importorskip("conformance.onnx_node_tests")
     onnx_host.device(options.get("adapter"))
     case = next(case for case in node_tests.cases(name) if case.name == name)

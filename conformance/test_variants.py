@@ -77,7 +77,7 @@ def test_other_plans(family: str, options: Mapping[str, Any]) -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_sample_of_other_plans(family: str, options: Mapping[str, Any]) -> None:
-    """What this adapter would not choose by itself, in every run: of each vendor's code the cases
+    """Cases agree on plans that this adapter would not choose: of each vendor's code the cases
     with the longest loops, so that a loop has more than one stage."""
     wanted = options.get("adapter")
     targets = {name: target for name, target in variant_targets(wanted).items() if name in SAMPLED}

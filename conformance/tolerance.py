@@ -29,7 +29,7 @@ SMALLEST_NORMAL = 2.0**-126  # arithmetic on a device may flush what is below to
 # Whole models and graphs, of each output's largest magnitude.
 MODEL = 1e-4
 MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
-MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in whole numbers: few outputs are further off
+MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in integers: few outputs are further off
 GRAPH = 3e-5  # up to 20 operators that each keep unit spread
 FAINT = 1e-3  # an output of a graph counts as at least so large
 FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
@@ -149,7 +149,7 @@ def multiplied_in_half(allowed: Bound, largest: float, run: int) -> Bound:
 
 
 def in_bfloat16(bits: Array, allowed: Bound) -> str:
-    """What is wrong with results of bfloat16 that are computed in float32: each must be what some
+    """Returns the faults of bfloat16 results that are computed in float32: each must be what some
     number within `allowed` is rounded to. Two answers differ by one unit in the last place where a
     tie lies between, and nowhere else."""
     true, got = allowed.truth, bfloat16.values(bits).astype(np.float64)

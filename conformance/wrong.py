@@ -170,7 +170,7 @@ KINDS = {"op": operators, "node": nodes, "8-bit weights": hybrid, "8 bits": quan
 
 
 def count(kind: str, family: str) -> Count:
-    """Of one kind of cases of a family."""
+    """Returns the count of one kind of cases of a family."""
     return ask(KINDS[kind](family))
 
 

@@ -174,7 +174,7 @@ def private_apt(work: Path, source: Source, suites: dict[str, None]) -> list[str
 
 
 def _needs(apt: list[str], suite: str, package: str) -> list[str]:
-    """What the system would have to install or replace for the package, but for headers."""
+    """Returns what the system would have to install or replace for the package, except headers."""
     command = [*apt, "-s", "-y", "--no-install-recommends", "-t", suite, "install", package]
     listing = subprocess.run(command, capture_output=True, text=True)
     if listing.returncode:
@@ -190,7 +190,7 @@ def newest_packages(listing: str) -> list[str]:
 
 
 def run_command(command: list[str], work: Path) -> str:
-    """What a command prints. Raises Unavailable."""
+    """Returns the output of a command. Raises Unavailable."""
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if done.returncode:
         raise Unavailable(f"{' '.join(command[:1])} failed: {done.stderr.strip()}")

@@ -160,7 +160,7 @@ class Result:
 
 
 def result(step: Step, status: int, output: str, seconds: float) -> Result:
-    """What the output of a step that ended with `status` amounts to."""
+    """Returns the result of a step from its exit status and output."""
     counted = step.counted(output)
     if status == 0 and (missing := re.search(r"^NOT RUN: (.*)$", output, re.MULTILINE)):
         return Result("not run", "nothing", seconds, (missing[1],))

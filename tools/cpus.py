@@ -102,7 +102,7 @@ def own(qemu: str, cpu: str) -> Python:
 
 
 def environment(cpu: str) -> dict[str, str]:
-    """What drivers keep for one CPU is no use to another."""
+    """Returns the environment, with a cache for each CPU: drivers' code fits one only."""
     kept = drivers.folder().parent / "cpus" / cpu
     kept.mkdir(parents=True, exist_ok=True)
     own = {"LP_NUM_THREADS": "0", "MESA_SHADER_CACHE_DIR": str(kept)}
@@ -150,7 +150,7 @@ def chosen(names: Sequence[str], sample: int, seed: int) -> list[str]:
 
 
 def parts(names: Sequence[str]) -> dict[str, list[str]]:
-    """What one process each runs, what takes longest first. Tests of a part share most of the code
+    """Returns the parts that run in a process each, longest first. Tests of a part share most code
     that they run, of which QEMU keeps 128 MiB translated: when these are full it starts anew."""
     found: dict[str, list[str]] = {"onnx": [], "others": [], "tflite": []}
     for name in names:
@@ -197,7 +197,7 @@ def merged(shards: Sequence[Shard], folder: Path) -> str:
 
 
 def tell(shard: Shard) -> None:
-    """What a process that failed said."""
+    """Prints the output of a process that failed."""
     lines = (shard.folder / "output.txt").read_text().splitlines()
     print("\n".join(line for line in lines if not line.startswith(NOISE)), flush=True)
 

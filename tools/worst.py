@@ -115,7 +115,7 @@ def chosen(mode: Mode, names: Sequence[str], sample: int, seed: int) -> list[str
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a mode came to: pytest's exit status, its last line, and the seconds."""
+    """The result of a mode: pytest's exit status, its last line, and the seconds."""
 
     status: int
     counts: str
@@ -126,7 +126,7 @@ class Outcome:
 
 
 def kept(words: Sequence[str]) -> list[str]:
-    """Of pytest's arguments those on which the identifiers of tests depend: the hosts."""
+    """Returns the arguments of pytest that determine the identifiers of tests: the hosts."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--host")
     given, _ = parser.parse_known_args(words)

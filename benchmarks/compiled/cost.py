@@ -171,7 +171,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a dispatch: microseconds, and what they are spent on; waves in all; multiply-adds."""
+    """The cost of a dispatch: microseconds, what they are spent on, all waves, multiply-adds."""
 
     us: float
     bound: str
@@ -188,8 +188,8 @@ def cost(
     threads: int,
     products: int | None = None,
 ) -> Cost:
-    """Of `groups` workgroups of so many threads, whose loops run as one thread's do, which makes so
-    many multiply-adds, where that is known."""
+    """Returns the cost of `groups` workgroups of so many threads, whose loops run as those of one
+    thread, and which make so many multiply-adds, where that is known."""
     if products is None:
         rounds, sure = _matched(made, loops)
         counts = [sum(each.products for each in block) for block in made.blocks]

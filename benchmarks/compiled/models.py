@@ -61,9 +61,9 @@ def joined(planned: Sequence[dict[str, Plan]], family: str) -> Estimate:
 
 
 def plans(model: Path, families: Sequence[str]) -> list[dict[str, Plan]]:
-    """What our plugin takes of a model, partition by partition, as planned for each family,
-    whatever device there is. Planned while the host prepares the model, since weights are its.
-    Raises Unavailable where that is nothing."""
+    """Returns the plans of a model's partitions for each family, whatever device there is. They
+    are made while the host prepares the model, since the weights are its. Raises Unavailable
+    where there is no partition."""
     found: list[dict[str, Plan]] = []
     compile_for = compiler.compile
 

@@ -35,8 +35,8 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """Of the arithmetic that the GPU could do in this time: 64 multiply-adds per unit and
-        cycle."""
+        """The share of the arithmetic that the GPU could do in this time: 64 multiply-adds per
+        unit and cycle."""
         products = sum(each.products for _, _, each in self.dispatches)
         return products / (64 * UNITS * GHZ * 1e3 * self.us)
 
@@ -56,7 +56,7 @@ class Estimate:
 
 
 def target(family: str) -> Target:
-    """What kernels are planned for."""
+    """Returns the target that kernels are planned for."""
     model = FAMILIES[family]
     return replace(AMD, least_subgroup=min(model.issue), native_half=model.halves)
 
@@ -107,7 +107,7 @@ def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimat
 
 
 def threads(pipeline: Pipeline) -> int:
-    """Of a workgroup."""
+    """Returns the threads of a workgroup."""
     size = re.search(r"@workgroup_size\(([^)]*)\)", pipeline.wgsl)
     assert size is not None
     return prod(int(part.strip().rstrip("u")) for part in size[1].split(",") if part.strip())

@@ -58,7 +58,7 @@ def webgpu_model(model: Path, family: str) -> Estimate:
 
 
 def _traced(command: list[str], folder: Path, family: str) -> Estimate:
-    """Of what a worker dispatches after as many dispatches as it prints."""
+    """Returns the trace of what a worker dispatches after as many dispatches as it prints."""
     variables = {"RADV_FORCE_FAMILY": family, "NULL_DEVICE_TRACE": str(folder)}
     done = subprocess.run(
         command, cwd=ROOT, env=environment() | variables, text=True, capture_output=True,

@@ -159,7 +159,7 @@ def _functions(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _inside(text: str, pair: str = "()") -> str:
-    """What stands before the bracket that closes one opened just before the text."""
+    """Returns the text up to the bracket that closes one opened just before it."""
     depth = 1
     for at, letter in enumerate(text):
         depth += (letter == pair[0]) - (letter == pair[1])
@@ -270,7 +270,7 @@ def _run(block: Block, known: dict[str, Any]) -> None:
 
 
 def _holds(head: str, known: dict[str, Any]) -> bool:
-    """What is not known holds."""
+    """Whether a condition holds; an unknown one does."""
     found = _value(_python(_inside(head[head.index("(") + 1 :])), known)
     return found is None or bool(found)
 

@@ -1,7 +1,7 @@
 """How often the loops of a SPIR-V shader run for one thread of a workgroup in the middle, and its
 multiply-adds: for the shaders of other engines.
 
-Only whole numbers and conditions are worked out, from push constants, uniform buffers, constants
+Only integers and conditions are worked out, from push constants, uniform buffers, constants
 and the place of the thread; what else is loaded, and floats, are unknown (None). Opcodes: SPIR-V
 1.6, section 3.49, and GLSL.std.450, section 2.
 """

@@ -1,4 +1,4 @@
-"""Values of a SPIR-V shader: whole numbers, conditions and what is made of them; None where one is
+"""Values of a SPIR-V shader: integers, conditions and what is made of them; None where one is
 not known. Opcodes: SPIR-V 1.6, section 3.49, and GLSL.std.450, section 2.
 """
 
@@ -48,7 +48,7 @@ GLSL: dict[int, Callable[..., Any]] = {
 
 
 def computed(code: int, given: Sequence[int], get: Callable[[int], Value]) -> Value:
-    """Of an instruction without memory; None where it is not known."""
+    """Returns the result of an instruction without memory; None where it is not known."""
     if code in BINARY or code in UNARY:
         how = BINARY.get(code) or UNARY[code]
         return each(how, [get(name) for name in given])
@@ -68,7 +68,7 @@ def computed(code: int, given: Sequence[int], get: Callable[[int], Value]) -> Va
 
 
 def each(how: Callable[..., Any], values: Sequence[Value]) -> Value:
-    """Component by component; whole numbers have 32 bits."""
+    """Component by component; integers have 32 bits."""
     if any(isinstance(value, dict) for value in values):
         keys = next(v for v in values if isinstance(v, dict))
         if not all(isinstance(value, dict) for value in values):

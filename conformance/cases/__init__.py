@@ -65,7 +65,7 @@ class Case:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Of each output."""
+        """The type of each output."""
         return self.output_types or (self.output_type,) * self.outputs
 
 
@@ -92,7 +92,7 @@ def integers(
     low: int = LEAST,
     high: int = MOST,
 ) -> list[Case]:
-    """The cases of these names (none: all) over whole numbers from `low` up to `high`: what they
+    """The cases of these names (none: all) over integers from `low` up to `high`: what they
     hold as float32 is int32 or int64 then, as `types` says for each host operator."""
     found = []
     for case in cases:
@@ -107,7 +107,7 @@ def integers(
 
 
 def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None:
-    """An input of whole numbers; constants are never 0, which is for tests of what divides."""
+    """An input of integers; constants are never 0, which is for tests of what divides."""
     if value is None or value.dtype != "f32":
         return value
     if value.data is None:

@@ -122,7 +122,7 @@ def constants(op: str) -> list[Case]:
 
 
 def special(op: str) -> Case:
-    """Both zeros, very large and, where the host does not cut them to its largest number, infinite
+    """Both zeros, large and, where the host does not cut them to its largest number, infinite
     values."""
     largest = 1e37 if op in OPTIONS else np.inf
     values = np.array([largest, -largest, 0.0, -0.0, 1e-37], np.float32)
@@ -155,7 +155,7 @@ COMPARED = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUA
 
 
 def compared(op: str, name: str, first: Shape, second: Shape, value: Any = None) -> Case:
-    """Whole numbers as float32, so that many are equal."""
+    """Integers as float32, so that many are equal."""
     other = whole(second) if value is None else constant(value)
     return Case(name, op, 1, (whole(first), other), output_type="bool")
 
@@ -173,7 +173,7 @@ def shifted(name: str, first: Shape, second: Shape) -> Case:
 
 
 def whole(shape: Shape) -> Input:
-    """Whole numbers from -2 to 2."""
+    """Integers from -2 to 2."""
     return Input(shape, low=-2.5, high=2.5, step=1.0)
 
 

@@ -11,14 +11,14 @@ SIZES = (1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, 70_001)
 
 def node(name: str, n: int, low: float = 0, high: float = 2, dtype: str = "bool",
          shape: tuple[int, ...] | None = None, refused: bool = False) -> NodeCase:  # fmt: skip
-    """Flags from random whole numbers from `low` up to `high`."""
+    """Flags from random integers from `low` up to `high`."""
     given = Input((n,) if shape is None else shape, dtype, low=low, high=high, step=1)
     return NodeCase(name, "nonzero", (given,), outputs=2, output_types=("i32", "i32"),
                     refused=refused)  # fmt: skip
 
 
 def places(n: int, sum_: int) -> NodeCase:
-    """So many flags whose sums are all the same: of the first one, of none, or too many."""
+    """Returns a case of n equal sums of flags: the first one set, none, or too many."""
     given = Input((n,), "i32", low=sum_, high=sum_ + 1, step=1)
     return NodeCase(f"{n}_of_{sum_}", "nonzero_places", (given,), output_type="i32")
 

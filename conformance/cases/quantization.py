@@ -47,7 +47,7 @@ def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case
 
 def factor(name: str, factor: float, shape: Shape = (3, 5, 7), dtype: str = "i32",
            unit: float = 1.0, most: int = 2**31 - 1) -> NodeCase:  # fmt: skip
-    """Whole numbers up to `most`, which are multiples of the unit where they come as float32."""
+    """Integers up to `most`, which are multiples of the unit where they come as float32."""
     given = Input(shape, dtype, low=-most * unit, high=most * unit, step=unit)
     return NodeCase(name, "times_factor", (given,), {"numbers": factor_numbers(unit, factor, 0.5)})
 

@@ -28,7 +28,7 @@ def mean(
 
 
 def reducer(op: str) -> list[Case]:
-    """What tells this operator from MEAN, whose kernels find the elements in the same way."""
+    """Returns a few of the cases of MEAN, whose kernels find elements in the same way."""
     low = 0.5 if op == "REDUCE_PROD" else -1.0
     return [
         replace(case, op=op, inputs=(replace(case.inputs[0], low=low), case.inputs[1]))

@@ -17,7 +17,7 @@ def cumsum(name: str, shape: Shape, axis: int, **attributes: Any) -> NodeCase:
 
 
 def cumprod(name: str, shape: Shape, axis: int, low: float = -1.5, **more: Any) -> NodeCase:
-    """Of long lines by factors around 1."""
+    """Cumulative products of long lines by factors around 1."""
     reads = (Input(shape, low=low, high=1.2), constant((axis,), "i32"))
     return NodeCase(name, "cumprod", reads, more, terms=shape[axis])
 

@@ -32,7 +32,7 @@ def apart(name: str, width: int, shape: Shape, count: int, **more: Any) -> Case:
 
 
 def segments(name: str, op: str, shape: Shape, ids: Any, count: int | None, **more: Any) -> Case:
-    """Of constant ids, or of some from -1 to the last (of SEGMENT_SUM 0 alone, which must rise)."""
+    """Cases of constant ids, or of ids from -1 on (SEGMENT_SUM: 0 only, as its ids must rise)."""
     if isinstance(ids, tuple):
         given: Any = Input(ids, "i32", low=-1 if count else 0, high=count or 1)
     else:
@@ -75,7 +75,7 @@ CASES += integers(CASES, dict.fromkeys(("SCATTER_ND", "SEGMENT_SUM", *UNSORTED),
                   low=-9, high=9)  # fmt: skip
 
 
-# What whole numbers are fed: few, so that sums stay small, and all bits of bfloat16.
+# What integers are fed: few, so that sums stay small, and all bits of bfloat16.
 ENDS: dict[str, dict[str, Any]] = {"i32": {"low": -5, "high": 5}, "bf16": {"low": 0, "high": 65536}}
 
 

@@ -1,5 +1,5 @@
 """SVDF layers of TFLite: ranks, lengths of the memory and units around the width of a vector, with
-and without a bias, activations. In whole numbers, too: with factors that make halves, and numbers
+and without a bias, activations. In integers, too: with factors that make halves, and numbers
 that the memory does not hold."""
 
 from __future__ import annotations

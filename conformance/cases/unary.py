@@ -48,12 +48,12 @@ def gelu(
 
 
 def halves(op: str) -> Case:
-    """Whole numbers and those between, both zeros among them."""
+    """Integers and those between, both zeros among them."""
     return Case("halves", op, 1, (Input((1, 8, 8, 5), low=-6.0, high=6.0, step=0.5),))
 
 
 def ends(op: str) -> list[Case]:
-    """Values without fractions, beyond the whole numbers of int32, and near zero."""
+    """Values without fractions, beyond the integers of int32, and near zero."""
     return [
         unary(op, "large", (1, 8, 8, 5), -3e18, 3e18),
         unary(op, "beyond_a_fraction", (1, 8, 8, 5), -(2.0**24), 2.0**24),

@@ -21,7 +21,7 @@ MAX_KEPT = 1 << 29  # bytes of results
 
 
 class Memo:
-    """Results of nodes that other forms of a graph have, too, of the very same values."""
+    """Results of nodes that other forms of a graph have, too, for the same values."""
 
     def __init__(self) -> None:
         self.found: dict[Hashable, list[Array]] = {}

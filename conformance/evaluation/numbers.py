@@ -1,6 +1,6 @@
-"""What the tensors of a graph stand for: floats, and what is quantized, as float64; whole numbers
-as int64; truth values as bool; bfloat16 as its bits. Of quantized tensors nothing is rounded unless
-it is asked for, so that an answer moves as little as its inputs do."""
+"""The values of a graph's tensors: floats and quantized tensors as float64, integers as int64, bool
+as bool, bfloat16 as its bits. Quantized values are rounded only on request, so that an answer moves
+as little as its inputs do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rounding(on: bool) -> Iterator[None]:
 
 
 def away(x: Array) -> Array:
-    """The nearest whole number, halves away from zero."""
+    """The nearest integer, halves away from zero."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x) if _rounding.on else x
 
 
@@ -46,7 +46,7 @@ def up(x: Array) -> Array:
 
 
 def even(x: Array) -> Array:
-    """The nearest whole number, halves to the even one."""
+    """The nearest integer, halves to the even one."""
     return np.rint(x) if _rounding.on else x
 
 
@@ -56,7 +56,7 @@ def is_real(tensor: Tensor) -> bool:
 
 
 def levels(tensor: Tensor) -> quantization.Levels | None:
-    """Those of a tensor that holds one of them in each element."""
+    """Returns the quantization levels of a tensor that holds one of them in each element."""
     held = tensor.quantization
     if not quantization.real(tensor) or held is None or len(held.scale) != 1:
         return None

@@ -151,7 +151,7 @@ def _work(graph: Graph) -> int:
 
 
 class _Answers:
-    """Of a graph's forms to the same values, and how far these answers move."""
+    """The answers of a graph before and after passes to the same values, and how far they move."""
 
     def __init__(self, graph: Graph, fed: dict[int, Array] | None) -> None:
         self.graph, self.fed = graph, fed
@@ -175,7 +175,7 @@ class _Answers:
             self.fed = feeds.of_graph(self.graph)
             try:
                 return graphs.evaluate(graph, self.fed, memo=memo)
-            except IndexError:  # whole numbers are indices, of one element at most
+            except IndexError:  # integers are indices, of one element at most
                 self.fed = feeds.of_graph(self.graph, most=1)
         given = {t: _paired(value, graph, t) for t, value in self.fed.items()}
         given = {t: self._restored(value, t, self.graph, graph) for t, value in given.items()}
@@ -184,8 +184,8 @@ class _Answers:
 
     @staticmethod
     def _restored(value: Array, tensor: int, one: Graph, other: Graph) -> Array:
-        """What the stored numbers of a port that mean this in one form mean in another, which may
-        give them another quantization."""
+        """Returns the values that a port's stored numbers have after a pass, which may give them
+        another quantization."""
         held, there = (graph.tensors[tensor].quantization for graph in (one, other))
         if held == there or held is None or there is None or len(held.scale) != 1:
             return value

@@ -15,7 +15,7 @@ Numbers = Sequence[float]
 
 
 def _cut(n: Array, levels: Numbers) -> Array:
-    """Whole numbers in the range of (scale, least, most), as the values that they stand for."""
+    """Integers in the range of (scale, least, most), as the values that they stand for."""
     scale, least, most = levels
     return np.clip(n, least, most) * scale
 

@@ -242,7 +242,7 @@ def _whole(m: Maker, op: str, reads: list[int], table: str, **options: Any) -> i
 
 def indices() -> Model:
     """The place of the largest value of each channel, as row and column, and what another tensor
-    has there; small whole numbers all along."""
+    has there; small integers all along."""
     m = Maker()
     _, height, width, channels = SHAPE
     x, y = m.start(), m.start((height, width))

@@ -32,7 +32,7 @@ ABSENT_ONNX = "no real ONNX models: ../shared/models has none with a models.json
 
 @dataclass(frozen=True)
 class Source:
-    """What a model's first input is made of: a file of `../shared/images`, scaled to [low, high]
+    """The source of a model's first input: a file of `../shared/images`, scaled to [low, high]
     (of 0 to 255)."""
 
     file: str | None = None
@@ -103,7 +103,7 @@ CLASSIFIERS = (
 
 
 def listing() -> list[dict[str, Any]]:
-    """The entries of models.json, and what can be told of the .tflite files beside it."""
+    """The entries of models.json, and what can be read from the .tflite files beside it."""
     file = FOLDER / "models.json"
     entries: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
     known = {entry["file"] for entry in entries}
@@ -146,7 +146,7 @@ def _examined(file: Path) -> dict[str, Any]:
 
 
 def _kind(types: list[str], results: list[str]) -> str:
-    """What the listing calls the numbers of a model, by all its tensors and its nodes' results."""
+    """Returns the listing's name for a model's number types, by all its tensors and results."""
     for kind in ("INT8", "UINT8"):
         if results.count(kind) > len(results) / 2:
             return kind.lower()

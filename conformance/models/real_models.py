@@ -166,7 +166,7 @@ def compare_run(
 
 
 def _steps(feed: str, k: int, expected: Array, got: Array, own: Sequence[Array]) -> Comparison:
-    """Outputs of models in whole numbers: 99 % of values within two steps (of floats: of 255)."""
+    """Outputs of models in integers: 99 % of values within two steps (of floats: of 255)."""
     if expected.shape != got.shape or expected.size == 0:
         return _output(feed, k, expected, got, own)
     wanted, found = expected.astype(np.float64), got.astype(np.float64)

@@ -43,7 +43,7 @@ def spectrum(shape: Shape, height: int, width: int, *results: str) -> Callable[[
 
 
 def reshaped(reader: str) -> Callable[[], Model]:
-    """As converters have it of frames: [n, 1, k] as [n, k]; and the whole as one row."""
+    """Reshapes frames as converters do: [n, 1, k] to [n, k]; and all of it to one row."""
 
     def build() -> Model:
         m = _Spectra()

@@ -1,4 +1,4 @@
-"""What a run leaves behind: one record per test, and who was tested. Plain data that survives JSON.
+"""The results of a run: a record for each test, and what was tested, as plain data for JSON.
 
 Outcomes are PASS, FAIL, REFUSED (the plugin left the node to the CPU and said why) and
 NOT-CONVERTIBLE (no model of that host can hold the case). Only PASS passes; a refusal that a case

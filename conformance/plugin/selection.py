@@ -73,7 +73,7 @@ DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options ask for; empty sets mean everything. `typed`: --dtype names types. `every`
+    """The selection by options; empty sets mean everything. `typed`: --dtype names types. `every`
     is each installed TFLite host, or those that --host names."""
 
     tflite: tuple[str, ...]

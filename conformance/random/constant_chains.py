@@ -86,7 +86,7 @@ class Builder:
     # ---- steps that keep the shape ---------------------------------------------------------------
 
     def real(self, chain: Chain) -> Chain:
-        """As float32."""
+        """Returns the values as float32."""
         if chain.dtype == "f32":
             return chain
         if chain.dtype == "i32":

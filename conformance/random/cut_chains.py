@@ -1,4 +1,4 @@
-"""What our nodes make of what they are given, where the host around them is wrong by itself: its
+"""Judges our nodes by what they were given, where the host around them is wrong by itself: its
 own delegate leaves weights unwritten that other nodes of the host read, and the answer of the whole
 model says nothing.
 """
@@ -71,7 +71,7 @@ def _ports(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
 
 
 def _read(right: Outputs, given: Outputs) -> Iterator[Feed]:
-    """What our nodes may have read."""
+    """Returns the tensors that our nodes may have read."""
     choices = []
     for wanted, told in zip(right, given, strict=True):
         one = [wanted]

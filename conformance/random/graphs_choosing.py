@@ -21,7 +21,7 @@ def _exact(m: Maker) -> int:
 
 
 def _whole(m: Maker, found: int) -> None:
-    """Whole numbers as floats, to go on with."""
+    """Integers as floats, to go on with."""
     made = m.many("CAST", [found], "CastOptions", inDataType="INT32", outDataType="FLOAT32")
     m.exact.update(made)
 

@@ -65,7 +65,7 @@ def _selected(m: Maker) -> None:
 
 
 def _product(m: Maker) -> None:
-    """Of a tensor with weights, or with itself, turned."""
+    """Multiplies a tensor with weights, or with its own transpose."""
     x = m.pick()
     inner = (1, *m.shape(x))[-1]
     turned = m.choose.random() < 0.5
@@ -98,7 +98,7 @@ def _difference(m: Maker) -> None:
 
 
 def _spectrum(m: Maker) -> None:
-    """Of rows, or of rows and columns; complex numbers are read in one form, or in all."""
+    """Transforms rows, or rows and columns; complex numbers are read in one form, or in all."""
     x, kept = m.pick(), len(m.model.operators)
     if len(m.shape(x)) < 2:
         return

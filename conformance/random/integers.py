@@ -1,4 +1,4 @@
-"""Seeded ONNX graphs of whole numbers: int32, int64, bools that they are compared to, and floats
+"""Seeded ONNX graphs of integers: int32, int64, bools that they are compared to, and floats
 that they are cast to. numpy tells the values while a graph is made, so that none leaves int32,
 where hosts leave open what happens (int32) or we end the run (int64).
 """
@@ -27,7 +27,7 @@ KINDS: dict[np.dtype[Any], int] = {
 
 
 class Unfit(Exception):
-    """What was drawn has no answer, or one that is too large."""
+    """Raised when a drawn graph has no answer, or one that is too large."""
 
 
 @dataclass

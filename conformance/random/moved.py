@@ -191,7 +191,7 @@ def shaped(d: Moves) -> None:
 
 
 def imaged(d: Moves) -> None:
-    """What is done to pictures."""
+    """Adds operators of images."""
     a = d.stored()
     x = d.values[a]
     if x.ndim != 4:

@@ -44,7 +44,7 @@ def _block(m: Maker, x: Value) -> Value:
 
 
 def _gate(m: Maker, x: Value) -> str:
-    """Of the means of all channels, by two small layers."""
+    """Makes a gate of the means of all channels, by two small layers."""
     pick, width = m.choose.choice, x.shape[1]
     if m.choose.random() < 0.5:
         means = m.step("GlobalAveragePool", x)

@@ -160,7 +160,7 @@ def batches(c: Chance) -> Case:
 
 
 def choice(c: Chance) -> Case:
-    """Of numbers of which many are equal, or none."""
+    """Draws numbers of which many are equal, or none."""
     shape = c.shape((1, 2, 3, 4), 30)
     given = Input(shape, low=-3, high=3, step=c.of((0.0, 0.5, 2.0)))
     if c.maybe():

@@ -1,5 +1,5 @@
-"""What random graphs are fed: noise around 0, and values as pictures and speech have them, whose
-mean is more than half their spread. What is right for the one may be wrong for the other: a
+"""Inputs of random graphs: noise around 0, and values as pictures and speech have them, whose
+mean is more than half their spread. A defect may show on one of the two only: a
 variance that is taken about 0, a zero point or a bias that is lost."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def noise(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
 
 
 def offset(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
-    """Of the same range, not centred."""
+    """Returns values of the same range that are not centred."""
     values = numbers.normal(MEAN, SPREAD, shape)
     return np.asarray(np.clip(values, -1, 1), np.float32)
 

@@ -1,1 +1,1 @@
-"""What answers have to be: meanings in numpy, judges in float64 and in whole numbers."""
+"""The right answers: meanings in numpy, judges in float64 and in integers."""

@@ -1,4 +1,4 @@
-"""What attention and rotary positions mean, in numpy."""
+"""Attention and rotary embedding in numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _rounded(x: Array, terms: int = 1) -> Array:
 
 
 def _masked(scores: Array, mask: Array) -> Array:
-    """Beside the lowest number of float32 no score can be told from another."""
+    """Beside the lowest number of float32 all scores are equal."""
     lowest = np.isfinite(mask) & (mask < 0.99 * LOWEST)
     return np.where(lowest, LOWEST, _rounded(scores + mask))
 

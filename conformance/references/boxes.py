@@ -1,4 +1,4 @@
-"""What the choice of boxes means, in float32 as hosts compute it, in the order of their queue."""
+"""Non-maximum suppression in float32, as hosts compute it, in the order of their queue."""
 
 from __future__ import annotations
 

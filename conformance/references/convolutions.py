@@ -74,7 +74,7 @@ def _conv_2d(x: Array, w: Array, bias: Array | None, gates: Array | None = None,
 
 def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
                **more: Any) -> Array:  # fmt: skip
-    """As many groups as channels; the weights are [1, KH, KW, channels * multiplier]."""
+    """Convolves with a group for each channel; weights are [1, KH, KW, channels * multiplier]."""
     return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
 
 

@@ -1,4 +1,4 @@
-"""A judge of quantized ONNX models that owes nothing to the CPU: sums of whole numbers without an
+"""A judge of quantized ONNX models that owes nothing to the CPU: sums of integers without an
 error, and the rounding that the operators document (to the nearest, halves to even).
 
 onnxruntime's own kernels are a second witness where `host_is_exact`: x86 without VNNI adds two
@@ -46,8 +46,8 @@ def judge() -> str:
 
 
 def witnesses(model: bytes, feed: Mapping[str, Array], host: Any) -> Iterator[list[Array]]:
-    """What the model's outputs should be: by exact arithmetic, and by the session `host` where its
-    kernels are exact."""
+    """Returns the right outputs of a model: by exact arithmetic, and by the session `host` where
+    its kernels are exact."""
     told = list(host.run(None, feed))
     yield [np.asarray(a, b.dtype) for a, b in zip(evaluate(model, feed), told, strict=True)]
     if host_is_exact():
@@ -89,7 +89,7 @@ def _along(values: Any, x: Array, axis: int, block: int = 0) -> Any:
 
 
 def _less(x: Array, zero: Any, axis: int = 0, block: int = 0) -> Array:
-    """Stored numbers less their zero points, whole numbers in float64."""
+    """Stored numbers less their zero points, integers in float64."""
     return np.asarray(x.astype(np.float64) - _along(zero, x, axis, block))
 
 
@@ -134,7 +134,7 @@ class DequantizeLinear(OpRun):
 
 
 class DynamicQuantizeLinear(OpRun):
-    """In float32, as the operator's formula has it, so that the numbers are the very same."""
+    """In float32, as the operator's formula has it, so that the numbers are equal."""
 
     op_domain = ""
 
@@ -153,7 +153,7 @@ def _ranged(x: Array) -> tuple[Array, np.float32, np.uint8]:
 
 
 def _product(a: Array, b: Array, a_zero: Any, b_zero: Any) -> Array:
-    """Sums of whole numbers; zero points of `a` go by row, those of `b` by column."""
+    """Sums of integers; zero points of `a` go by row, those of `b` by column."""
     return np.asarray(np.matmul(_less(a, a_zero, a.ndim - 2), _less(b, b_zero, b.ndim - 1)))
 
 
@@ -309,8 +309,8 @@ def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
 
 
 def _sum(a: Array, s: Array, az: Any, b: Array, bs: Array, bz: Any, ys: Array, yz: Any) -> Array:
-    """Of stored numbers times float32 factors, with one rounding a term, as a fused multiply-add
-    has it; so the direction of what is all but a half is that of MLAS (qladd.cpp)."""
+    """Returns the sum of stored numbers times float32 factors, with one rounding a term, like a
+    fused multiply-add; so values near a half round in the direction of MLAS (qladd.cpp)."""
     first, second, y = (np.asarray(scale).astype(np.float32) for scale in (s, bs, ys))
     zeros = [np.float64(0 if z is None else z) for z in (az, bz, yz)]
     left, right = (np.float64(scale / y) for scale in (first, second))

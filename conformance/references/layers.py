@@ -1,4 +1,4 @@
-"""What the ops mean that TFLite's operators become, in numpy, where no other list has them: their
+"""Ops that TFLite's operators become, in numpy, where no other list has them: their
 attributes are the host's."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What internal ops mean, in numpy: functions of float64 arrays and the node's attributes."""
+"""Internal ops in numpy: functions of float64 arrays and the node's attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pooling means, in numpy: windows of [B, *places, C], as the ONNX operators MaxPool,
+"""Pooling in numpy: windows of [B, *pixels, C], as the ONNX operators MaxPool,
 AveragePool and LpPool have them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the recurrent ops mean, in numpy, step by step."""
+"""Recurrent ops in numpy, step by step."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def by(change: Change) -> Iterator[None]:
 
 
 def times_factor(x: Array, numbers: Sequence[float]) -> Array:
-    """Multiples of a unit as whole numbers, times a factor of 31 bits, of which halves go up; then
+    """Multiples of a unit as integers, times a factor of 31 bits, of which halves go up; then
     without so many bits on the right, where halves go away from zero."""
     unit, high, low, shift, result = numbers
     steps = x / unit

@@ -1,4 +1,4 @@
-"""What ops that put elements where indices say mean, one update after the other."""
+"""Scatter ops in numpy, one update after the other."""
 
 from __future__ import annotations
 

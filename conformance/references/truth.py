@@ -1,4 +1,4 @@
-"""What a case's answers are in float64, and how much they move when every number that goes in is
+"""A case's answers in float64, and how much they move when every number that goes in is
 off by one rounding: the condition of each output element, from which its tolerance follows."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _off(trial: int) -> Change:
 
 
 def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) -> Truth:
-    """Of a TFLite case whose variables start as zeros and are kept from run to run, but not where
+    """Returns the truth of a TFLite case whose variables start as zeros and persist, but not where
     it runs as an ONNX model. Weights in 8 bits are widened. Raises KeyError for an op that no
     reference knows."""
     graph = direct.graph(replace(case, inputs=tuple(map(_widened, case.inputs))))
@@ -110,7 +110,7 @@ def _widened(value: Input | None) -> Input | None:
 
 
 def _real(value: Array, tensor: Tensor, case: Case) -> Array:
-    """What the numbers of a run mean, where the results are floats."""
+    """Returns the real values of a run's numbers, where the results are floats."""
     if tensor.quantization is None or "f32" not in case.types:
         return value
     return quantization.dequantize(value, tensor.quantization)

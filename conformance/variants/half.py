@@ -1,7 +1,7 @@
 """The float32 cases with everything that may be stored as float16 stored so: weights, inputs and
 outputs of the one node, whatever their size.
 
-Inputs and constants are numbers that float16 has, so the host computes on the very same ones; what
+Inputs and constants are numbers that float16 has, so the host computes on the same ones; what
 is left is the float32 error of the kernel and one rounding of the result.
 """
 
@@ -73,7 +73,7 @@ def everything() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the CPU kernels of a host make of a case, whose inputs float16 has."""
+    """The answers of a host's CPU kernels to a case whose inputs float16 represents."""
 
     graph: Graph
     feed: host.Feed

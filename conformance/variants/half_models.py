@@ -110,8 +110,8 @@ def onnx_runner(entry: Mapping[str, Any], wanted: str | None, half: bool) -> Run
 
 
 def feeds(entry: Mapping[str, Any]) -> list[onnx_models.Feed]:
-    """Of an ONNX model, without faint noise, for which the largest outputs are small errors
-    themselves."""
+    """Returns the feeds of an ONNX model, except faint noise, for which the largest outputs are
+    small errors themselves."""
     found = [feed for kind, feed in onnx_models.feeds(entry).items() if "noise" not in kind]
     return found[: 1 if real_models.stem(entry) in LARGE else None]
 

@@ -1,4 +1,4 @@
-"""What storing values as float16 costs by itself: a model run node by node on the host's float32
+"""The error of float16 storage by itself: a model run node by node on the host's float32
 CPU kernels, with every weight and every node's result rounded to float16. The measure for answers
 with `is_precision_loss_allowed`, which may not be worse than twice this."""
 
@@ -15,7 +15,7 @@ from conformance.host import Array, Feed, Outputs
 from conformance.models import split_models, tflite_file
 
 MAX_FLOAT16 = 65_504.0
-# Outputs of custom operators in which the host keeps bits of whole numbers.
+# Outputs of custom operators in which the host keeps bits of integers.
 BITS = {("MaxPoolingWithArgmax2D", 1)}
 
 

@@ -44,7 +44,7 @@ WEIGHTS = {
 }
 
 
-# Sums are of whole numbers, which the scale makes small afterwards: they end this much before
+# Sums are of integers, which the scale makes small afterwards: they end this much before
 # those of float32 weights do.
 MAX_PRODUCT = float(np.finfo(np.float32).max) / 2**8
 

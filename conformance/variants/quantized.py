@@ -1,7 +1,7 @@
 """8-bit twins of the float32 cases: the same operator and shapes over int8 (weights per channel) or
 uint8 (as a whole) tensors, with the scales that a converter would choose.
 
-Judged by the rule of the op's row: the very numbers of the reference kernels unless it says how
+Judged by the rule of the op's row: exactly the numbers of the reference kernels unless it says how
 many levels of the output they may be off.
 """
 

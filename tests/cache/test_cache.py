@@ -1,4 +1,4 @@
-"""What is kept in serialization_dir: a second process plans nothing and gives the very same bytes;
+"""Caches in serialization_dir: a second process plans nothing and gives the same bytes;
 whatever is wrong with the file or the folder costs time, one line, and never a right answer.
 
 Every run is a process of its own, and is compared with the host's own kernels.

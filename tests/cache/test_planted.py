@@ -14,7 +14,7 @@ from tests.support.subprocesses import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 
-# Python that makes it at `place`, `good` being what would be right, and what is told of it.
+# Python that makes it at `place`, `good` being what would be right, and what is logged about it.
 FILES = {
     "a pipe": ("os.mkfifo(place)", "it is not a regular file"),
     "a folder": ("place.mkdir()", "it is not a regular file"),

@@ -206,7 +206,7 @@ def test_another_shape_of_plans_has_another_format() -> None:
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of a whole number inside lists and maps: (container, key)."""
+    """Every place of an integer inside lists and maps: (container, key)."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found: list[tuple[Any, Any]] = []
     for key, item in items:

@@ -48,7 +48,7 @@ def test_bench_times_both_engines(model: str) -> None:
         assert 0 < row["best_ms"] <= row["median_ms"]
         assert row["first_ms"] > 0
     assert found["partitions"] == 1
-    assert 0 < found["difference"] < 1e-3  # two float32 programs; never the very same kernels
+    assert 0 < found["difference"] < 1e-3  # two float32 programs; never the same kernels
 
 
 def test_profile_covers_every_layer(model: str) -> None:

@@ -41,7 +41,7 @@ NAMED = {name: "inference_priority1" for name in ("inference_priority2", "infere
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders that are made are made there."""
+    """New folders are made there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""What the solver of open extents is told of nodes that do not fit."""
+"""The solver of open extents learns which nodes do not fit."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _end(text: str, start: int, ends: str) -> int:
 
 
 def _number(token: str) -> str:
-    """The next whole number, or one that differs by 1 %; one for zero."""
+    """The next integer, or one that differs by 1 %; one for zero."""
     match = re.fullmatch(r"(\d+)([uifULl]*)", token)
     if match and "f" not in match[2]:
         return f"{int(match[1]) + 1}{match[2]}"

@@ -38,12 +38,12 @@ def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array
 
 
 def away(x: Fraction) -> int:
-    """The nearest whole number, halves away from zero."""
+    """The nearest integer, halves away from zero."""
     return floor(x + Fraction(1, 2)) if x >= 0 else -floor(Fraction(1, 2) - x)
 
 
 def up(x: Fraction) -> int:
-    """The nearest whole number, halves to the greater one."""
+    """The nearest integer, halves to the greater one."""
     return floor(x + Fraction(1, 2))
 
 
@@ -64,7 +64,7 @@ def factors(numbers: Array) -> list[int]:
 
 
 def test_sums_times_a_factor_in_fixed_point() -> None:
-    """Products that are halves of whole numbers, and the nearest to these; then shifts."""
+    """Products that are halves of integers, and the nearest to these; then shifts."""
     numbers = RANDOM.integers(1, 1 << 20, 240)
     fractions = factors(numbers)
     numbers *= RANDOM.choice([-1, 1], numbers.size)

@@ -33,7 +33,7 @@ def beside_halves(scale: np.float32, most: int) -> Array:
 
 
 def away(v: Array) -> Array:
-    """To whole numbers, halves away from zero."""
+    """To integers, halves away from zero."""
     return np.where(np.abs(v - np.trunc(v)) >= 0.5, np.trunc(v) + np.sign(v), np.trunc(v))
 
 

@@ -1,4 +1,4 @@
-"""Reductions of many elements on GPUs: in parts, several loaded at once. Answers in whole numbers,
+"""Reductions of many elements on GPUs: in parts, several loaded at once. Answers in integers,
 whose sums are exact."""
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def test_answers(case: Any) -> None:
 
 @pytest.mark.adapter
 def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
-    """An input in ONNX's order: channels lie far apart. Sums of small whole numbers are exact."""
+    """An input in ONNX's order: channels lie far apart. Sums of small integers are exact."""
     random = np.random.default_rng(3)
     image = random.integers(-4, 5, (2, 3, 6, 9)).astype(np.float32)
     weights = random.integers(-4, 5, (5, 2, 3, 3)).astype(np.float32)
@@ -171,7 +171,7 @@ def test_windows_along_one_axis_lie_along_rows() -> None:
 @pytest.mark.parametrize("tuning", [{}, {"winograd": "row"}, FORCED])
 @pytest.mark.parametrize("shape", [(2, 41, 1, 2), (2, 41, 1, 20)])
 def test_answers_along_one_axis(shape: Any, tuning: dict[str, str], software: bool) -> None:
-    """In ONNX's order: the host's buffer is read in place. Sums of whole numbers are exact."""
+    """In ONNX's order: the host's buffer is read in place. Sums of integers are exact."""
     random = np.random.default_rng(4)
     batch, length, _, channels = shape
     line = random.integers(-4, 5, (batch, channels, length)).astype(np.float32)

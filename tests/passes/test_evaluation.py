@@ -133,7 +133,7 @@ DEFECTS: dict[str, tuple[str, Callable[[Graph], Graph], Change]] = {
     "offsets that are lost": ("scaled layer", fold_batch_norm, _each(_without_bias)),
     "numbers of a step": ("leaky layer", fuse_epilogue, _each(_other_numbers)),
     "steps in another order": ("two steps", fuse_epilogue, _each(_in_another_order)),
-    "a bias of whole numbers": ("quantized layer", fake_quantize, _one_rescaled),
+    "a bias of integers": ("quantized layer", fake_quantize, _one_rescaled),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What the passes over quantized graphs take for whole numbers, and what they leave alone. No
+"""What the passes over quantized graphs take for integers, and what they leave alone. No
 device is needed."""
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
         ("fully_connected", (0, 1), steps("add", "mul", "add"), True),
         ("fully_connected", (0, 1), steps("add", "mul", "add", "mul"), False),
         ("fully_connected", (0, 1), (*steps("add", "mul", "add"), EpilogueOp("relu")), True),
-        ("fully_connected", (0, 1), steps("requantize"), False),  # whole numbers already
+        ("fully_connected", (0, 1), steps("requantize"), False),  # integers already
         ("fully_connected", (0, 1), steps("rescale", "add"), False),
         ("fully_connected", (0, None), (), False),
         ("fully_connected", (0,), (), False),

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.adapter
 # (scale, zero point, scale of the result, scale of the other operand as a share of the first one).
 SCALES = (
     (0.02, 3, 0.05, 0.7), (0.05, -100, 0.011, 0.7), (0.4, 0, 0.003, 0.7), (0.004, 127, 0.9, 0.7),
-    (0.5, 3, 1.0, 0.5), (0.25, -5, 2.0, 2.0),  # halves of whole numbers
+    (0.5, 3, 1.0, 0.5), (0.25, -5, 2.0, 2.0),  # halves of integers
 )  # fmt: skip
 OPTIONS = {
     "PRELU": (1, None, {}),
@@ -64,7 +64,7 @@ def _case(
 
 
 def _same(name: str, case: Case, x: host.Array, what: str) -> bool:
-    """The very numbers of the reference kernels; False where they do not take the case."""
+    """Whether results equal the reference kernels'; False where these do not take the case."""
     try:
         model = models.build(case)
         (expected,) = host.run_on_cpu(model, [[x]], name)

@@ -21,7 +21,7 @@ def settings(**entries: str) -> Any:
 
 
 def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
-    """The outputs, which must be the CPU provider's, and the very same as `expected`."""
+    """Returns the outputs, which must be the CPU provider's and equal `expected`."""
     cpu = onnx.opened(original, onnx.settings())
     random = np.random.default_rng(5)
     feeds = {

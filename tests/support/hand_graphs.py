@@ -254,7 +254,7 @@ def quantized_layer(activation: str = "relu6", axis: int | None = 0) -> Graph:
 
 
 def quantized_functions() -> Graph:
-    """Each by its own steps in whole numbers."""
+    """Each by its own steps in integers."""
     n = Net()
     x = n.input((1, 5, 5, 4), dtype="i8", quantization=STORED)
     made = Tensor("", (), "i8", None, Quantization((0.07,), (-5,)))
@@ -372,9 +372,9 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "weights in 16 bits": weights_in_16_bits,
     "between levels": between_levels,
     "between levels, no limit": lambda: between_levels("sin"),
-    "whole numbers and back": whole_numbers_and_back,
-    "truth of whole numbers": truth_of_whole_numbers,
-    "whole numbers that wrap": lambda: truth_of_whole_numbers("i8"),
+    "integers and back": whole_numbers_and_back,
+    "truth of integers": truth_of_whole_numbers,
+    "integers that wrap": lambda: truth_of_whole_numbers("i8"),
     "padded between levels": padded_between_levels,
     "turned levels": turned_levels,
 }

@@ -55,5 +55,5 @@ def check(nodes: Nodes, means: Nodes, feeds: Mapping[str, Array], held: Mapping[
 
 
 def _as(kind: type[np.floating[Any]], x: Array) -> Array:
-    """Floats of this type, and whole numbers as they are."""
+    """Floats of this type, and integers as they are."""
     return x.astype(kind) if x.dtype.kind == "f" else x

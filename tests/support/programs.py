@@ -101,7 +101,7 @@ def hosts() -> list[str]:
 
 def run_program(host: str, code: str, before: str = "", status: int = 0) -> str:
     """Run `code` with functions of this host: `load`, `made` (what runs MODEL), `run` and
-    `expected` (by a size of the input), `report` and `check`; `before` comes first of all. Returns
+    `expected` (by a size of the input), `report` and `check`; `before` comes first. Returns
     what it printed."""
     given = {"host": host, "resolver": tflite_hosts.KERNELS["default"]}
     own = _ONNXRUNTIME if host == "onnxruntime" else _TFLITE.format(**given)

@@ -29,7 +29,7 @@ DECLARED = {  # as in CMakeLists.txt
 
 @dataclass(frozen=True)
 class Checks:
-    """What a compiler is told, the library that must be loaded before all others, and settings."""
+    """Flags of a compiler, the library that must be loaded before all others, and settings."""
 
     flags: tuple[str, ...]
     runtime: str

@@ -29,7 +29,7 @@ _EXACT = re.compile(r"\b(?:tanh|exp2?|log2?|pow|sqrt|inverseSqrt|sin|cos)\s*\(")
 _REMAINDER = re.compile(r"%\s*(i32\(|vec[234]i\b|vec[234]<i32>|\d+i?\b(?!u)|(\w+))")
 _ROUNDING = re.compile(r"\b(?:round|floor|ceil|trunc|nearest_away)\s*(?=\()")
 _LOAD = re.compile(r"\b(?:load|half|padded)_\w+\([^()]*\)")
-# Functions that correct a rounded quotient, or for which the whole numbers on both sides will do.
+# Functions that correct a rounded quotient, or for which the integers on both sides will do.
 CORRECTED = ("divided", "half_or_whole", "nearest_part", "floor_quotient", "mirrored")
 _HALF = re.compile(r"\bf16\b|\bvec[234]h\b|\bvec[234]<f16>|\d(?:\.\d*)?h\b")
 
@@ -123,7 +123,7 @@ def half_precision(kernel: Kernel) -> Iterator[str]:
 
 
 def rounded_quotients(kernel: Kernel) -> Iterator[str]:
-    """Devices divide inexactly, so that what rounds to a whole number must not be a plain quotient
+    """Devices divide inexactly, so that what rounds to an integer must not be a plain quotient
     (`units_in`, `nearest_units` and `quotient` of numbers.wgsl are there for that)."""
     for name, body in kernel.functions.items():
         for found in _ROUNDING.finditer(body):

@@ -183,7 +183,7 @@ def fed(how: str) -> bytes:
         size = factor
     elif how == "times":
         size = size_of(model, features, factor)
-    else:  # the largest value of x, as a whole number
+    else:  # the largest value of x, as an integer
         axes = model.constant(np.array([0, 1, 2, 3], np.int32))
         largest = model.op("REDUCE_MAX", [x, axes], "ReducerOptions", {}, shape=())
         kind = {"inDataType": "FLOAT32", "outDataType": "INT32"}
@@ -221,7 +221,7 @@ OPERATORS = {
 
 
 class _Program:
-    """Grows a model whose tensors are vectors of 4 whole numbers, by operators in random order."""
+    """Grows a model whose tensors are vectors of 4 integers, by operators in random order."""
 
     def __init__(self, seed: int) -> None:
         self.choose, self.model = random.Random(seed), Model()

@@ -57,7 +57,7 @@ CPU revision\t: {revision}
 
 @dataclass(frozen=True)
 class Cpu(cpus.Cpu):
-    """What /proc/cpuinfo says on one: features, and numbers of its maker's."""
+    """The contents of a CPU's /proc/cpuinfo: features, and its vendor's numbers."""
 
     features: str = ""
     part: str = ""

@@ -1,4 +1,4 @@
-"""What every smoke needs: a folder for what is fetched, and our wheel installed with its hosts for
+"""Set-up of every smoke test: a folder for downloads, and our wheel installed with its hosts for
 a Python that this machine's is not. Nothing goes into the system or into the checkout's
 environment."""
 

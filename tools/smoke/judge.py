@@ -17,8 +17,8 @@ SAME = ("nodes", "on_gpu", "partitions", "runs", "failures", "warnings")  # as h
 
 @dataclass
 class Verdict:
-    """Of one model in one host: how far its answers are from ours here and from the foreign host's
-    CPU kernels, as shares of what is allowed, and what is wrong in sentences."""
+    """The verdict on a model in a host: how far its answers are from ours here and from the
+    foreign host's CPU kernels, as shares of the tolerance, and sentences on what is wrong."""
 
     host: str
     name: str
@@ -30,7 +30,7 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
     def row(self) -> str:
-        """Of the table of a report."""
+        """Returns a row of the report's table."""
         state = "; ".join(self.wrong) or "agrees"
         share = f"{_short(self.from_native)} | {_short(self.from_cpu)}"
         return (
@@ -58,7 +58,7 @@ def judge(folder: Path, native: Path, foreign: Path, hosts: Iterable[str]) -> li
 
 
 def facts(answers: Path, host: str) -> dict[str, Any]:
-    """What a Python told of a host; without models where it left nothing."""
+    """Returns the facts that a Python wrote about a host; no models where it wrote nothing."""
     try:
         found: dict[str, Any] = json.loads((answers / f"{host}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

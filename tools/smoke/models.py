@@ -1,4 +1,4 @@
-"""What the smokes run: a float, a quantized and a recurrent network for each kind of host, seeded
+"""Models of the smoke tests: a float, a quantized and a recurrent network for each host, seeded
 and made here, with inputs; and real models where ../shared has them."""
 
 from __future__ import annotations

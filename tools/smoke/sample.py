@@ -50,8 +50,8 @@ def _words(name: str) -> list[str]:
 
 
 def parts(names: Sequence[str]) -> dict[str, list[str]]:
-    """What one process each runs, what takes longest first: tests of a part share code that the
-    emulator translates once."""
+    """Returns the parts that run in a process each, longest first: tests of a part share code that
+    the emulator translates once."""
     marks = {"nodes": "/test_nodes.py", "single": "/test_ops.py", "onnx": "_onnx_", "others": ""}
     found: dict[str, list[str]] = {part: [] for part in marks}
     for name in names:

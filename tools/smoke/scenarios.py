@@ -54,7 +54,7 @@ def installed() -> list[str]:
 
 
 def suffix(host: str) -> str:
-    """Of the models that a host reads."""
+    """Returns the suffix of the models that a host reads."""
     return ".onnx" if host == "onnxruntime" else ".tflite"
 
 
@@ -96,7 +96,7 @@ def in_onnxruntime(_: str, model: Path, feeds: Runs, options: dict[str, Any] | N
 
 
 def told(report: Any) -> dict[str, Any]:
-    """What a report says of a model, in numbers that other platforms shall repeat."""
+    """Returns a report's numbers that other platforms must repeat."""
     nodes, partitions = report.nodes, report.partitions
     return {
         "nodes": len(nodes),
@@ -125,7 +125,7 @@ def numbered(kind: str, runs: Runs) -> dict[str, Any]:
 
 
 def run(host: str, folder: Path, scenario: dict[str, Any], options: Any, into: Path) -> Any:
-    """One model in one host: its answers go to a file, what is to be told of it comes back."""
+    """One model in one host: its answers go to a file, its facts are returned."""
     start = time.perf_counter()
     with_host = in_onnxruntime if host == "onnxruntime" else in_tflite
     model, feeds = folder / scenario["model"], fed(folder / f"{scenario['name']}.npz")

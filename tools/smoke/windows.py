@@ -47,7 +47,7 @@ OPTIONS = windows_scenarios.OPTIONS
 
 @dataclass(frozen=True)
 class Check:
-    """One process there: what it is called, what Python is told, its exit status, and what its
+    """One process there: its name, the arguments of Python, its exit status, and what its
     output must pass."""
 
     name: str
@@ -71,7 +71,7 @@ class Found:
 
 
 def own_words(said: str) -> str:
-    """What a process prints, without what our log and the hosts' say before it."""
+    """Returns a process's output without log lines of ours and of the hosts."""
     lines = said.splitlines()
     return "\n".join(line for line in lines if not line.startswith(("WARNING:", "INFO:")))
 
@@ -147,7 +147,7 @@ def run_check(python: cpus.Python, check: Check) -> Found:
 
 
 def reason(check: Check, status: int, said: str) -> str:
-    """What is wrong with a process that ended so, "" when nothing is."""
+    """Returns what is wrong with a process that ended so, "" if nothing is."""
     if status != check.status:
         return f"exit status {status}, not {check.status}"
     try:
@@ -166,7 +166,7 @@ def unchanged(found: Sequence[Found]) -> list[str]:
 
 
 def make_models(folder: Path) -> list[str]:
-    """What both smokes run, and what is Windows' own; a sentence for each that is left out."""
+    """Makes all models of this smoke test; returns a sentence for each that is left out."""
     from benchmarks.networks import Network
     from benchmarks.to_tflite import to_tflite
 

@@ -1,4 +1,4 @@
-"""What differs in Windows, in the Python that runs this file; `windows.py` calls it.
+"""Scenarios of Windows, in the Python that runs this file; `windows.py` calls it.
 
 Usage: python windows_scenarios.py SCENARIO FOLDER
 
@@ -68,7 +68,7 @@ def moved(folder: Path, *names: str) -> list[Path]:
 
 
 def devices(folder: Path) -> str:
-    """Registering; adapters, and the devices that onnxruntime is told of."""
+    """Registering; adapters, and the devices that are registered with onnxruntime."""
     import onnxruntime
 
     import tflgpu_plugin
@@ -132,7 +132,7 @@ def compiled_models(folder: Path) -> str:
 
 
 def caches(folder: Path) -> str:
-    """What is kept lies where Windows has it."""
+    """Caches are where Windows keeps them."""
     return kept(folder, Path(os.environ["LOCALAPPDATA"]))
 
 

@@ -50,7 +50,7 @@ BOOT = 300  # seconds until Wine has made its folders
 
 
 def run(*command: object, **given: object) -> str:
-    """What a command of the build says. Raises Unavailable."""
+    """Returns the output of a command of the build. Raises Unavailable."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, **given)  # type: ignore[call-overload]
     if done.returncode:
         raise Unavailable(f"{' '.join(map(str, command[:4]))}: {done.stderr.strip()[-2000:]}")
@@ -79,7 +79,7 @@ def wine() -> Path:
 
 
 def environment(display: str) -> dict[str, str]:
-    """Of Wine's processes. What tflgpu and the loader of Linux read is not handed on."""
+    """Returns the environment of Wine's processes, without what tflgpu and Linux's loader read."""
     own = {
         "LD_LIBRARY_PATH": str(foreign.place("windows") / WINE / LIBRARIES),
         "LC_ALL": "C.UTF-8",  # in which Wine reads names of files
@@ -141,7 +141,7 @@ def prefix(display: str) -> Path:
 
 
 def leftovers() -> list[Path]:
-    """What earlier runs have kept in the home of Wine's user, whose name is that of Linux."""
+    """Returns what earlier runs left in the home of Wine's user, who has the name of Linux's."""
     users = foreign.place("windows") / "prefix/drive_c/users"
     places = ("AppData/Local/tflgpu-plugin", ".cache")
     return [path for place in places for path in users.glob(f"*/{place}")]

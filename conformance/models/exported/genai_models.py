@@ -22,7 +22,7 @@ MORE = (1, 20, 33)  # tokens before one, beside those
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name."""
+    """Returns the function that writes each model into a folder, by the model's name."""
     return {
         f"genai_{name.lower()}.{precision}": partial(_write, name, precision)
         for name in NAMES
@@ -31,7 +31,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
 
 
 def _tokenizer() -> Any:
-    """Of words that are their numbers: the builder asks for one, the model does not."""
+    """Makes a tokenizer whose words are their numbers, which only the builder needs."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -58,7 +58,7 @@ def _write(name: str, precision: str, folder: Path) -> None:
 
 
 def _inputs(model: Any, past: int, tokens: int) -> dict[str, Any]:
-    """What the generator would feed after `past` tokens: ids, a mask of ones, keys and values."""
+    """Returns the generator's inputs after `past` tokens: ids, a mask of ones, keys and values."""
     random = np.random.default_rng(0)
     found: dict[str, Any] = {}
     for value in model.graph.input:

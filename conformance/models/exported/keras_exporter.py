@@ -18,7 +18,7 @@ SAVED = ("sound", "volume", "resnet50")  # those that are also written with an o
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name."""
+    """Returns the function that writes each model into a folder, by the model's name."""
     found: dict[str, Callable[[Path], None]] = {}
     for name, build in keras_models.networks().items():
         kinds = ["", *([".float16", ".int8_weights", ".int8"] if name in ALSO else [])]

@@ -26,7 +26,7 @@ LARGER = {"InceptionV3": 96, "Xception": 96}  # what they take at least
 
 
 def networks() -> dict[str, Callable[[], Any]]:
-    """What builds each model, by name; keras is needed."""
+    """Returns the function that builds each model, by name; keras is needed."""
     import keras
     from keras import layers
 

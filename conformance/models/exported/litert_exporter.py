@@ -20,7 +20,7 @@ NAMES = ("text_bert", "image_vit", "text_llama", "image_convnext", "image_swin",
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name."""
+    """Returns the function that writes each model into a folder, by the model's name."""
     recipes: dict[str, Recipe] = {
         **{name: transformer_models.RECIPES[name] for name in NAMES},
         **{f"torch_{name}": recipe for name, recipe in torch_models.networks().items()},

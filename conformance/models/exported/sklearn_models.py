@@ -13,7 +13,7 @@ ROWS, COLUMNS, CLASSES = 120, 8, 3
 
 
 def pipelines() -> dict[str, Callable[[], Any]]:
-    """What builds each pipeline, by name; scikit-learn is needed."""
+    """Returns the function that builds each pipeline, by name; scikit-learn is needed."""
     from sklearn import (
         cluster,
         decomposition,
@@ -50,7 +50,7 @@ def pipelines() -> dict[str, Callable[[], Any]]:
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name: with its batch left open."""
+    """Returns the function that writes each model, with an open batch, into a folder, by name."""
     return {f"sklearn_{name}": partial(_write, name, build) for name, build in pipelines().items()}
 
 

@@ -45,7 +45,7 @@ SMALL_NUMBERS = ("text_bert", "image_resnet", "image_vit", "image_mobilenetv2")
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name."""
+    """Returns the function that writes each model into a folder, by the model's name."""
     recipes: dict[str, Recipe] = {
         **transformer_models.RECIPES,
         **{f"torch_{name}": recipe for name, recipe in torch_models.networks().items()},
@@ -65,7 +65,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
 
 
 def measured() -> dict[str, Callable[[Path], None]]:
-    """What writes each model that is measured into a folder where it is not yet, by its name."""
+    """Returns the function that writes each measured model into a folder that lacks it, by name."""
     sizes = ("tiny", "published")
     return {
         f"{name}.{size}": partial(_once, f"{name}.{size}", recipe)

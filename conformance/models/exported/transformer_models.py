@@ -132,7 +132,7 @@ def plain(module: Any, names: Iterable[str], **fixed: Any) -> Any:
 
 
 def text(name: str, shape: Mapping[str, Any] | None = None, length: int = 16) -> Recipe:
-    """Of this shape, where it is given, instead of the small one; the last tokens are masked where
+    """Returns tokens of this shape, if given, instead of the small one; the last are masked where
     the model sees what follows."""
 
     def recipe() -> tuple[Any, dict[str, Any]]:
@@ -184,7 +184,7 @@ def cached(name: str) -> Recipe:
 
 
 def image(name: str, shape: Mapping[str, Any] | None = None, size: int = 64) -> Recipe:
-    """Of this shape, where it is given, instead of the small one."""
+    """Returns an image of this shape, if given, instead of the small one."""
 
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch

@@ -40,7 +40,7 @@ ROUTES: dict[str, tuple[str, dict[str, Any], bool]] = {
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """What writes each model into a folder, by the model's name."""
+    """Returns the function that writes each model into a folder, by the model's name."""
     return {f"ultralytics_{name}": partial(_write, name, *row) for name, row in ROUTES.items()}
 
 
@@ -115,7 +115,7 @@ def _images(*size: int) -> np.ndarray[Any, Any]:
 
 
 def _made_by(model: Any, layers: Sequence[Any], images: Any = None) -> list[Any]:
-    """What these layers make of images, or of noise."""
+    """Returns the result of these layers for images, or for noise."""
     import torch
 
     seen: list[Any] = []

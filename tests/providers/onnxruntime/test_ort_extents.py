@@ -94,7 +94,7 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
 
 
 def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all of them do, it is told."""
+    """Reports it where all of them do."""
     taken, read = cache("t"), symbols.import_
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
@@ -193,7 +193,7 @@ def test_a_cache_is_taken_whole_and_right(names: tuple[str | None, ...]) -> None
 
 @pytest.mark.adapter
 def test_a_refusal_for_a_guess_says_so() -> None:
-    """No extent suits both layers, so that one of them stays out, and it is told why."""
+    """No extent suits both layers, so that one of them stays out, with the reason."""
     random = np.random.default_rng(0)
     data = model(
         [

@@ -1,4 +1,4 @@
-"""Plain whole numbers of 8 and 16 bits, which wrap around where they are stored. The answers are
+"""Plain integers of 8 and 16 bits, which wrap around where they are stored. The answers are
 those of numpy's types, and of the CPU provider where it has a kernel."""
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
 
 
 def test_several_numbers_of_one_input_each_count() -> None:
-    """Plans are told apart by every one of them, the last as well as the first."""
+    """Plans differ by each of them, the last as well as the first."""
     made = node("Slice", ["x", "a", "b"], ["y"])
     shapes, kinds = {"x": X.shape, "a": (2,), "b": (2,)}, {"a": np.int32, "b": np.int32}
     data = model([made], shapes, {"y": None}, {}, opset=18, kinds=kinds)

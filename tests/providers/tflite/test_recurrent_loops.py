@@ -100,7 +100,7 @@ def test_another_loop_stays_with_the_host(loop: Loop, host: str) -> None:
     (node,) = (node for node in report.nodes if node.op == "WHILE")
     assert node.where == "cpu" and node.reason
     assert NO_LAYER in node.reason or loop.read, node.reason
-    assert len(report.nodes) > 10, "nodes of the body are told of, as the host runs them"
+    assert len(report.nodes) > 10, "nodes of the body are reported, as the host runs them"
 
 
 @pytest.mark.parametrize("cell", STATES)

@@ -82,7 +82,7 @@ def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
 def test_values_are_those_that_the_host_computes(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seeded programs of whole numbers, float32 and bool that begin with a SHAPE."""
+    """Seeded programs of integers, float32 and bool that begin with a SHAPE."""
     seen: set[str] = set()
     for seed in range(40):
         model = shape_models.program(seed)
