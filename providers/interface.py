@@ -17,7 +17,8 @@ from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import CPU, GPU, REVERTED, NodeReport, Report, remember
 from tflgpu_plugin.importer import arithmetic, loop_layer, partition, placeholders, symbols
-from tflgpu_plugin.importer.builder import COUNTED, Builder, Default
+from tflgpu_plugin.importer.builder import COUNTED, Builder
+from tflgpu_plugin.importer.node_reader import Default
 from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import judged

@@ -21,6 +21,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
     "readers": (
         "tflgpu_plugin/importer/builder.py",
+        "tflgpu_plugin/importer/node_reader.py",
         "tflgpu_plugin/importer/folding.py",
         "tflgpu_plugin/importer/importer.py",
         "tflgpu_plugin/importer/loop_body.py",

@@ -248,7 +248,7 @@ TESTS: dict[str, Sequence[str]] = {
     "binary": ("test_ort_integers",),
     "reduce": ("test_ort_integers",),
     "scan": ("test_ort_integers",),
-    **dict.fromkeys(("builder", "importer", "plain", "state"), READ),
+    **dict.fromkeys(("builder", "node_reader", "importer", "plain", "state"), READ),
     "imported": ("test_whole_numbers", *READ),
     "partition_rules": ("test_subgraph", "test_spectrum"),
     "row_conditions": READ,

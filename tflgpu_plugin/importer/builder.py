@@ -5,7 +5,7 @@ table reads the node and adds nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported, node_error
 from tflgpu_plugin.importer import folding
-from tflgpu_plugin.importer.imported import Table
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
+from tflgpu_plugin.importer.node_reader import NodeReader
 from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
-from tflgpu_plugin.importer.tensors import TensorId, Tensors
+from tflgpu_plugin.importer.tensors import TensorId
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import (
@@ -29,7 +28,6 @@ from tflgpu_plugin.ir.graph import (
     Shape,
     Tensor,
 )  # fmt: skip
-from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ir.target import Target
@@ -37,7 +35,6 @@ from tflgpu_plugin.ops.table import Op
 
 # Ops that move stored numbers unchanged. Padding is not among them: its zero is a real number.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
-Default = bool | int | float | str  # the type of an attribute
 
 
 def cast_array(data: Array, dtype: str) -> Array:
@@ -59,158 +56,9 @@ def _moves_integers(row: Op) -> bool:
 
 
 @dataclass
-class Builder:
-    """A node of the host, its row in the `table` of the host, and the `values` of its model.
-    `inputs` are tensor ids (None: absent). Rows call `add` and return the ids of the node's
-    outputs; every shape is inferred on the way. `scaled`: extents are rounded products, which
-    onnxruntime's shape inference rounds otherwise than its kernel does (float32(50/7) * 7 gives 50
-    in float32 and 49.9999995 in float64). `misinferred`: its shape inference gives an entirely
-    different shape. `widened`: inputs were bfloat16, and are float32 for the row. With
-    `known_limit` every result must be a constant of at most that many elements that follows from
-    known values, and no nodes are added.
-    """
-
-    host: HostNode
-    row: HostOp
-    tensors: Tensors
-    inputs: Sequence[int | None]
-    table: Table
-    values: Mapping[str, Value] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    scaled: bool = False
-    misinferred: bool = False
-    widened: bool = False
-    known_limit: int = 0
-
-    # ---- reading ------------------------------------------------------------------------------
-
-    def has(self, position: int) -> bool:
-        """Whether the input is present."""
-        return self.get(position) is not None
-
-    def x(self, position: int = 0) -> int:
-        """Returns an input that must be present."""
-        found = self.inputs[position]
-        assert found is not None
-        return found
-
-    def get(self, position: int) -> int | None:
-        """Returns an input, or None when it is absent."""
-        return self.inputs[position] if position < len(self.inputs) else None
-
-    def of(self, role: str) -> Shape:
-        """Returns the shape of the first input of this role."""
-        return self.shape(self.x(self.row.taken.index(role)))
-
-    def shape(self, tensor: int | None = None) -> Shape:
-        """Returns the shape of a tensor, or of the first input."""
-        return self.tensors.table[self.x() if tensor is None else tensor].shape
-
-    def rank(self, tensor: int | None = None) -> int:
-        return len(self.shape(tensor))
-
-    def dtype(self, tensor: int | None = None) -> str:
-        """Returns the dtype of a tensor, or of the first input."""
-        return self.tensors.table[self.x() if tensor is None else tensor].dtype
-
-    def constant(self, tensor: int) -> Array | None:
-        """Returns the value of a tensor when it is known before the model runs, else None."""
-        return self.tensors.table[tensor].data
-
-    def known(self, *tensors: int | None) -> bool:
-        """Whether the inputs at these positions, if present, are constants."""
-        return all(t is None or self.constant(t) is not None for t in tensors)
-
-    def value(self, position: int) -> Array:
-        """Returns the value of an input that is known before the model runs: one that the row's
-        `constants` name.
-        """
-        found = self.constant(self.x(position))
-        assert found is not None
-        return found
-
-    def optional(self, position: int) -> Array | None:
-        """Returns the same as `value`, or None when the input is absent."""
-        return self.value(position) if self.has(position) else None
-
-    def integer(self, name: str, default: int = 0) -> int:
-        return int(self.host.attributes.get(name, default))
-
-    def number(self, name: str, default: float) -> float:
-        return float(self.host.attributes.get(name, default))
-
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        found = self.host.attributes.get(name)
-        return None if found is None else tuple(int(n) for n in found)
-
-    def listed(self, name: str, position: int) -> tuple[int, ...] | None:
-        """Returns integers that are a constant input, or an attribute in older definitions."""
-        given = self.optional(position)
-        return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
-
-    def scalar(self, position: int, name: str, default: float) -> float:
-        """Returns a number that is a constant input, or an attribute in older definitions."""
-        given = self.optional(position)
-        return (
-            self.number(name, default) if given is None or not given.size else float(given.flat[0])
-        )
-
-    def text(self, name: str, default: str) -> str:
-        found = self.host.attributes.get(name)
-        text = found if isinstance(found, str | None) else bytes(found).decode(errors="replace")
-        return default if text is None else text
-
-    def attribute(self, name: str, default: Default) -> Default:
-        """Returns an attribute, which must have the type of its default; an axis is counted from
-        the front of the first input.
-        """
-        if name == "axis":
-            return self.axis(self.integer(name, int(default)), self.rank())
-        if isinstance(default, str):
-            return self.text(name, default)
-        return type(default)(self.host.attributes.get(name, default))
-
-    def axis(self, value: int, rank: int) -> int:
-        """Returns an axis counted from the front. Raises Unsupported when it is out of range."""
-        if not -rank <= value < max(rank, 1):
-            raise Unsupported(
-                Impossible("attribute.invalid", f"Axis {value} is out of range for rank {rank}.")
-            )
-        return value % rank if rank else 0
-
-    @property
-    def op(self) -> Op:
-        """Returns the row of the op that the node's own row names."""
-        return ops.rows()[self.row.op]
-
-    @property
-    def results(self) -> list[Value]:
-        """Returns the outputs that are read, as the model states them."""
-        return [self.values[key] for key in self.host.writes]
-
-    @property
-    def version(self) -> int:
-        return self.host.version
-
-    def wants(self, position: int) -> bool:
-        """Whether this output is read."""
-        return position < len(self.host.outputs) and self.host.outputs[position] is not None
-
-    def run(
-        self, name: str, *inputs: int | None, attributes: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Returns what the row of an operator of ONNX builds from these inputs and the attributes,
-        which are the node's own unless given. For an operator of another domain the newest
-        definition counts, or the one that its attribute `opset` names.
-        """
-        row, host = self.table.rows[name], self.host
-        given = host.attributes if attributes is None else attributes
-        newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]
-        seen = replace(host, attributes=given, version=int(given.get("opset", newest)))
-        assert row.build is not None
-        return row.build(replace(self, host=seen, row=row, inputs=inputs))
-
-    # ---- writing ------------------------------------------------------------------------------
+class Builder(NodeReader):
+    """Reads a node and adds nodes to the graph. Rows call `add` and return the ids of the node's
+    outputs; every shape is inferred on the way."""
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
         """Returns a new constant tensor; indices are "i32", values "f32"."""
