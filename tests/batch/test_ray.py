@@ -69,7 +69,7 @@ def mapped(
 
 
 def test_workers_that_are_killed_or_lose_their_adapter(cluster: str, tmp_path: Path) -> None:
-    """As actors of Ray Data on two adapters; the last batch of each block is not full."""
+    """Workers are actors of Ray Data on two adapters; the last batch of each block is not full."""
     given, model = batches.values(100), batches.model(tmp_path)
     wanted = Predictor(model, batch=8)({"x": given})["second"]
     adapters = [str(one.index) for one in adapter.adapters()]

@@ -21,7 +21,7 @@ pytestmark = [
 
 
 def loop(model: Path, given: batches.Array) -> batches.Array:
-    """What somebody writes without us: one interpreter, one input after the other."""
+    """Runs a model without the plugin: one interpreter, one input after the other."""
     runner = host()
     interpreter = runner.interpreter(model.read_bytes(), experimental_delegates=[runner.delegate()])
     return np.concatenate([invoked(interpreter, [one[None]])[0] for one in given])

@@ -77,7 +77,7 @@ class Setting:
 
 
 def finished(process: Any, close: float = 1e-5) -> Any:
-    """What a process has printed; `told` are its lines about the cache."""
+    """The output of a process; `told` are its lines about the cache."""
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     found = json.loads(out.splitlines()[-1])

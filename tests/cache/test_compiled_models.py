@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def step(name: str, folder: Path, version: str | None = None) -> str:
-    """What tests/support/compiled_models.py prints, in this or another onnxruntime."""
+    """Returns the output of tests/support/compiled_models.py, in this or another onnxruntime."""
     arguments = ["-m", "tests.support.compiled_models", name, str(folder)]
     if version:
         return run_in(version, *arguments)
@@ -161,7 +161,7 @@ def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
 
 
 def test_a_default_that_was_planned_must_be_the_same(folder: Path) -> None:
-    """Of an input with a default onnxruntime makes a constant of the compiled model."""
+    """onnxruntime makes an input with a default a constant of the compiled model."""
     import onnx
 
     m.session(network())

@@ -1,4 +1,4 @@
-"""What is kept between runs: never in the way when it cannot be kept."""
+"""Caches between runs never get in the way when they cannot be written."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_system_without_these_flags() -> None:
-    """What a flag is missing for is opened all the same."""
+    """Files are opened even where a flag is missing."""
     code = """
 import os, sys, tempfile, pathlib
 for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"): delattr(os, name)

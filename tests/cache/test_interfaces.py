@@ -23,7 +23,7 @@ Arguments = tuple[Any, Any, Any, Any]
 
 @pytest.fixture(scope="module")
 def fitting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arguments]:
-    """What the check is asked about a part that counts its results: all of it fits."""
+    """Returns fitting arguments of the check for a partition that counts its results."""
     from tflgpu_plugin.providers.onnxruntime import context
 
     nodes = [m.node("NonZero", ["x"], ["y"]), m.node("Abs", ["x"], ["z"])]

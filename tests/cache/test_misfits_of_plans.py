@@ -208,7 +208,7 @@ def _array(**entry: Any) -> Callable[[Any], None]:
     ],
 )
 def test_arrays_that_do_not_fit(change: Callable[[Any], None], reason: str) -> None:
-    """Of a file that has one array of 64 bytes after its weights."""
+    """A file with one array of 64 bytes after its weights is refused."""
     data = _with_arrays({"a": np.arange(16, dtype=np.float32)})
     with pytest.raises(plan_file.Damaged, match=reason):
         plan_file.read(memoryview(stored.changed(data, change)))

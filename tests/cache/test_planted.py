@@ -1,4 +1,4 @@
-"""What may lie where something is kept, and is nothing that this plugin has put there: it is left
+"""Files in cache folders that this plugin has not written are left
 unused with one line, nothing is waited for, and nothing of it is executed.
 """
 

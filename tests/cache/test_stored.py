@@ -117,7 +117,7 @@ def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
 
 
 def headed(text: bytes, body: int, checksum: int) -> bytes:
-    """What comes before a body of this size and checksum, with the header `text`."""
+    """Returns the head of a body of this size and checksum, with the header `text`."""
     rest = struct.pack("<QQQ", len(text), body, checksum) + text
     rest += bytes(-(plan_file.CHECKED + len(rest)) % plan_file.ALIGNMENT)
     return struct.pack("<8sII", plan_file.MAGIC, plan_file.FORMAT, zlib.crc32(rest)) + rest

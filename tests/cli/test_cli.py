@@ -25,7 +25,7 @@ from tflgpu_plugin.runtime import adapter
 
 @pytest.fixture(autouse=True)
 def no_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As users run it: the conformance suite, in one process with these tests, asks for them."""
+    """Leaves out tracebacks, as for users; the conformance suite in this process asks for them."""
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
 
@@ -89,7 +89,7 @@ def test_info_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("extra", ["tflite", "onnxruntime"])
 def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is typed: the brackets of an extra are no markup."""
+    """The advice can be typed: the brackets of an extra are no markup."""
     names = {"tflite": hosts.PACKAGES, "onnxruntime": {"onnxruntime": ""}}[extra]
     have = {"tflite-runtime": "2.14.0", "onnxruntime": "1.31.1"}
     have = {name: version for name, version in have.items() if name not in names}

@@ -145,7 +145,7 @@ def test_a_program_without_an_adapter_is_told_once(models: Path) -> None:
 def test_an_adapter_is_chosen_by_device_id_too(
     command: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of adapters that are not there."""
+    """`device_id` of an absent adapter is refused."""
     if not hosts.installed():
         pytest.skip("no TFLite host is installed")
     asked: list[Any] = []
@@ -162,7 +162,7 @@ def test_an_adapter_is_chosen_by_device_id_too(
 
 
 class EPFail(Exception):
-    """As onnxruntime's own, whose classes have nothing in common but their module."""
+    """An exception like onnxruntime's, whose classes have nothing in common but their module."""
 
 
 EPFail.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"

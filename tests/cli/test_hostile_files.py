@@ -1,4 +1,4 @@
-"""What is no model, or was made to keep its reader busy, gets a sentence soon: devices and pipes,
+"""Files that are no model, or keep their reader busy, soon get a sentence: devices and pipes,
 files of any size, lists that overlap, numbers without an end, folders of other runs."""
 
 from __future__ import annotations

@@ -324,7 +324,7 @@ def test_a_session_that_cannot_be_ours_is_the_hosts(capfd: pytest.CaptureFixture
 @pytest.mark.adapter
 @needs_onnxruntime
 def test_our_own_references_stay_on_the_cpu() -> None:
-    """What this package compares with, and falls back to, is the host."""
+    """The host that this package compares with, and falls back to, is unchanged."""
     from tflgpu_plugin.harness import onnx
 
     with tflgpu_plugin.preferred() as preferred:

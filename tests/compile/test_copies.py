@@ -47,7 +47,7 @@ def test_a_tensor_goes_where_it_is_copied_to() -> None:
 
 
 def test_a_tensor_that_is_written_later_is_copied() -> None:
-    """What is written after the copy must not be seen in it."""
+    """A write after the copy must not be seen in it."""
     assert left_out(MAKE, COPY, launch([5], [1])) == {}
     assert left_out(launch([5], [1]), MAKE, COPY) == {1: (3, 4)}
 

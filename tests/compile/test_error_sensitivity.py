@@ -1,4 +1,4 @@
-"""What is said of errors in the middle of a graph, against sums worked out here."""
+"""Estimates of errors in the middle of a graph, against sums computed here."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def sensitivities(
     shapes: Mapping[int, tuple[int, ...]], constants: Mapping[int, Array], *nodes: Node,
     outputs: tuple[int, ...] = (), wide: tuple[int, ...] = (),
 ) -> dict[int, float]:  # fmt: skip
-    """Of a graph whose input is tensor 0; its output is what the last node makes."""
+    """Returns the sensitivities of a graph from tensor 0 to the output of the last node."""
     tensors = {t: Tensor(str(t), shape, wide=t in wide) for t, shape in shapes.items()}
     tensors |= {t: Tensor(str(t), data.shape, data=data) for t, data in constants.items()}
     ends = outputs or (nodes[-1].outputs if nodes else (0,))
@@ -337,7 +337,7 @@ def test_what_chooses_places_must_be_exact() -> None:
 
 
 def test_what_makes_outputs_unbearable_stays_float32() -> None:
-    """What comes before large weights, and these; but weights that float16 has are not rounded."""
+    """Large weights and tensors before them stay float32, but not weights that float16 has."""
     calm, wild, known = plan(0.2), plan(500.0), plan(500.0, exact=True)
     assert all(weight.half for weight in calm.weights)
     assert [weight.half for weight in wild.weights] == [False, False, True]

@@ -21,7 +21,7 @@ HOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": 
 
 
 def added(plan: Plan) -> list[str]:
-    """Of each dense kernel, how its sums go on: in "half" or "float"."""
+    """Returns the type of each dense kernel's sums: "half" or "float"."""
     convolutions = [p.wgsl for p in plan.pipelines if "c0_0" in p.wgsl]
     return ["half" if "half_x(" in text else "float" for text in convolutions]
 
@@ -171,7 +171,7 @@ def test_weights_are_scaled_for_all_that_read_them_or_for_none() -> None:
 def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     side: int, stored: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the first layer, which reads the host's float32."""
+    """The first layer's stay float32, since it reads the host's."""
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     monkeypatch.setattr(half_products, "MIN_WORK", 0)
     assert half_products.MANY == 64

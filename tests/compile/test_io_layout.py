@@ -196,7 +196,7 @@ QUANTIZATIONS = {
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "i32", "i64", *QUANTIZATIONS])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_type_comes_in_and_goes_out(dtype: str, shape: Shape) -> None:
-    """As it is, and as storage that a kernel has made."""
+    """Types cross the border unchanged, and as storage that a kernel has made."""
     quantization, chance = QUANTIZATIONS.get(dtype), np.random.default_rng(len(shape))
     kind, count = np.dtype(NUMPY_DTYPES[dtype]), int(np.prod(shape))
     if dtype in ("f32", "f16"):

@@ -1,4 +1,4 @@
-"""What may be stored as float16 or as bytes, decision by decision. No device is needed."""
+"""Decisions on storage as float16 or as bytes. No device is needed."""
 
 from __future__ import annotations
 

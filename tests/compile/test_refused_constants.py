@@ -20,7 +20,7 @@ TABLE = np.random.default_rng(0).uniform(-1, 1, (256, 128)).astype(np.float32)
 
 
 def product(b: Net, x: int) -> int:
-    """Of a constant that cannot be split, fused with what follows."""
+    """Returns a product with a constant that cannot be split, and an epilogue."""
     return b.op("matmul", b.constant(TABLE), x)
 
 

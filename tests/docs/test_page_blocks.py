@@ -136,7 +136,7 @@ def plain(text: str) -> list[str]:
 
 
 def ran(*words: str, folder: Path, most: int = 0, **more: str) -> str:
-    """What a command prints. It must end well, with an exit status of `most` at most."""
+    """Returns the output of a command, whose exit status must be `most` at most."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | more
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300

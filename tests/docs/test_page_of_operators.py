@@ -1,4 +1,4 @@
-"""What docs/ops.md says of rows is what is claimed: a sample of its sentences, each with a node
+"""docs/ops.md says of rows what is claimed: a sample of its sentences, each with a node
 that meets it and one that does not, and the editions of its columns.
 """
 
@@ -185,7 +185,7 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
 
 @pytest.mark.parametrize("op", ["Relu", "Erf", "Exp", "Concat", "Tanh"])
 def test_editions_hold_for_onnx_nodes(op: str) -> None:
-    """As the column says; what a converter makes of Exp is in the newer edition only."""
+    """Editions hold as the column says; Exp as converted is in the newer edition only."""
     listed = re.split(r" \| ", line(ONNX, op))[2].split(", ")
     reading = read(snapshot([(op, ["x"], ["y"], {"axis": 0})], {"x": (2, 3)}), {})
     (node,) = (n for n in reading.graph.nodes if n.op != "reshape")

@@ -46,6 +46,6 @@ def test_the_commands_of_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def command(line: str, folder: Path) -> str:
-    """What it says, on both streams."""
+    """Returns the command's output, of both streams."""
     words = f"exec 2>&1; {sys.executable} -m tflgpu_plugin.cli {line.removeprefix('tflgpu ')}"
     return ran("sh", "-c", words, folder=folder, most=1)

@@ -129,7 +129,7 @@ def test_hosts_look_at_the_shapes_of_what_tells_shapes(shape: Shape) -> None:
 
 
 def told(op: str, kind: str, shape: Shape) -> str | None:
-    """What is said against a node of x [3, 4] and a constant of zeros, of this shape."""
+    """Returns the refusal of a node of x [3, 4] and a constant of zeros of this shape."""
     tensors = {0: Tensor("x", (3, 4)), 2: Tensor("y", (3, 4)),
                1: Tensor("n", shape, "i32", np.zeros(shape, np.int32))}  # fmt: skip
     node = Node(0, kind, (0, 1), (2,), {"activation": "none"}, "y", op, 1, ops.HOST_OPS[op])

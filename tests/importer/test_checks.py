@@ -315,7 +315,7 @@ def test_a_node_that_cannot_be_planned_takes_no_others_with_it() -> None:
 
 
 def ran(dtype: str, value: Any, op: str = "add", takes: str = "value value", **more: Any) -> Any:
-    """What a partition of one op makes of this value, two inputs of the dtype being equal."""
+    """Returns the result of a partition of one op for this value, as both inputs."""
     row = providers.HostOp("twice", op, (1, 1), operands=operands(takes), bfloat16=True)
     values = {key: replace(Value(key, dtype, (2,)), **more) for key in "ab"}
     values["c"] = Value("c", dtype if op == "add" else "f32", None)

@@ -1,4 +1,4 @@
-"""What operators mean in numpy, how far the folder goes, and subgraphs planned for other shapes."""
+"""Operators in numpy, the limits of folding, and subgraphs planned for other shapes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(op: str, *values: Any, results: int = 1, **attributes: Any) -> Any:
 
 
 def worked_out(op: str, *values: Any, shape: tuple[int, ...] = ()) -> Any:
-    """What an operator without a kernel gives for constants, None where it stays."""
+    """Returns the result of an operator without a kernel for constants; None where it stays."""
     given = [Tensor("", a.shape, "i32", a) for a in map(np.int32, values)]
     node = host_models.node(0, op, range(len(given)), (len(given),))
     found = host_models.imported(

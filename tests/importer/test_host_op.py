@@ -36,7 +36,7 @@ def test_what_a_row_knows_of_its_operands() -> None:
 
 
 def test_roles() -> None:
-    """What decides shapes, what the host demands of its own shape, and integers."""
+    """Roles: operands that decide shapes, that must have the host's shape, and integers."""
     assert {name for name, role in ROLES.items() if role.whole} == {"index", "mask"}
     decides = {name for name, role in ROLES.items() if role.decides}
     assert decides == {

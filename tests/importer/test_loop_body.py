@@ -1,4 +1,4 @@
-"""What bodies of loops are read as, node by node: what is understood, and what makes the whole
+"""Bodies of loops are read node by node: what is understood, and what makes the
 loop another one."""
 
 from __future__ import annotations

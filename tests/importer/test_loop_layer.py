@@ -142,7 +142,7 @@ def test_fewer_steps_than_the_sequence_has() -> None:
 
 
 def test_one_sequence_row_may_be_flat() -> None:
-    """Of one batch, as converters write it."""
+    """A sequence row of one batch may be flat, as converters write it."""
     loop = Loop(batch=1)
     g = loop.graph
     of_h = g.op("reshape", g.dense(loop.states[0], weights(1, UNITS, 2)), None, shape=(UNITS,))

@@ -38,7 +38,7 @@ def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
 
 
 def changes(numbers: tuple[int, ...], *free: str, **symbols: int) -> list[dict[str, int]]:
-    """What differs from the symbols."""
+    """Returns the differences from the symbols."""
     found = solver.changes(symbols, free, numbers)
     return [{n: v for n, v in made.items() if v != symbols[n]} for made in found]
 

@@ -1,4 +1,4 @@
-"""What the shapes are by which an open model is judged, without a host."""
+"""The shapes by which an open model is judged, without a host."""
 
 from __future__ import annotations
 

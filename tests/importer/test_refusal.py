@@ -80,7 +80,7 @@ def bare(source: str) -> Iterator[int]:
 
 
 def _returned(function: ast.AST) -> Iterator[ast.expr]:
-    """What a function returns, without functions inside it."""
+    """Returns what a function returns, without functions inside it."""
     for child in ast.iter_child_nodes(function):
         if isinstance(child, ast.Return) and child.value is not None:
             yield child.value

@@ -1,4 +1,4 @@
-"""What is kept of a partition, and what an import of it for other shapes makes of its nodes."""
+"""The kept part of a model, and the nodes that its import for other shapes makes."""
 
 from __future__ import annotations
 

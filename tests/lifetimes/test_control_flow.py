@@ -1,4 +1,4 @@
-"""What a program does with its own control flow while a host calls us: timeouts that signals raise,
+"""Control flow of a program while a host calls us: timeouts that signals raise,
 exceptions from other threads, trace functions, exceptions of its callbacks, and greenlets.
 
 What is not ours surfaces when the host returns, our work is finished by then, and the GPU is used
@@ -110,7 +110,7 @@ check(one, SIZES); check(made())
 @adapter
 @on_hosts
 def test_what_another_thread_raises_surfaces(host: str) -> None:
-    """As timeouts of threads do: through PyThreadState_SetAsyncExc."""
+    """Timeouts of threads raise through PyThreadState_SetAsyncExc."""
     programs.run_program(
         host,
         RAISING
@@ -163,7 +163,7 @@ for kind in (Timeout, Abort):
 @adapter
 @on_hosts
 def test_trace_functions_and_strict_settings_stay_outside(host: str) -> None:
-    """Those of the calling thread: a trace function that raises, and numpy's errors."""
+    """Settings of the calling thread: a trace function that raises, and numpy's errors."""
     programs.run_program(
         host,
         RAISING

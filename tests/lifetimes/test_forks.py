@@ -1,4 +1,4 @@
-"""What is made before a fork and used in the child: an answer or our sentence, never a hang and
+"""Objects from before a fork in the child: an answer or our sentence, never a hang and
 never silence. Each row of the table in docs/robustness.md is a test here, for every host.
 """
 

@@ -1,4 +1,4 @@
-"""What else happens in a process: devices go, modules are taken away, threads fork, other
+"""Other events in a process: devices go, modules are taken away, threads fork, other
 interpreters and copies come and end. Each in a fresh process whose exit status counts.
 """
 

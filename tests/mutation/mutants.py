@@ -1,4 +1,4 @@
-"""What a mutant is, and which ones a file has."""
+"""Mutants, and which ones a file has."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def edits(file: str) -> tuple[Edit, ...]:
 
 
 def sample(count: int, seed: int, areas: Sequence[str] = ()) -> list[Mutant]:
-    """So many mutants, spread over the areas by their shares and over files by their size. Another
+    """Returns so many mutants, spread over areas by share and over files by size. Another
     line elsewhere changes none of them: each mutant draws its own lot. Areas are mixed, so that a
     run that ends early has seen all of them."""
     chosen = {area: SHARES[area] for area in areas or AREAS}

@@ -114,7 +114,7 @@ def _twins() -> dict[str, AnyCase]:
 
 
 def _twin_problem(twin: Case) -> str:
-    """As the conformance suite judges it: in the host, with its exact kernels."""
+    """Judges a twin like the conformance suite: in the host, with its exact kernels."""
     model, feeds = models.build(twin), host.case_feeds(twin, 1)
     name, kernels = host.oracle(model)
     expected = host.cached_on_cpu(model, feeds, name, kernels)

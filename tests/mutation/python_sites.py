@@ -163,7 +163,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _text(node: ast.expr) -> bool:
-    """What makes a sentence, whose wording no test has to know."""
+    """Whether a node makes a sentence, whose wording no test has to know."""
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     )

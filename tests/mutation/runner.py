@@ -194,7 +194,7 @@ class Runner:
 
 
 def _work() -> Counter[int]:
-    """What the processes of each session have used of a processor so far; empty where the system
+    """Returns the CPU time of each session's processes so far; empty where the system
     does not tell."""
     found = Counter[int]()
     for place in Path("/proc").glob("[0-9]*/stat"):

@@ -69,7 +69,7 @@ def _importing(file: str) -> list[str]:
 
 
 def steps(file: str) -> list[Step]:
-    """What is checked of a file, quick things first."""
+    """Returns the checks of a file, quick ones first."""
     path = PurePath(file)
     name, room = path.stem, path.parent.name
     whole = next((part for part in ("passes", "native") if part in path.parts), room)
@@ -99,8 +99,8 @@ def steps(file: str) -> list[Step]:
 
 
 def last_steps(file: str) -> list[Step]:
-    """What is checked of a file when its own steps see nothing: that no check sees a mutant is said
-    only after these."""
+    """Returns the checks of a file when its own steps see nothing; a mutant survives only if these
+    do not see it, either."""
     done = steps(file)
     families = dict.fromkeys([step.name for step in done if step.kind == "cases"])
     if families and PurePath(file).suffix == ".py":
@@ -124,7 +124,7 @@ def missing_adapter() -> bool:
 
 
 def record(family: str, folder: Path) -> None:
-    """What `passes` compares cases with."""
+    """Records what `passes` compares cases with."""
     from tests.mutation import probe
 
     made = folder / f"{family}.json.new"

@@ -1,4 +1,4 @@
-"""What the build of the native library refuses."""
+"""Compilers and systems that the build of the native library refuses."""
 
 from __future__ import annotations
 

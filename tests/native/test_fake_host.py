@@ -1,4 +1,4 @@
-"""What the native delegate does in a host that is made of Python: every call of a TFLite runtime,
+"""The native delegate in a host made of Python: every call of a TFLite runtime,
 in orders and with tensors that no real one gives.
 """
 

@@ -71,7 +71,7 @@ def test_a_call_without_the_lock_is_seen(tree: Path, locked: bool) -> None:
 
 
 def test_calls_that_report_errors_need_the_lock() -> None:
-    """Of a device only what releases, polls or gets its queue is called without it."""
+    """Only calls that release or poll a device or get its queue are made without it."""
     text = Path(native.__file__).with_name("core").joinpath("internal.h").read_text()
     free = re.findall(r"\bF\((\w+)\)", text)
     kinds = r"(?:Device|Queue|Buffer|Command|ComputePass)\w*"

@@ -1,4 +1,4 @@
-"""What wgpu and the device say reaches the program's `logging`, each message once: with the end of
+"""Messages of wgpu and the device reach the program's `logging`, each once: at the end of
 the host's call that brought it, or of ours; never while a lock of ours is held, nor in a child.
 """
 

@@ -242,7 +242,7 @@ sys.meta_path.insert(0, Finder)
 
 
 def test_library_loaded_by_itself_imports_the_package(tmp_path: Path) -> None:
-    """What `tflgpu enable` relies on: create imports tflgpu_plugin (here a stand-in) once."""
+    """`tflgpu enable` relies on this: create imports tflgpu_plugin (here a stand-in) once."""
     package = tmp_path / "tflgpu_plugin.py"
     package.write_text("print('imported')\n")
     create = CREATE.replace("from tflgpu_plugin import native as n\n", "")

@@ -74,7 +74,7 @@ def write(to: Any, values: Any, offset: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a replay is made of: one launch that makes y of x; each part can be another."""
+    """The parts of a replay: one launch that makes y of x; each part can be another."""
 
     device: Any
     pipeline: Any
@@ -109,7 +109,7 @@ class Spec:
 
 
 def read(spec: Spec, of: Any, size: int = SIZE) -> Array:
-    """What a buffer holds, as the output of a plan that was not run."""
+    """Reads a buffer as the output of a plan that was not run."""
     data = np.zeros(size, np.uint8)
     replay = replace(spec, outputs=((of, size),)).make()
     native.call(native.lib.tg_replay_read_output, replay, 0, host(data), size)
@@ -227,7 +227,7 @@ def host(data: Array) -> Any:
 
 
 def run(replay: Any, x: Array, **options: Any) -> Array:
-    """What comes out is twice what is put in."""
+    """Checks that the output is twice the input."""
     y = np.zeros(16, np.float32)
     given = native.ffi.new("tg_run_options *", options) if options else native.ffi.NULL
     inputs, outputs = ports(host=host(x)), ports(host=host(y))

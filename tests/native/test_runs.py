@@ -131,7 +131,7 @@ def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> No
 
 
 def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
-    """As many as there are outputs, and of other sizes."""
+    """There are as many states as outputs, of other sizes."""
     b = Net()
     first, second = (1, 4, 3, 2), (1, 1, 7, 5)
     x, y, sums, products = b.input(first), b.input(second), b.tensor(first), b.tensor(second)

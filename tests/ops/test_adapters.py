@@ -1,4 +1,4 @@
-"""What we say of adapters is what the wgpu package says of them."""
+"""Our description of adapters is that of the wgpu package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops become where no case of a host asks: casts between types that are one on the device, and
+"""Decompositions that no case of a host needs: casts between types that are one on the device, and
 LSTMs in 8 bits. No device is needed."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def made(op: str, *inputs: Any, **more: Any) -> list[Node]:
 
 
 def tensor(dtype: str) -> Tensor:
-    """Of plain numbers; those in 8 bits stand for themselves."""
+    """Returns a tensor of plain numbers; those in 8 bits are their own values."""
     held = Quantization((1.0,), (0,), rounding=EVEN) if dtype in ("i8", "u8") else None
     return Tensor("t", X, dtype, quantization=held)
 
@@ -59,7 +59,7 @@ def test_casts(source: str, result: str, ops: list[str]) -> None:
 
 
 def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
-    """What is clipped are stored numbers: three steps of 0.3 are below 1."""
+    """Stored numbers are clipped: three steps of 0.3 are below 1."""
     state = stored(2, 4, dtype="i16", scale=0.3)
     inputs = [stored(2, 3), *[held(4, 3)] * 4, *[held(4, 4)] * 4, *[None] * 3]
     bias = Tensor("b", (4,), "i32", np.arange(4, dtype=np.int32), Quantization((0.25,), (0,)))
@@ -194,7 +194,7 @@ def test_large_results_are_not_put_in_order(last: int, apart: bool) -> None:
 def test_refusals_and_order_go_by_the_same_places(
     op: str, shape: tuple[int, int], arranged: bool
 ) -> None:
-    """What is not put in order is looked through, and that has a limit of its own."""
+    """Indices that are not sorted are searched, which has a limit of its own."""
     few = 2 if shape[0] > 20 else 1
     node = Node(0, op, (), (), {"reduction": "none", "axis": 0})
     form = scatter.Form(1, shape[:few], prod(shape[few:]), 20)

@@ -48,7 +48,7 @@ def test_weights_that_lanes_share_are_read_in_eights(
 @pytest.mark.adapter
 @pytest.mark.parametrize("half", [False, True])
 def test_eights_behind_a_smaller_constant(half: bool) -> None:
-    """Of convolutions, along rows as well, on the device that is there, planned as for a GPU."""
+    """Convolutions, along rows as well, on this device, planned as for a GPU."""
     device = adapter.open_device(adapter.select(None))
     if half and "shader-f16" not in device.target.features:
         pytest.skip("no shader-f16 here")

@@ -83,7 +83,7 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
 
 @pytest.mark.parametrize("shift", [0, -1, -5, -9, -13])
 def test_products_that_are_small_or_cut(shift: int) -> None:
-    """Of sums up to 2^24 by any fraction: at halves of the last step, one beside them, and anywhere
+    """Sums up to 2^24 by any fraction: at halves of the last step, one beside them, and anywhere
     up to far outside; with biases that alone are larger than the sums."""
     size, most = 4096, 254
     fractions = RANDOM.integers(ONE // 2, ONE, size)
@@ -136,7 +136,7 @@ def assert_multiplied(
      (1 / 4, -12, 255, "requantize_small"), (0.0, -13, 255, "requantize_small")],
 )  # fmt: skip
 def test_which_step_multiplies(fraction: float, shift: int, most: int, step: str) -> None:
-    """Of one channel of several."""
+    """The factor of one channel of several."""
     fractions = np.array([0.75, fraction]) * ONE
     rows = fixed_rows(np.array([0.0, 5.0]), fractions, np.array([0.0, shift]))
     assert in_fixed_point(rows, Levels(0.5, -float(most), 0.0)) == step

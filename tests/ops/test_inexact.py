@@ -1,4 +1,4 @@
-"""What kernels compute where a driver is only as exact as WGSL asks for: levels at halves, results
+"""Results of kernels on a driver only as exact as WGSL requires: levels at halves, results
 near the ends of float32, and functions whose value is known.
 
 test_worst_driver.py runs this on drivers that are that inexact.
@@ -65,7 +65,7 @@ def computed(op: str, *given: Array) -> Array:
 
 @pytest.mark.parametrize("kind", ["integers", "numbers", "one divisor"])
 def test_quotients_are_rounded_as_hosts_round_them(kind: str) -> None:
-    """What a model does with a quotient, such as rounding it to a level, may not go another way."""
+    """Rounding a quotient to a level gives the hosts' level."""
     random, shape = np.random.default_rng(7), (64, 1024)
     values, divisors = (random.uniform(-9, 9, shape).astype(np.float32) for _ in range(2))
     if kind == "integers":

@@ -50,7 +50,7 @@ def test_roots_of_any_magnitude() -> None:
 
 
 def test_remainders_are_exact() -> None:
-    """As those of C's fmod are, whatever the quotient."""
+    """Remainders are exact like those of C's fmod, whatever the quotient."""
     v, e = (10.0 ** RANDOM.uniform(-30, 38, 4000) * RANDOM.choice([-1, 1], 4000) for _ in "ve")
     ends = np.float32([0.0, -0.0, 1.0, -1.0, 3e38, np.inf, -np.inf, np.nan, 2.5, -7.0, 2.0**-126])
     pairs = [a.reshape(-1) for a in np.meshgrid(ends, ends)]

@@ -1,4 +1,4 @@
-"""What launches cost. Too few threads give wrong answers, which the cases see; too many only cost
+"""Costs of launches. Too few threads give wrong answers, which the cases see; too many only cost
 time, which no comparison sees. No device is needed."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _graphs(family: str) -> Iterator[tuple[str, Graph]]:
 
 
 def threads(plan: Plan) -> list[int]:
-    """Of each launch."""
+    """Returns the threads of each launch."""
     found = []
     for dispatch in plan.dispatches:
         size = SIZE.search(plan.pipelines[dispatch.pipeline].wgsl)

@@ -324,7 +324,7 @@ def test_cases_of_conformance_take_winograd(vendor: str, least: int) -> None:
 
 
 def test_winograd_needs_room_for_its_tensors() -> None:
-    """Of the transformed input, 36 planes of 9 slices of 60 patches, 16 bytes each."""
+    """The transformed input has 36 planes of 9 slices of 60 patches, 16 bytes each."""
     most, given = 36 * 9 * 60 * 16, (DEEP, held(18, 3, 3, 36))
     for limit, launches in ((most, 3), (most - 1, 1)):
         small = replace(ALWAYS, max_binding_bytes=limit)

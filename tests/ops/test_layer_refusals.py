@@ -1,4 +1,4 @@
-"""What layers with weights say to shapes and parts that do not fit, beside the last that fits. No
+"""Refusals of layers with weights: shapes and parts that do not fit, and the last that fits. No
 device is needed."""
 
 from __future__ import annotations

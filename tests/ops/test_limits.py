@@ -33,7 +33,7 @@ def dense(rows: int) -> Graph:
 
 
 def transposed_matrix() -> Graph:
-    """As ONNX has it, the weights of an output in a column."""
+    """Returns a matrix as ONNX has it, the weights of an output in a column."""
     b = Net()
     x, weights = b.input((3, 90)), b.constant(data(90, 170))
     return b.graph(b.op("matmul", x, weights))

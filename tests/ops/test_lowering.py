@@ -1,4 +1,4 @@
-"""What holds a tensor: constants, aliases, and launches that nobody needs. No device is needed."""
+"""Storage of tensors: constants, aliases, and launches that nothing needs. No device is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops that move elements say to slices, repeats and blocks that do not fit, and the shapes of
+"""Refusals of data movement: slices, repeats and blocks that do not fit, and the shapes of
 those that do. No device is needed."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each op says to shapes and numbers that do not fit, beside the last that fits. No device is
+"""Refusals of ops: shapes and numbers that do not fit, and the last that fits. No device is
 needed."""
 
 from __future__ import annotations

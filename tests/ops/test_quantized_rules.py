@@ -1,4 +1,4 @@
-"""What rows say of 8-bit results: the parts of a step to which hosts round first, and the numbers
+"""Rows about 8-bit results: the parts of a step to which hosts round first, and the numbers
 of steps over stored numbers, worked out by hand. No device is needed."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ EXACT, FLOAT = A * B, float(np.float32(A * B))
 def test_in_which_types_hosts_find_the_factor(
     op: str, dtype: str, wanted: tuple[float, float]
 ) -> None:
-    """Those of mul.cc, kernel_util.cc and PopulateConvolutionQuantizationParams."""
+    """The types are those of mul.cc, kernel_util.cc and PopulateConvolutionQuantizationParams."""
     a, b, y = (Tensor("t", (2, 3), dtype, quantization=Quantization((n,), (0,))) for n in (A, B, Y))
     graph, rule = graph_of("mul", a, b, results=[y]), rows()[op].rounding
     assert rule is not None and rule.factor is not None

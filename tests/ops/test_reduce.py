@@ -21,7 +21,7 @@ IMAGE = Tensor("axes", (2,), "i32", np.array([1, 2], np.int32))
 
 
 def parts(target: Target, shape: Any, op: str = "mean") -> list[tuple[bool, int]]:
-    """Of each launch: whether it makes parts, and its workgroups."""
+    """Returns for each launch whether it makes parts, and its workgroups."""
     low = lowered(target, op, shape, IMAGE, **SPATIAL)
     return [(bool(each.variant["parts"]), each.workgroups[0]) for each in low.launches]
 

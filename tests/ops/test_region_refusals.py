@@ -1,4 +1,4 @@
-"""What ops over regions, grids, blocks of numbers and angles say to shapes and numbers that do not
+"""Refusals of ops over regions, grids, blocks of numbers and angles: shapes and numbers that do not
 fit, beside the last that fits. No device is needed."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def chain(*results: str) -> Graph:
 
 @pytest.mark.adapter
 def test_sizes_of_any_numbers() -> None:
-    """As std::abs has them, of which 8 units in the last place are what its accuracy allows."""
+    """Magnitudes equal those of std::abs within 8 units in the last place, its accuracy."""
     numbers = np.random.default_rng(3).normal(size=500) * 10.0 ** np.arange(500) ** 0.5
     pairs = [np.concatenate([a.reshape(-1), v]) for a, v in
              zip(np.meshgrid(ENDS, ENDS), (numbers, numbers[::-1]), strict=True)]  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_transform_costs_its_products() -> None:
 
 
 def placed(graph: Graph, groups: list[list[int]]) -> dict[int, str]:
-    """What keeps nodes of these groups off the GPU."""
+    """Returns the reasons that keep nodes of these groups off the GPU."""
     options = Options(force=True)
     parted = partition_rules.Parted(graph, groups, partition.extract, options)
     return partition_rules.placed(parted)

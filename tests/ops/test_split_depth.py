@@ -81,7 +81,7 @@ def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: in
 
 @pytest.mark.parametrize("norms", [False, True])
 def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
-    """So they pay from 64 iterations on, however many threads there are without."""
+    """They pay from 64 iterations on, however many threads there are without."""
     b = Net()
     source, weights = (
         b.input((1, 128, 768)),

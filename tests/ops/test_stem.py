@@ -153,7 +153,7 @@ def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
 
 
 def test_windows_along_one_axis_lie_along_rows() -> None:
-    """Of [B, L, 1, C], as ONNX has one-dimensional convolutions."""
+    """Windows over [B, L, 1, C], as ONNX has one-dimensional convolutions."""
     (launch,) = lowered(AMD, "conv_2d", (2, 40, 1, 1), held(8, 9, 1, 1), **SAME).launches
     assert launch.kernel == "stem" and launch.variant["kernel"] == 9
     given = launch.parameters

@@ -1,4 +1,4 @@
-"""What is claimed at each documented version and one above, in both editions, and by default.
+"""Claims at each documented version and one above, in both editions, and by default.
 
 Both editions of the GPU delegate documentation stand here as literal lists, so that the table
 cannot drift from them. Versions that a host does not register never reach a delegate; those go to

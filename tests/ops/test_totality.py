@@ -100,7 +100,7 @@ def test_row_is_complete(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_row_states_its_traits(name: str) -> None:
-    """What a row of its kind must say; what is forgotten would be wrong unseen."""
+    """A row states the traits of its kind; a missing one would be wrong unseen."""
     row = ROWS[name]
     assert row.kind in KINDS, f"{name} is of the kind {row.kind!r}; kinds are {KINDS}"
     stated = {

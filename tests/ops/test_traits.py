@@ -1,4 +1,4 @@
-"""What rows say of their ops beyond what each kind does, all in one place: a trait that is lost
+"""Traits of ops beyond those of their kinds, all in one place: a trait that is lost
 makes no wrong answer that a case sees, but a launch more, float16 that overflows, or a layout that
 stays.
 """

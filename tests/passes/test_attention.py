@@ -152,7 +152,7 @@ class Spelled(ShapedNet):
 
 
 def compared(graph: Graph) -> Graph:
-    """What the pass makes, after comparing values and the record of merged nodes."""
+    """Returns the result of the pass, after comparing values and the record of merged nodes."""
     made = fuse_attention(graph)
     verify(made)
     rng = np.random.default_rng(3)
@@ -241,7 +241,7 @@ def test_what_is_no_attention_stays(change: str) -> None:
 
 
 def test_keys_without_batches() -> None:
-    """As many as there are batches, but they are heads."""
+    """Keys have as many heads as there are batches, but no batches."""
     n = ShapedNet()
     q, k, v = (n.input(shape) for shape in ((2, 2, 3, 4), (2, 5, 4), (2, 2, 5, 4)))
     s = n.run("matmul", q, k, shape=(2, 2, 3, 5), transpose_b=True)

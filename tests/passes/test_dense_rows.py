@@ -24,7 +24,7 @@ def kept(graph: Graph) -> list[str]:
 
 
 def layers(shape: Shape, rows: int, *, back: Shape | None = None) -> list[str]:
-    """What becomes of two layers, each between reshapes."""
+    """Returns the result of the pass for two layers, each between reshapes."""
     n = ShapedNet()
     x = n.input(shape)
     back = back or shape[:-1]

@@ -55,7 +55,7 @@ MODELS = [
 @pytest.mark.parametrize("host", hosts.installed())
 @pytest.mark.parametrize("build", MODELS)
 def test_a_batch_of_none(host: str, build: Any) -> None:
-    """As on the CPU, and then no longer."""
+    """A batch of none gives the CPU's results, and a later batch its own."""
     model = build()
     interpreter, made = gpu(model, host)
     before = places(made)
@@ -89,7 +89,7 @@ def test_a_batch_of_none_in_onnxruntime() -> None:
 
 
 def beside_a_network(kind: str) -> bytes:
-    """What may find nothing, beside layers for which passes make tensors."""
+    """Returns a graph that may find nothing, beside layers for which passes make tensors."""
     chance = np.random.default_rng(1)
     weights = chance.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32)
     nodes = [

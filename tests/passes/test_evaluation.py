@@ -34,7 +34,7 @@ SAMPLED = {"cases": 40, "random": 12}
 
 
 def test_every_op_has_a_meaning() -> None:
-    """Of its own or, where another reason is given, by what it is made of."""
+    """Every op has its own meaning or, with a reason, that of its decomposition."""
     known = nodes.known_ops()
     assert not [op for op, how in known.items() if not how]
     by_parts = {op for op, how in known.items() if how == "decomposition"}

@@ -102,7 +102,7 @@ def test_functions(build: Callable[[ShapedNet, int], int], ops: list[str]) -> No
 
 
 def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
-    """What becomes of a GELU whose constants are multiplied by these factors."""
+    """Returns the result for a GELU whose constants are multiplied by these factors."""
     n, k = ShapedNet(), factors
     x = n.input(MAP)
     if by_tanh:
@@ -253,7 +253,7 @@ def test_hard_gates_keep_their_values(build: Callable[[ShapedNet, int], int]) ->
 
 
 def spread_of(shape: tuple[int, ...], axes: list[int], swapped: bool = False) -> list[str]:
-    """What becomes of a mean of squared differences from a tensor of this shape."""
+    """Returns the result for a mean of squared differences from a tensor of this shape."""
     n = ShapedNet()
     x, centre = n.input(MAP), n.input(shape)
     reads = (centre, x) if swapped else (x, centre)

@@ -15,7 +15,7 @@ GROUPS, CHANNELS, SIZE = 4, 16, (3, 5)
 
 
 def spelled(n: ShapedNet, form: str = "", batch: int = 2) -> int:
-    """As torch writes it, of an image whose channels come first."""
+    """Returns the normalization as torch writes it, of an image whose channels come first."""
     channels = 12 if form == "uneven" else CHANNELS
     x = n.input((batch, *SIZE, channels))
     first = x if form == "not turned" else n.turn(x, (0, 3, 1, 2))
@@ -55,7 +55,7 @@ def test_any_groups_of_a_tensor_that_takes_long_to_move(monkeypatch: pytest.Monk
 
 
 def test_channels_that_come_first_are_turned() -> None:
-    """What is before stays, and turns meet those around it."""
+    """Earlier nodes stay, and the new transposes cancel those around them."""
     n = ShapedNet()
     assert compared(n.graph(spelled(n, "active"))) == [
         "transpose", "relu", "transpose", "standardize_groups", "transpose",
@@ -64,7 +64,7 @@ def test_channels_that_come_first_are_turned() -> None:
 
 @pytest.mark.parametrize("further", [False, True])
 def test_a_line_of_pixels(further: bool) -> None:
-    """As in front of attention: the result stays of three axes, the image is further away."""
+    """A line of pixels, as before attention, keeps three axes; the image is further away."""
     n, (height, width) = ShapedNet(), SIZE
     x = n.input((2, CHANNELS, *SIZE) if further else (2, CHANNELS, height * width))
     line = n.reshape(x, (2, CHANNELS, height * width)) if further else x

@@ -99,7 +99,7 @@ def test_one_convolution(widths: tuple[int, ...], kernel: int) -> None:
 
 
 def test_operands_lie_side_by_side() -> None:
-    """Of each branch as many values as it has channels; zeros fill up, and say so at the end."""
+    """Operands have as many values as each branch has channels, padded with zeros at the end."""
     n = Branching()
     x = n.image()
     read = n.read(n.added(x, 2, RELU), n.added(x, 8, RELU), n.added(x, 5, RELU, size=1))
@@ -190,7 +190,7 @@ def test_none_is_joined(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_limits_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays in the test above is just over them."""
+    """Layers just below the limits are joined; the test above has layers just over them."""
     monkeypatch.setattr(f"{MODULE}.MOST_VECTORS", SIDE * SIDE + 1)
     monkeypatch.setattr(f"{MODULE}.MAX_JOINED", 2 * 4 * DEPTH)
     n = Branching()
@@ -274,7 +274,7 @@ def test_only_one_part_ends_a_concatenation() -> None:
 
 
 def test_one_that_is_read_elsewhere_stays_out_of_the_end() -> None:
-    """Of a concatenation that is the host's, or a part itself, all has its place already."""
+    """A concatenation that is the host's, or itself a part, already has its storage."""
     n = Branching()
     x, y = n.image(), n.image()
     a, b = n.branch(x, 4), n.branch(x, 4)

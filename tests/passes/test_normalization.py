@@ -39,7 +39,7 @@ class Rows(ShapedNet):
         return self.same("sub", x, self.mean(x))
 
     def variance(self, d: int, epsilon: float = 0.1) -> int:
-        """Of what has no mean."""
+        """Returns the variance of a tensor without a mean."""
         return self.same("add", self.mean(self.same("mul", d, d)), self.number(epsilon))
 
     def inverse(self, d: int) -> int:

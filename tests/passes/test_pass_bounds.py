@@ -210,7 +210,7 @@ def test_a_full_graph_is_left_as_it_is() -> None:
 
 
 def test_a_state_of_nothing_is_computed() -> None:
-    """So is what has one result with elements."""
+    """Nodes with at least one nonempty result are computed, too."""
     b = ShapedNet()
     x = b.input((0, 4))
     made = [b.tensor((0, 4)), b.tensor((0, 4))]

@@ -1,4 +1,4 @@
-"""What the passes over quantized graphs take for integers, and what they leave alone. No
+"""Passes over quantized graphs: tensors that they take for integers, and those that they leave. No
 device is needed."""
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_each_result_of_a_node_without_steps_is_rounded_by_a_node(
 
 
 def test_what_computes_between_scales_gives_real_numbers() -> None:
-    """Of the readers of a dequantize only those that move elements give stored ones."""
+    """Only readers of a dequantize that move elements give stored numbers."""
     tensors = {0: stored(), **{k: Tensor("", SHAPE) for k in range(1, 6)}}
     found = fuse_qdq(
         graph(

@@ -133,7 +133,7 @@ def test_what_is_read_in_between_stays_beside_it() -> None:
 
 
 def other(n: Spelled, form: str) -> int:
-    """What only looks like it."""
+    """Returns a graph that only looks like a rotary embedding."""
     x = n.heads(False)
     half = DEPTH // 2
     a, b = n.cut(x, 0, half), n.cut(x, half, half)

@@ -61,7 +61,7 @@ def squares(x: Value, axis: int = -1) -> Value:
 
 
 def layer(x: Value, axis: int = -1) -> Value:
-    """As torch writes it."""
+    """Normalizes as torch writes it."""
     d = x - x.mean(axis)
     return d / (squares(d, axis) + 1e-3).op("sqrt")
 
@@ -71,7 +71,7 @@ def rms(x: Value, axis: int = -1) -> Value:
 
 
 def multiplied_out(x: Value, changed: bool = False) -> Value:
-    """As TensorFlow writes it."""
+    """Normalizes as TensorFlow writes it."""
     mean = x.mean(-1)
     variance = x.binary("squared_difference", mean).mean(-1)
     factor = (variance + 1e-3).op("rsqrt") * ramp(x)
@@ -109,14 +109,14 @@ def angles(x: Value, width: int) -> tuple[Value, Value]:
 
 
 def rotated(x: Value, negated: int = 1) -> Value:
-    """As Llama does it."""
+    """Rotates as Llama does."""
     half = x.shape[-1] // 2
     cos, sin = angles(x, x.shape[-1])
     return x * cos + joined(-cut(x, negated * half, half), cut(x, 0, half)) * sin
 
 
 def rotated_neighbours(x: Value, first: int = 0) -> Value:
-    """As GPT-J does it."""
+    """Rotates as GPT-J does."""
     half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1])
     pairs = [each.op("reshape", None, shape=(*x.shape[:-1], half, 1))
              for each in (-cut(x, 1, half, 2), cut(x, first, half, 2))]  # fmt: skip
@@ -124,14 +124,14 @@ def rotated_neighbours(x: Value, first: int = 0) -> Value:
 
 
 def rotated_halves(x: Value, swapped: bool = False) -> Value:
-    """As GPT-OSS does it."""
+    """Rotates as GPT-OSS does."""
     half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1] // 2)
     a, b = cut(x, 0, half), cut(x, half, half)
     return joined(a * cos - b * sin, a * cos + b * sin if swapped else b * cos + a * sin)
 
 
 def rotated_partly(x: Value, start: int = 8) -> Value:
-    """As GPT-NeoX does it, with an op for the first values."""
+    """Rotates as GPT-NeoX does, with an op for the first values."""
     cos, sin = angles(x, 8)
     given = {"paired": False, "together": False, "joined": False}
     return joined(cut(x, 0, 8).op("rotary", cos, sin, **given), cut(x, start, 8))

@@ -24,7 +24,7 @@ def number(n: ShapedNet, *shape: int) -> int:
 
 
 def joined(build: Callable[[ShapedNet, int], list[int]]) -> list[str]:
-    """What is left of a tanh, a reshape and what reads that, nodes with their steps."""
+    """Returns the nodes, with their epilogues, that remain of a tanh, a reshape and its reader."""
     n = ShapedNet()
     moved = n.reshape(n.same("tanh", n.input(MAP)), ROWS)
     graph = n.graph(*build(n, moved))

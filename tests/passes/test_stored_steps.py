@@ -78,7 +78,7 @@ def _same(name: str, case: Case, x: host.Array, what: str) -> bool:
 
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
 def test_the_two_factors_of_hard_swish_on_many_scales(dtype: str) -> None:
-    """Of 16 bits, whose products show in the result on some scales only."""
+    """The factors have 16 bits, whose products show in the result on some scales only."""
     name, ran = host.installed()[0], 0
     for k in range(1, 25):
         case, x = _case("HARD_SWISH", dtype, 0.003 * 1.37**k, 5 * k - 60, 0.0021 * 1.37**k, 1.0)
@@ -109,7 +109,7 @@ def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, know
     [((1, 4, 5, 8), True), ((1, 1, 1, 8), True), ((), True), ((1, 4, 1, 8), False), (None, False)],
 )
 def test_a_sum_joins_what_makes_either_operand(other: Shape | None, joins: bool) -> None:
-    """As a step whose operand is the other one, where that can be read place by place."""
+    """A sum becomes an epilogue over the other tensor, where that is read per element."""
     whole = (1, 4, 5, 8)
     tensors = {k: Tensor(str(k), whole if other is None else s)
                for k, s in enumerate((whole, other or (), whole))}  # fmt: skip

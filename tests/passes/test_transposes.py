@@ -52,7 +52,7 @@ def check(graph: Graph) -> Graph:
 
 
 def launches(graph: Graph) -> int:
-    """Of nodes that move data, and whose results do not lie as their inputs do."""
+    """Returns the launches of data movement whose results do not lie as their inputs do."""
     found = 0
     for node in graph.nodes:
         view = movement.view_of(graph, node)

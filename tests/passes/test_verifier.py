@@ -1,4 +1,4 @@
-"""What the verifier between passes finds, and ids, which are never given again."""
+"""Findings of the verifier between passes, and ids, which are never reused."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_wrong_graph_is_found(name: str) -> None:
 
 
 def test_the_id_of_what_was_removed_is_found() -> None:
-    """Of a tensor, and of a node."""
+    """A removed tensor's or node's id, given again, is found."""
     before = shorter(chain())
     again = replace(before, tensors={**before.tensors, 7: Tensor("other", (3,))})
     with pytest.raises(BrokenGraph, match=r"tensor 7 \(other\) has the id of one that was removed"):
@@ -222,5 +222,5 @@ def test_passes_are_verified_under_debug(debug: bool, monkeypatch: pytest.Monkey
 
 
 def test_tests_verify_every_pass() -> None:
-    """Of this process, whatever makes the graph."""
+    """All passes of this process are verified, whatever makes the graph."""
     assert check in pipeline.watchers.values()

@@ -187,7 +187,7 @@ def stored(data: Array) -> Array:
 
 
 def made(reading: movement.Reading, x: Array, shape: Shape, value: float) -> Array:
-    """What gather.wgsl stores, before it clears the lanes past the channels."""
+    """Returns what gather.wgsl stores, before it clears the lanes past the channels."""
     target, inside = geometry(shape), geometry(x.shape)
     vectors, scalars = stored(x), stored(x).reshape(-1)
     extents = [row[0].extent for row in reading.rows]

@@ -1,4 +1,4 @@
-"""What a row promises of a node: the judgement that decides on refused node tests of onnx."""
+"""A row's promises about a node, by which refused node tests of onnx are judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What benchmarks say of engines, and how models are changed for those that take not all."""
+"""Statements of benchmarks about engines, and changes of models for engines with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worked out of kernels and of assembly, without the compiler itself."""
+"""Analysis of kernels and of assembly, without the compiler itself."""
 
 from __future__ import annotations
 

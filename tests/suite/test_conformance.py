@@ -245,7 +245,7 @@ def test_types_are_columns_of_the_matrix() -> None:
 
 
 class Item:
-    """As much of a pytest item as the selection looks at."""
+    """The part of a pytest item that the selection reads."""
 
     def __init__(self, *dtypes: str) -> None:
         self.dtypes = dtypes

@@ -68,7 +68,7 @@ def test_a_host_that_saturates_is_no_witness(exact: bool, monkeypatch: pytest.Mo
 
 
 def test_the_probe_sees_saturation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As kernels for AVX2 add: products in pairs, cut to 16 bits."""
+    """The probe sees sums of AVX2's kernels: products in pairs, saturated to 16 bits."""
     ort = pytest.importorskip("onnxruntime")
 
     class Saturating:

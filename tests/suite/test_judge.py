@@ -56,7 +56,7 @@ def test_a_reference_that_means_another_thing_is_found_out(monkeypatch: pytest.M
 
 
 def test_the_condition_is_that_of_a_sum() -> None:
-    """Of n products, with roundings of either sign: their root of squares times root 2."""
+    """The condition of n products, rounded either way, is their root of squares times root 2."""
     x, w = SUMS.inputs[:2]
     assert x is not None and w is not None and w.data is not None
     point = replace(SUMS, inputs=(replace(x, shape=(1, 1, 1, 40)), *SUMS.inputs[1:]))

@@ -173,7 +173,7 @@ def _work_for(seconds: float) -> None:
     ],
 )
 def test_a_red_test_file_kills_nothing(by: str, test: str) -> None:
-    """What failed is asked again without the mutant, a file that cannot be read as well."""
+    """Failed tests run again without the mutant, and so does a file that cannot be read."""
     assert runner._test(by) == test
     if test:
         step = selection.Step("pytest", test)

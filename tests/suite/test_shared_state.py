@@ -1,4 +1,4 @@
-"""What threads share is found by inspection: modules have no mutable containers but those of
+"""State that threads share is found by inspection: modules have no mutable containers but those of
 `registry`, and tables in capitals that nobody changes.
 """
 

@@ -63,7 +63,7 @@ def environment(words: str, bits: int = 256) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def computed() -> dict[str, dict[str, float]]:
-    """What each statement comes to, on the driver that each of these words describes."""
+    """Returns the result of each statement on the driver that each of these words describes."""
     given = [json.dumps(each) for each in (NUMBERS.tolist(), STATEMENTS, WORDS)]
     done = subprocess.run(
         [sys.executable, "-c", PRINTED, *given], cwd=ROOT, env=environment(""),

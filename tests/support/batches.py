@@ -108,7 +108,7 @@ def twice(folder: Path) -> dict[str, str]:
 
 
 def user_folder(folder: Path) -> None:
-    """As the page on many inputs has it: a model, nine pictures and a file that is none."""
+    """Fills the folder of docs/scale-out.md: a model, nine pictures and a file that is none."""
     from PIL import Image
 
     from tflgpu_plugin.demo import network

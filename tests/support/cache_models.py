@@ -63,7 +63,7 @@ def _embedding() -> Iterator[Any]:
 
 
 def _masks() -> Iterator[Any]:
-    """What may be seen of the past, and, of what the user masks, a large negative number."""
+    """Returns the visible past, and a large negative number for what the user masks."""
     yield from _extent("keys", "2", "total")
     yield node("Sub", ["total", "length"], ["before"])
     yield node("Unsqueeze", ["before", "[0]"], ["[before]"])

@@ -182,7 +182,7 @@ class Host:
         return [int(self.registration.prepare(self.context, node)) for node in self.nodes]
 
     def invoke(self, k: int = 0) -> str:
-        """What is said against it; empty where it runs."""
+        """Returns the error of a run; empty where it succeeds."""
         before = len(self.said)
         failed = self.registration.invoke(self.context, self.nodes[k])
         assert bool(failed) == (len(self.said) > before)

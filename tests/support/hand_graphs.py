@@ -19,7 +19,7 @@ EVEN = Quantization((0.05,), (10,), rounding="even")
 
 
 def normalized_image() -> Graph:
-    """Of more values than one launch takes, channels first: variances are about their centre."""
+    """Normalizes more values than one launch takes, channels first: variances about the mean."""
     n = Net()
     x = n.turn(n.input((1, 3, 130, 130)), LAST)
     y = n.op("instance_normalization", x, n.drawn(3), n.drawn(3), epsilon=1e-3)
@@ -76,7 +76,7 @@ def moves_of_moves() -> Graph:
 
 
 def scaled_layer() -> Graph:
-    """As a batch normalization leaves it."""
+    """Returns a layer as a batch normalization leaves it."""
     n = Net()
     y = n.binary("mul", n.conv(n.input((1, 6, 6, 5)), 7, 3), n.drawn(7, low=0.5))
     return n.graph(n.op("sin", n.binary("add", y, n.drawn(7))))
@@ -268,7 +268,7 @@ def quantized_functions() -> Graph:
 
 
 def weights_in_8_bits(axis: int | None = 0) -> Graph:
-    """Of layers over floats, with constants that lie otherwise."""
+    """Returns layers over floats, with constants in another layout."""
     n = Net()
     y = n.op("conv_2d", n.input((1, 6, 6, 4)), _levels(n, 5, 3, 3, 4, axis=axis), n.drawn(5),
              **WINDOW)  # fmt: skip

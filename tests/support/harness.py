@@ -29,7 +29,7 @@ def run_graph(
 
 
 def run_wgsl(main: str, values: Array, count: int) -> Array:
-    """What these statements make of `x`, an array of float32: `count` float32 numbers in `y`."""
+    """Runs these statements over `x`, an array of float32: `count` float32 numbers in `y`."""
     wgsl = f"""
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

@@ -51,7 +51,7 @@ class Net:
     def constant(
         self, data: Any, dtype: str | None = None, quantization: Quantization | None = None
     ) -> int:
-        """Of the array's type, unless `dtype` says another; of float32 from doubles."""
+        """Adds a constant of the array's type, or of `dtype`; float32 from doubles."""
         array = np.asarray(data)
         kind = dtype or TYPES.get(array.dtype.name, "f32")
         return self.tensor(array.shape, kind, array, quantization)
@@ -153,7 +153,7 @@ class ShapedNet(Net):
         return made
 
     def conv(self, x: int, shape: Shape = MAP, **attributes: Any) -> int:  # type: ignore[override]
-        """Of zeros, 3 by 3, without a bias."""
+        """Adds a convolution by zeros, 3 by 3, without a bias."""
         weights = self.constant(np.zeros((shape[-1], 3, 3, 8), np.float32))
         given = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", **attributes}
         return self.op("conv_2d", x, weights, None, shape=shape, **given)

@@ -1,4 +1,4 @@
-"""What the reader of ONNX graphs works out of one node whose inputs are known."""
+"""The reader of ONNX graphs evaluates single nodes whose inputs are known."""
 
 from __future__ import annotations
 

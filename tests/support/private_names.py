@@ -32,7 +32,7 @@ def defined(paths: Iterable[Path]) -> set[str]:
 
 
 def used(code: str, names: set[str]) -> Iterator[str]:
-    """Those of the `names` that a module uses of others, as often as it does."""
+    """Returns those of the `names` that a module uses of others, as often as it does."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

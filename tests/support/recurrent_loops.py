@@ -47,7 +47,7 @@ class Loop:
     scattered: bool = False  # the body's inputs are not in the order of its tensors
 
     def __str__(self) -> str:
-        """What is not usual."""
+        """Returns what is unusual about the loop."""
         more = (f for f in fields(self) if f.name != "cell" and getattr(self, f.name) != f.default)
         return " ".join([self.cell, *(f"{f.name} {getattr(self, f.name)}" for f in more)])
 
@@ -167,7 +167,7 @@ class Loop:
 
 @dataclass
 class _Step:
-    """What a step does, in a body, to a row of the sequence."""
+    """A step of a loop's body, applied to a row of the sequence."""
 
     loop: Loop
     body: Model
@@ -214,7 +214,7 @@ class _Step:
         return found
 
     def _inputs(self, h: int) -> tuple[int, int]:
-        """What is of the row and what is of the state, in all blocks."""
+        """Returns the inputs of the row and those of the state, in all blocks."""
         rows = GATES[self.loop.cell] * self.loop.units
         return (self._dense(self.x, self.loop.features, rows, 0),
                 self._dense(h, self.loop.units, rows, 10))  # fmt: skip

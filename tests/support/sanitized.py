@@ -103,8 +103,8 @@ def environment(folder: Path, checks: Checks) -> dict[str, str]:
 
 
 def reports(folder: Path) -> tuple[list[str], list[str]]:
-    """Those that are about our code, and those about other libraries: whose place is the first of
-    a stack that is not of the checks themselves."""
+    """Splits reports into those on our code and those on other libraries, by the first place of a
+    stack that is not of the checks themselves."""
     ours, others = list[str](), list[str]()
     for path in sorted(folder.glob("log*")):
         for text in re.split(r"^=+$", path.read_text(errors="replace"), flags=re.MULTILINE):

@@ -38,7 +38,7 @@ PAGE = os.sysconf("SC_PAGESIZE")
 
 @dataclass
 class Soak:
-    """What the threads did, and what went wrong."""
+    """The work of the threads, and their failures."""
 
     done: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ def run_interpreter(made: Any, rows: int, chance: random.Random) -> None:
 
 
 def works() -> list[Callable[[random.Random], str]]:
-    """What threads do, one each in turn."""
+    """Returns the kinds of work, which threads take in turn."""
     tflgpu_plugin.register()
     names = hosts.installed()
     served = session(8)

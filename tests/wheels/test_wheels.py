@@ -1,4 +1,4 @@
-"""What lies in dist/wheels (`make wheels`), read without the systems that it is for."""
+"""The wheels of dist/wheels (`make wheels`), read without the systems that they are for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINKERS = {"_mh_dylib_header", "__dso_handle"}  # which it adds to every library
 
 @dataclass(frozen=True)
 class Library:
-    """What a file says of itself: its machine, its `name` for loaders (empty: none), the libraries
+    """The headers of a library: its machine, its `name` for loaders (empty: none), the libraries
     it takes functions from, the functions it offers, and the least version of the system."""
 
     machine: str

@@ -25,7 +25,7 @@ PARTS = 2
 
 @cache
 def raised() -> list[tuple[str, Any, Any]]:
-    """What was raised, its case, and the model with it."""
+    """A raised attribute, its case, and the model with it."""
     from conformance import onnx_node_tests
     from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 

@@ -78,7 +78,7 @@ def same(data: bytes, feeds: Mapping[str, Array], optimize: bool = True, **optio
 
 
 def test_bits_are_those_of_the_nearest() -> None:
-    """As of ml_dtypes, which onnx brings; that of NaN is the quiet one."""
+    """The bits are those of ml_dtypes, which onnx brings; NaN is the quiet one."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     values = CHANCE.integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
     values = np.concatenate([values, ROUNDED])
@@ -113,7 +113,7 @@ def test_all_numbers_are_cast(to: str) -> None:
 @adapter
 @pytest.mark.parametrize("to", ["INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64"])
 def test_whole_numbers_lose_fractions(to: str) -> None:
-    """Those that fit: the CPU makes anything of others."""
+    """Numbers that fit lose fractions; the CPU's result for others is undefined."""
     values = np.array([0, 1.99, 2.75, 100.5, 127], np.float32)
     signed = np.array([-0.99, -1.5, -128], np.float32)
     x = bfloat16.bits(values if to[0] == "U" else np.concatenate([values, signed]))
@@ -247,7 +247,7 @@ def test_a_chain(optimize: bool) -> None:
 @adapter
 @both
 def test_constants(optimize: bool) -> None:
-    """What is made of them is known before a run, where the host leaves it."""
+    """Results of constants are known before a run, where the host leaves them."""
     nodes = [
         node("Cast", ["k"], ["f"], to=FLOAT),
         node("Cast", ["f"], ["b"], to=BRAIN),
@@ -288,7 +288,7 @@ def test_whole_numbers_beyond_float16() -> None:
 
 @adapter
 def test_no_precision_is_lost() -> None:
-    """What lies in memory as float16 would be 65,504 at most."""
+    """Values beyond 65,504 survive, which float16 storage would limit."""
     x = (CHANCE.normal(size=(1, 64, 64, 16)) * 1e30).astype(np.float32)
     nodes = [
         node("Cast", ["x"], ["a"], to=BRAIN),

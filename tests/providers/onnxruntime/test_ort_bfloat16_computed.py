@@ -208,7 +208,7 @@ def test_rows_of_special_numbers() -> None:
 @adapter
 @both
 def test_a_block_of_a_network(optimize: bool) -> None:
-    """What moves and what computes, in one partition."""
+    """Data movement and computation are in one partition."""
     nodes = [
         node("Cast", ["f"], ["x"], to=BRAIN),
         node("SkipLayerNormalization", ["x", "skip", "scale", "bias"], ["n"], domain=MS),
@@ -228,7 +228,7 @@ def test_a_block_of_a_network(optimize: bool) -> None:
 
 
 def test_the_bound_knows_a_wrong_rounding() -> None:
-    """Of what is cut off, not rounded, half lies outside."""
+    """Half of the truncated, unrounded results are outside the bound."""
     values = CHANCE.normal(size=1000)
     allowed = tolerance.Bound(4.0, 0.0, truth=values)
     near = bfloat16.bits(values.astype(np.float32))

@@ -111,7 +111,7 @@ def model(kind: str, shape: tuple[int, ...], scales: tuple[int, ...], zeros: boo
 
 def weight_bytes(data: bytes, ids: bool = True, many: tuple[int, ...] = (3, 5),
                  scaled: Any = F) -> int:  # fmt: skip
-    """Of a session on the GPU, whose answers are those of the CPU."""
+    """Returns the weight bytes of a session on the GPU, whose answers are those of the CPU."""
     pytest.importorskip("onnxruntime")
     feeds: dict[str, Any] = {"a": np.array([0.5], scaled)}
     if ids:

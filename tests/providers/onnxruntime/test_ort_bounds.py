@@ -1,4 +1,4 @@
-"""What ONNX rows ask of a node: at each bound, and one beyond it."""
+"""Conditions of ONNX rows, at each bound and one beyond it."""
 
 from __future__ import annotations
 

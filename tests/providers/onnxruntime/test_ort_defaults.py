@@ -1,4 +1,4 @@
-"""What the attributes stand for that an ONNX node leaves out."""
+"""Defaults of attributes that an ONNX node leaves out."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ DEFAULTS = [
 
 
 def written(node: Node) -> str:
-    """What a node becomes: ops, attributes, constants and their quantization."""
+    """Returns what a node becomes: ops, attributes, constants and their quantization."""
     reading = node.read()
     assert not reading.refusals, reading.refusals
     text = []

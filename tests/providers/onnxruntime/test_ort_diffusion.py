@@ -20,7 +20,7 @@ FIRST, LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
 def normalized(x: str, y: str, groups: int, activation: int, epsilon: float) -> list[Any]:
-    """Of an image with its channels last."""
+    """Returns the group normalization of an image with its channels last."""
     more = {"num_groups": groups, "epsilon": epsilon}
     first, u, s, v = (f"{y}_{name}" for name in ("first", "u", "s", "v"))
     made = [("Transpose", [x], [first], {"perm": FIRST}),
@@ -122,7 +122,7 @@ def test_bias_add_and_split_gelu() -> None:
 
 @pytest.mark.adapter
 def test_a_block_of_a_diffusion_model() -> None:
-    """As the optimizer writes it: no transpose of an image is left."""
+    """No transpose of an image is left in a block as the optimizer writes it."""
     import tflgpu_plugin
 
     held = {**SCALES, "w1": values(8, 3, 3, 8) / 8, "w2": values(8, 3, 3, 8) / 9, "b": values(8)}

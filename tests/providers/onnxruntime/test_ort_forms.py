@@ -1,4 +1,4 @@
-"""What ONNX nodes become: the ops in order, and what some of their attributes and constants are."""
+"""The ops that ONNX nodes become, in order, with some of their attributes and constants."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_max_unpool(pads: list[int]) -> None:
 def test_array_feature_extractor(
     kind: type, told: bool, shape: tuple[int, ...], places: Any
 ) -> None:
-    """Of another domain; by places of the model, or of a run."""
+    """The operator of another domain runs, with indices of the model or of a run."""
     from onnx import TensorProto, helper, numpy_helper
 
     x, at = held(*shape, kind=np.int64).astype(kind), np.array(places, np.int64)

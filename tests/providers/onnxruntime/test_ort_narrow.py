@@ -21,7 +21,7 @@ KINDS = ("uint8", "int8", "uint16", "int16")
 
 
 def numbers(kind: str, count: int, seed: int) -> Array:
-    """Of the whole range, its ends among them."""
+    """Returns numbers of the complete range, its ends included."""
     limits = np.iinfo(kind)
     found = np.random.default_rng(seed).integers(limits.min, limits.max, (2, count), endpoint=True)
     found[0, :4] = (limits.min, limits.max, limits.max, 0)
@@ -60,7 +60,7 @@ def test_arithmetic(op: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ends", [(3, 90), (90, 3), (3, None), (None, 90), (None, None)])
 def test_limits(kind: str, ends: tuple[int | None, int | None]) -> None:
-    """What is over the upper one becomes that, whatever the lower one is."""
+    """Values over the upper limit become that, whatever the lower one is."""
     a, (low, high) = numbers(kind, 40, 1), ends
     held = {n: np.array(v, kind) for n, v in (("low", low), ("high", high)) if v is not None}
     reads = ["a", *(name if name in held else "" for name in ("low", "high"))]

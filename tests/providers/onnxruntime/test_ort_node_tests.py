@@ -99,7 +99,7 @@ def _single(value: Any) -> str:
 
 
 def _form(reading: Imported) -> Any:
-    """What a graph says, for comparison."""
+    """Returns a graph's contents, for comparison."""
     graph = reading.graph
     tensors = {k: (t.shape, t.dtype, None if t.data is None else t.data.tobytes())
                for k, t in graph.tensors.items()}  # fmt: skip
@@ -140,7 +140,7 @@ def test_attributes_that_are_left_out_are_those_of_the_standard(op: str) -> None
 
 
 def _meant(graph: Graph, tensor: int, found: dict[int, Array]) -> Array:
-    """As much of an output as the run has counted."""
+    """Returns as much of an output as the run has counted."""
     axis, told = graph.tensors[tensor].counted or (0, None)
     size = found[tensor].shape[axis] if told is None and found[tensor].shape else None
     wanted = size if told is None else int(found[told])

@@ -26,7 +26,7 @@ ATTENTION, MULTI_HEAD = "PackedAttention", "PackedMultiHeadAttention"
 
 
 def attended(scale: float, bias: bool = False) -> Nodes:
-    """Of q, k and v [tokens, width]: softmax(scale * q k' + bias) v of each head and sequence."""
+    """Returns softmax(scale * q k' + bias) v of each head and sequence of [tokens, width]."""
     made: list[tuple[str, list[str], list[str], Mapping[str, Any]]] = []
     for name in "qkv":
         made += [

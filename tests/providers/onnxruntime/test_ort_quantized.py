@@ -126,7 +126,7 @@ def test_scales_of_a_run_are_computed_with() -> None:
     ("shape", "wanted"), [((), 7), ((1,), ()), ((5,), (5, 1)), ((5, 1), 7), ((2, 5, 1), 7)]
 )
 def test_a_parameter_broadcasts_to_its_tensor(shape: tuple[int, ...], wanted: Any) -> None:
-    """Of rank 3 and along its second axis; one that has more axes does so as it is."""
+    """A parameter broadcasts to rank 3 along its second axis; one of more axes does as it is."""
     told: Any = SimpleNamespace(shape=lambda _: shape, reshape=lambda _, made: made)
     assert quantize.spread_over(told, 7, 3, 1) == wanted
 

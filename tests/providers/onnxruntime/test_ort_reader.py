@@ -334,7 +334,7 @@ def test_too_large_a_result_is_not_shape_arithmetic() -> None:
 
 
 def test_pads_of_shape_arithmetic() -> None:
-    """Of any mode, as they are for tensors of a run."""
+    """Pads of any mode are evaluated as they are for tensors of a run."""
     node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": b"reflect"})
     given = [np.array([1, 2]), np.array([0, 1])]
     assert [a.tolist() for a in worked_out(node, given) or ()] == [[1, 2, 1]]

@@ -74,7 +74,7 @@ NARROW: dict[str, tuple[Any, Sequence[Sequence[int]]]] = {
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("name", NARROW)
 def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
-    """Of several runs, so that a number that is taken for another has another's plan."""
+    """Several runs, so that a number mistaken for another one would get its plan."""
     made, runs = NARROW[name]
     shape = () if name == "axis" else (1,)
     feeds = [{"x": X} | {key: np.full(shape, number, kind)
@@ -127,7 +127,7 @@ def test_a_value_that_no_run_can_have_is_an_error_and_nothing_more() -> None:
 
 
 def test_a_value_that_the_cpu_makes() -> None:
-    """As long as something is positive, told by a node that stays on the CPU."""
+    """The loop runs while something is positive, by a node that stays on the CPU."""
     nodes = [
         node("NonZero", ["c"], ["where"]), node("Shape", ["where"], ["s"]),
         node("Slice", ["s", "one", "two"], ["ends"]),

@@ -119,7 +119,7 @@ def transformer(norm: str, gelu: str, masked: bool = False) -> bytes:
 
 
 def saved(content: bytes, path: Path) -> bytes:
-    """What onnxruntime writes after its own optimization, but that for one kind of CPU."""
+    """Returns the model that onnxruntime writes after optimization not specific to a CPU."""
     import onnxruntime
 
     options = runner.settings()

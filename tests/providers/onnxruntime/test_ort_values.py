@@ -1,4 +1,4 @@
-"""What quantized ONNX nodes compute, read without onnxruntime and run in numpy, against the
+"""Results of quantized ONNX nodes, read without onnxruntime and run in numpy, against the
 formulas of their operators."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _computed(graph: Graph, made: Made, known: dict[int, Array]) -> Array:
 def test_all_bits_go_where_there_are_not_so_many(
     direction: bytes, version: int, wanted: list[int]
 ) -> None:
-    """Of negative numbers a shift to the right leaves -1 (BitShift-28)."""
+    """A shift of negative numbers to the right leaves -1 (BitShift-28)."""
     x, by = np.int32([-4, 2, 7, 1, -4, -1]), np.int32([-1, 1, 32, 31, 1, 40])
     if version < 28:
         by = np.maximum(by, 0)
@@ -158,7 +158,7 @@ def test_a_layer_of_stored_numbers(transposed: int) -> None:
 
 
 def test_convolutions_of_stored_numbers() -> None:
-    """Of one place: products with each output's weights."""
+    """Convolutions of one pixel are products with each output's weights."""
     x, w = stored(1, 5, 1, 1), stored(4, 5, 1, 1, kind=np.int8)
     bias, zero = np.array([100, -200, 300, 5], np.int32), np.zeros(4, np.int8)
     flat = real(w[:, :, 0, 0], SB, zero, 0) @ real(x[0, :, 0, 0], SA, ZA)

@@ -73,7 +73,7 @@ def environment(version: str) -> Path:
 
 
 def run_in(version: str, *arguments: str) -> str:
-    """What this version's Python prints; it must end well."""
+    """Returns the output of this version's Python, which must exit with 0."""
     done = subprocess.run(
         [str(environment(version)), "-X", "faulthandler", *arguments],
         cwd=ROOT,

@@ -48,7 +48,7 @@ def elements_of(graph: Graph) -> int:
 
 @cache
 def built(family: str) -> list[tuple[str, raised.AnyCase, raised.AnyCase, Graph]]:
-    """Of each number raised, the case with a near and with the far value, and the graph of that;
+    """Returns for each raised number the case with a near and with the far value, and its graph;
     without those that the host, or the row's shape function, refuses."""
     found = []
     pairs = zip(raised.raised(raised.NEAR)[family], raised.raised(raised.FAR)[family], strict=True)
@@ -111,7 +111,7 @@ def _alike(near: Graph, far: Graph) -> bool:
 
 
 def _problem(case: raised.AnyCase) -> str | None:
-    """What is wrong with the answer; empty where it is right, None where the host has none."""
+    """Returns the fault of the answer; empty where it is right, None where the host has none."""
     if not isinstance(case, Case):
         return node_cases.check(case, {"": device_of().target}) or ""
     try:

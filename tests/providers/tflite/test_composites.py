@@ -1,4 +1,4 @@
-"""What is around a composite runs on the GPU, and so does what is in it."""
+"""Nodes around a composite run on the GPU, and so do those in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def negated(part: Model, x: int) -> int:
 
 
 def tiled(part: Model, x: int) -> int:
-    """Of another shape than the model says: how often, x tells."""
+    """Tiles to another shape than the model says: x determines how often."""
     axes, one = part.constant(np.array([0, 1], np.int32)), part.constant(np.array([1], np.int32))
     most = part.op("REDUCE_MAX", [x, axes], "ReducerOptions", {}, shape=(), dtype="f32")
     times = part.op("CAST", [most], "CastOptions", {"outDataType": "INT32"}, shape=(), dtype="i32")

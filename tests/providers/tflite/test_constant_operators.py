@@ -260,7 +260,7 @@ def test_padding_of_stored_numbers(host: str) -> None:
     ],
 )
 def test_what_is_not_worked_out(op: str, inputs: tuple[Array, ...], host: str) -> None:
-    """What is far larger than its parts, or what hosts do not agree about."""
+    """Results far larger than their parts, or on which hosts disagree, are not evaluated."""
     params = native.ffi.new("char[64]")
     kinds = {"i": "i32", "b": "bool", "f": "f32"}
     given = [Tensor("", a.shape, kinds[a.dtype.kind], a) for a in inputs]
@@ -283,7 +283,7 @@ def _is_known(row: HostOp) -> bool:
 
 
 def test_every_operator_has_a_case(host: str) -> None:
-    """Those whose parameters folding takes: what is mirrored, say, is not."""
+    """Every operator that folding takes has a case; mirrored padding, say, is not folded."""
     rows = {**ops.HOST_OPS, **ops.CPU_OPS}
     known = {name for name, row in rows.items() if _is_known(row)}
     assert known | {"DEQUANTIZE", "QUANTIZE"} <= {case.op for case in CASES} | {

@@ -228,7 +228,7 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
 
 
 def _refusal(model: bytes, host: str, shape: tuple[int, ...]) -> str:
-    """What the host's own kernels say against an input of this shape, "" where they take it."""
+    """Returns the error of the host's own kernels for an input of this shape, "" if they run."""
     reference = hosts.interpreter(model, host, "reference")
     reference.resize_tensor_input(0, shape)
     try:
@@ -388,7 +388,7 @@ def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
 
 
 def test_a_delegate_from_one_host_in_another(host: str) -> None:
-    """What `tflgpu_plugin.load_delegate` makes works whatever interpreter it is given to."""
+    """A delegate of `tflgpu_plugin.load_delegate` works in any interpreter."""
     made = hosts.load_delegate(HOSTS[0])
     interpreter = hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
     interpreter.allocate_tensors()

@@ -127,7 +127,7 @@ def compared(
 @pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("place", [0, 1])
 def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first makes for the second stays on the device, or comes from the host."""
+    """Tensors from the first to the second stay on the device, or come from the host."""
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
     chosen = [one.key for one in tflgpu_plugin.report(made).partitions][place]

@@ -1,4 +1,4 @@
-"""What a loop runs is launched at every step: its partitions are taken where each launch pays, and
+"""Nodes in a loop are launched at every step: their partitions are claimed where each pays, and
 the host has the rest."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_a_body_with_work_enough_is_taken(host: str) -> None:
 def test_steps_of_a_layer_that_is_left_to_the_host_launch_nothing(
     host: str, kind: str, every: bool
 ) -> None:
-    """Of the 20 small nodes in the body of a layer of Keras."""
+    """The 20 small nodes in the body of a layer of Keras launch nothing."""
     model = Loop(kind, steps=9, every=every).model()
     for more, launches in (({}, 0), ({"force": 1}, 9)):
         interpreter, delegate = interpreters.gpu(model, host, "default", exclude="WHILE", **more)

@@ -1,4 +1,4 @@
-"""What the TFLite frontend makes of a host's numbers: attributes, inputs, operator codes;
+"""The TFLite frontend reads a host's numbers: attributes, inputs, operator codes;
 parameters that make no sense are a sentence."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(node: RawNode) -> dict[str, Any]:
 
 
 def row_of(node: RawNode) -> HostOp:
-    """What holds for a node."""
+    """Returns the row that holds for a node."""
     return ops.HOST_OPS[node.host_op].form(len(node.inputs))
 
 
@@ -218,7 +218,7 @@ def test_senseless_parameters_are_a_sentence(node: RawNode, wanted: str) -> None
 
 
 def refused(node: RawNode, op: bool = True) -> Refusal | None:
-    """What the reader, a condition of the row or (with `op`) the op says against a node."""
+    """Returns the refusal of a node by the reader, a condition of its row or (with `op`) its op."""
     row = row_of(node)
     assert row.parameters is not None
     try:

@@ -119,7 +119,7 @@ def test_what_is_not_finite(cell: str, odd: float, host: str) -> None:
 
 
 def replaced_runs(report: Any) -> Any:
-    """As `whole` asks for it, of one run."""
+    """Returns a run with the replacement that `whole` asks for."""
     assert report.runs == 1
     return type("Report", (), {"nodes": report.nodes, "runs": 2})
 
@@ -141,7 +141,7 @@ def test_options_that_leave_it_to_the_host(host: str) -> None:
 
 
 def test_one_delegate_after_the_other_model(host: str) -> None:
-    """What it knows of one model's graphs is not taken for another's."""
+    """Facts about one model's graphs are not taken for another's."""
     made = interpreters.delegate(host)
     for loop in (Loop("lstm"), Loop("lstm", wrong="extra"), Loop("rnn"), Loop("gru", count=2)):
         model = loop.model()

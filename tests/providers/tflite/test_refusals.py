@@ -1,4 +1,4 @@
-"""What goes wrong while the frontend claims nodes costs those nodes, not the answer."""
+"""Failures while the frontend claims nodes cost those nodes, not the answer."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
 @adapter
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_custom_operator_whose_shapes_the_file_does_not_tell(host: str) -> None:
-    """As detectors are published: the host works them out when it prepares the node."""
+    """Detectors are published so: the host infers the shapes when it prepares the node."""
     case = next(c for c in DETECTIONS if c.name == "no_background")
     feeds = hosts.case_feeds(case, 1)
     run = hosts.run_on_gpu(models.build(case, shapes=[()] * 4), feeds, host)

@@ -33,7 +33,7 @@ def numbers(dtype: str, *shape: int) -> Any:
 
 def layer(model: Model, x: int, inputs: int, units: int, activation: str = "RELU",
           **kinds: str) -> int:  # fmt: skip
-    """Of rank 2 over 6 steps; `kinds` are the types of weights, times, bias and state."""
+    """Returns a layer of rank 2 over 6 steps; `kinds`: types of weights, times, bias and state."""
     wanted = KINDS | kinds
     given = [
         scaled(model, model.constant(numbers(wanted["weights"], 2 * units, inputs)), 0.01),
@@ -48,7 +48,7 @@ def layer(model: Model, x: int, inputs: int, units: int, activation: str = "RELU
 
 
 def spotter() -> bytes:
-    """Of float32 values: two layers, a dense one, and a softmax."""
+    """Returns a keyword spotter of float32 values: two layers, a dense one, and a softmax."""
     model = Model()
     x = model.input("x", (1, 10))
     x = scaled(model, model.op("QUANTIZE", [x], shape=(1, 10), dtype="i8", version=1), 0.02, -3)

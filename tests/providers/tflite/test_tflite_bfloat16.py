@@ -148,7 +148,7 @@ def test_what_moves(move: Move) -> None:
 
 @pytest.mark.parametrize("dtype", ["i32", "i64", "bool"])
 def test_casts_to_and_from_other_types(dtype: str) -> None:
-    """Of numbers that both hold, and that bfloat16 rounds."""
+    """Casts agree for numbers that both types represent, and for some that bfloat16 rounds."""
     given = np.arange(72, dtype=np.float32).reshape(SHAPE)
     given *= 1 if dtype == "bool" else 4001
     for types in (["bf16", dtype], [dtype, "bf16"]):

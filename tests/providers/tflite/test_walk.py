@@ -1,4 +1,4 @@
-"""What the importer takes for known of a TFLite graph, node by node."""
+"""Values of a TFLite graph that the importer takes for known, node by node."""
 
 from __future__ import annotations
 

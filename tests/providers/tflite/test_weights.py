@@ -16,7 +16,7 @@ NONE = {"fusedActivationFunction": "NONE"}
 
 
 def layer(op: str, kind: str, zero: int) -> bytes:
-    """Of float32 values by weights of this type; numbers over 127 would be others as int8."""
+    """Returns a layer of float32 values and weights of this type; those over 127 differ as int8."""
     model, random = Model(), np.random.default_rng(3)
     x = model.input("x", (2, 8))
     weights = []
@@ -56,7 +56,7 @@ def test_which_weights_beside_float32(
 
 
 def test_windows_hold_their_last_channel(host: str) -> None:
-    """As hosts' default kernels have it, not as those of the reference resolver."""
+    """Windows hold their last channel as in hosts' default kernels, not the reference ones."""
     model = Model()
     options = {"radius": 2, "bias": 1.5, "alpha": 0.5, "beta": 0.6}
     table = "LocalResponseNormalizationOptions"
