@@ -88,10 +88,10 @@ def test_nodes_are_claimed_in_order_and_run(made: Make, spec: Spec) -> None:
 def test_what_is_claimed_otherwise_is_an_error(made: Make, spec: Spec) -> None:
     refused = made(spec, status=3)
     assert refused.apply() == 1
-    assert refused.said == ["tflgpu: the host did not hand over its nodes (status 3)."]
+    assert refused.said == ["tflgpu: the host did not replace its nodes (status 3)."]
     idle = made(spec, inits=False)
     assert idle.apply() == 1
-    assert idle.said == ["tflgpu: the host grouped the nodes in another way than it had announced."]
+    assert idle.said == ["tflgpu: the host grouped the nodes differently than it had announced."]
     twice = made(spec, makes=((X, Y), (Y, Z)), twice=True)
     assert twice.apply() == OK and twice.again == [native.ffi.NULL] * 2
     other = made(spec, makes=((X, Y), (Y, Z)))
@@ -144,11 +144,11 @@ WRONG: dict[str, tuple[int, dict[str, Any], str]] = {
     ),
     "rank": (
         Y, {"dims": (16, 1)},
-        'Output tensor "y" has another shape in the host than in its plan, [16].',
+        'Output tensor "y" does not have the shape of its plan, [16].',
     ),
     "extent": (
         Y, {"dims": (15,)},
-        'Output tensor "y" has another shape in the host than in its plan, [16].',
+        'Output tensor "y" does not have the shape of its plan, [16].',
     ),
     "no plan": (
         X, {"dims": (4, 4)},

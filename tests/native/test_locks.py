@@ -25,8 +25,11 @@ pytestmark = [
 UNLOCKED = """
 #include "core/internal.h"
 __attribute__((visibility("default"))) int tg_test_alive(tg_device *device, int locked) {
-  if (locked) return !tgi_check_alive(device, NULL);
-  return tgi_is_alive(device);
+  if (locked) tgi_device_lock(device);
+  unsigned mark = tgi_scope_begin(device);
+  int alive = !tgi_scope_end(device, mark, "A test", NULL);
+  if (locked) tgi_device_unlock(device);
+  return alive;
 }
 """
 CODE = """

@@ -103,7 +103,7 @@ def test_there_is_one_way_to_the_queue() -> None:
     gone."""
     found = {name: text for name, text in bodies("*/*.c").items() if "QueueSubmitForIndex" in text}
     assert set(found) == {"tgi_queue"} and found["tgi_queue"].count("QueueSubmitForIndex") == 1
-    asked, submitted = (found["tgi_queue"].index(t) for t in ("tgi_is_alive(", "QueueSubmit"))
+    asked, submitted = (found["tgi_queue"].index(t) for t in ("is_alive(", "QueueSubmit"))
     assert asked < submitted
 
 
@@ -114,7 +114,7 @@ def test_there_is_one_way_to_the_queue() -> None:
         "tgi_unmap(": {"tgi_unmap_inputs", "tgi_give_back", "tg_buffer_filled"},
         "tgi_unmap_inputs(": {"submit", "end_replay"},
         "W(BufferMapAsync)": {"start_mapping"},
-        "&device->lock": {"tgi_device_lock", "try_lock", "unlock", "tg_device_create",
+        "&device->lock": {"tgi_device_lock", "end_all", "unlock", "tg_device_create",
                           "tg_device_release"},
     }.items(),
 )  # fmt: skip

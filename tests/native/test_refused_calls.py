@@ -134,17 +134,17 @@ Change = Callable[[Spec], Spec]
 REFUSED: dict[str, tuple[str, Change]] = {
     **{
         f"too many groups along {'xyz'[k]}": (
-            "Dispatch 0 has .* workgroups; this adapter takes",
+            "Dispatch 0 has .* workgroups; the adapter's limit is",
             lambda s, k=k: replace(s, groups=tuple(most() + 1 if n == k else 1 for n in range(3))),
         )
         for k in range(3)
     },
     "fewer bindings": (
-        "Dispatch 0 names more bindings than there are",
+        "Dispatch 0 has more bindings than the plan",
         lambda s: replace(s, first=1),
     ),
     "a pipeline of another device": (
-        "Dispatch 0 is for another device",
+        "The pipeline of dispatch 0 belongs to another device",
         lambda s: replace(s, pipeline=pipeline(other())),
     ),
     "a binding of another device": (
@@ -160,20 +160,20 @@ REFUSED: dict[str, tuple[str, Change]] = {
         lambda s: replace(s, uniforms=None),
     ),
     "one buffer to read and to write": (
-        r"Dispatch 0 binds one buffer for reading and for writing \(bindings 0 and 1\)",
+        r"Dispatch 0 binds one buffer for reading and writing \(bindings 0 and 1\)",
         lambda s: replace(s, bindings=(s.bindings[0], s.bindings[0], None)),
     ),
     "another version": (
-        r"The plan is written for version \d+ of the native library, which has version",
+        r"The plan was made for version \d+ of the native library, which has version",
         lambda s: replace(s, newer=1),
     ),
     "uniforms of another device": (
-        "The uniform buffer is of another device",
+        "The uniform buffer belongs to another device",
         lambda s: replace(s, uniforms=buffer(other(), 256, UNIFORM | COPIED)),
     ),
     **{
         f"{name} of another device": (
-            f"The buffer of {name} 0 is of another device",
+            f"The buffer of {name} 0 belongs to another device",
             lambda s, name=name: replace(s, **{f"{name}s": ((buffer(other()), SIZE),)}),
         )
         for name in ("input", "output", "state")
@@ -241,8 +241,8 @@ def test_a_run_without_data_or_with_that_of_another_device_is_refused(spec: Spec
     foreign, y = buffer(other()), np.zeros(16, np.float32)
     for inputs, outputs, sentence in (
         (ports(), ports(host=host(y)), "Input 0 of the partition has no data"),
-        (ports(device=foreign), ports(host=host(y)), "Input 0 .* lies on another GPU device"),
-        (ports(host=host(x)), ports(device=foreign), "Output 0 .* lies on another GPU device"),
+        (ports(device=foreign), ports(host=host(y)), "Input 0 .* is on another GPU device"),
+        (ports(host=host(x)), ports(device=foreign), "Output 0 .* is on another GPU device"),
     ):
         null = native.ffi.NULL
         with pytest.raises(native.NativeError, match=sentence):

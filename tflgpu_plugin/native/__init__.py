@@ -1,7 +1,7 @@
 """The shared library: finding it, loading it, and calling it through cffi.
 
-Nothing is loaded until `load()` (or `ffi`, `lib`) is asked for. The declarations are the very
-header files that C includes, parsed when the library is built (declare.py).
+It is loaded by `load()`, or by the first use of `ffi` or `lib`. The declarations are the header
+files that C includes, parsed when the library is built (declare.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class OutOfMemory(NativeError):
 
 @functools.cache
 def library_path() -> Path:
-    """The installed shared library: beside this file, or where an editable install has put it."""
+    """Returns the path of the installed library: next to this file, or where an editable install
+    has put it. Raises NativeError."""
     beside = Path(__file__).with_name(_FILE)
     folders = (Path(folder, "tflgpu_plugin", "native") for folder in sys.path)
     for candidate in (beside, *(folder / _FILE for folder in folders)):
@@ -47,8 +48,8 @@ def library_path() -> Path:
 
 
 def in_code_page(path: Path) -> Path:
-    """A path that onnxruntime for Windows can hand on: it ends registering with "No Unicode
-    translation" where the code page lacks a sign of it. Windows keeps a short name, if any.
+    """Returns a path that onnxruntime for Windows accepts, the short name if there is one: it fails
+    with "No Unicode translation" for characters that are not in the code page.
     """
     try:
         str(path).encode("mbcs", "strict")
@@ -62,13 +63,13 @@ def in_code_page(path: Path) -> Path:
 
 
 def declarations() -> Any:
-    """The cffi interface of core/tflgpu.h and tflite/abi.h, without the library."""
+    """Returns the cffi interface of core/tflgpu.h and tflite/abi.h, without the library."""
     return interface("_declarations")
 
 
 @functools.cache
 def interface(module: str) -> Any:
-    """The cffi interface that the build has made of some headers: `_declarations`, or
+    """Returns a cffi interface that the build has made from headers: `_declarations`, or
     `_declarations_ort` for ort/abi.h. Raises NativeError.
     """
     try:
@@ -78,8 +79,8 @@ def interface(module: str) -> Any:
 
 
 def keep_for_ever(function: Any) -> None:
-    """Never free this callback: native code goes on calling it when all modules of this package
-    have been taken out of the process, and nobody in Python knows of it any more.
+    """Keeps this callback for good: native code calls it even after all modules of this package
+    have been removed from `sys.modules`.
     """
     import ctypes
 
@@ -97,8 +98,8 @@ def _load() -> Any:
     return library
 
 
-load = Single(_load)  # the library, loaded once for the life of the process
-ffi: Any  # both as soon as they are asked for
+load = Single(_load)  # the library, loaded once and kept as long as the process
+ffi: Any  # made by __getattr__, like lib
 lib: Any
 
 
@@ -111,9 +112,8 @@ def __getattr__(name: str) -> Any:
 
 
 def call(function: Any, *args: Any) -> Any:
-    """Call a function that ends in a tg_error; raise NativeError with its sentence.
-
-    A function that returns a pointer fails with NULL, a status with anything but 0.
+    """Calls a function whose last parameter is a tg_error, and returns its result. Raises
+    NativeError with its sentence where the result is NULL or a status other than 0.
     """
     ffi = declarations()
     err = ffi.new("tg_error *")
@@ -127,8 +127,8 @@ def call(function: Any, *args: Any) -> Any:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Around what holds locks: a child that is forked meanwhile may not wait for them. Raises
-    NativeError with a sentence in such a child.
+    """A context for calls into our code that hold locks: a child that is forked meanwhile must not
+    use the GPU, because it would wait for them. Raises NativeError in such a child.
     """
     lib = load()
     call(lib.tg_is_forked)
@@ -141,15 +141,15 @@ def busy() -> Iterator[None]:
 
 
 def open_wgpu() -> None:
-    """Load wgpu's native library and bind ours to it. The wgpu package is not imported: that takes
-    as long as all else at a start. Raises NativeError.
+    """Loads wgpu's native library and binds ours to it, without importing the wgpu package, which
+    takes as long as the rest of a start. Raises NativeError.
     """
     call(load().tg_bind_wgpu, str(wgpu_path()).encode())
 
 
 def adapters() -> tuple[Any, int]:
-    """wgpu's adapters (tg_adapter[]) and their number, looked up once: who comes while that goes on
-    waits. Raises NativeError.
+    """Returns wgpu's adapters (tg_adapter[]) and their number, which are looked up once, by the
+    first thread that asks. Raises NativeError.
     """
     with busy():
         return _adapters()
@@ -175,12 +175,12 @@ _adapters = Single(_look)
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Look for adapters on a thread meanwhile: loading drivers takes as long as importing what
-    will ask for them.
+    """A context in which a thread looks for adapters: loading drivers takes as long as importing
+    the modules that use them.
     """
 
     def look() -> None:
-        with suppress(NativeError):  # who asks is told
+        with suppress(NativeError):  # raised again in callers of adapters()
             adapters()
 
     begun = threads.begin(look, "adapters")
@@ -191,7 +191,8 @@ def looking() -> Iterator[None]:
 
 
 def wgpu_path() -> Path:
-    """The library inside the installed wgpu package, or the one that its variable names."""
+    """Returns the path of the library in the installed wgpu package, or of the one that wgpu's
+    variable names. Raises NativeError."""
     if named := trusted.variable("WGPU_LIB_PATH").strip():
         return Path(named)
     found = importlib.util.find_spec("wgpu")
@@ -211,13 +212,13 @@ class _Depth(threads.local):
 
 
 _inside = _Depth()
-_taking = threads.Lock()  # never waited for: handlers of the program may lead back here
+_taking = threads.Lock()  # no thread waits for it, because handlers may call deliver_log again
 
 
 @contextmanager
 def delivering() -> Iterator[None]:
-    """Around a call into our code, whose locks are free again at its end: the outermost of these
-    contexts then hands the GPU's messages to `logging`.
+    """A context for a call into our code that has released our locks at its end. The outermost of
+    these contexts on a thread then delivers messages of the GPU to `logging`.
     """
     _inside.depth += 1
     try:
@@ -229,8 +230,8 @@ def delivering() -> Iterator[None]:
 
 
 def deliver_log() -> None:
-    """Log, each once, what wgpu has logged and what became of devices. The caller holds no lock,
-    since handlers are the program's code."""
+    """Logs the messages of wgpu and of devices, each once. The caller must not hold a lock, because
+    handlers are code of the program."""
     library = load()
     while library.tg_has_log() and _taking.acquire(blocking=False):
         try:
@@ -243,5 +244,5 @@ def deliver_log() -> None:
 
 
 def _deliver_for_call() -> None:
-    """What native code calls at the end of a host's call."""
+    """Delivers messages for native code, at the end of a host's call."""
     threads.run_for_caller(load().tg_caller_thread(), deliver_log)

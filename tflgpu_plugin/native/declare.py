@@ -1,6 +1,6 @@
-"""Reads header files for the build: what they declare becomes a Python module, so that no process
-has to parse them, and the functions that they name become a list of exports for Windows. What they
-say of sizes and places must be so.
+"""Reads header files for the build. Their declarations become a Python module, so that no process
+has to parse them, and their functions a list of exports for Windows. The sizes, offsets and slots
+in their comments are checked.
 
 Usage: python declare.py MODULE OUTPUT.py HEADER...
        python declare.py exports OUTPUT.def HEADER...
@@ -16,7 +16,7 @@ from typing import Any
 
 EXPORTS = "exports"
 FUNCTION = re.compile(r"^(?!typedef\b)\w[\w *]*?(\w+)\(", re.MULTILINE)
-# Remarks on layout: the size of a struct in bytes; of a member its byte (`at`), or its slot.
+# Comments on layout: the size of a struct in bytes; the offset of a member (`at`), or its slot.
 STRUCT = re.compile(
     r"^(?:typedef )?struct (\w+) \{(.*?)\}[\w ]*;(?: /\* (\d+) byte)?", re.MULTILINE | re.DOTALL
 )
@@ -37,17 +37,17 @@ def main(kind: str, output: str, *headers: str) -> None:
     for text in texts:
         parser.cdef(text)
         if wrong := [*misplaced(parser, text)]:
-            sys.exit(f"{kind}: the header says otherwise of {', '.join(wrong)}")
+            sys.exit(f"{kind}: the header's comments are wrong about {', '.join(wrong)}")
     parser.emit_python_code(output)
 
 
 def functions(text: str) -> list[str]:
-    """The functions that a header declares."""
+    """Returns the functions that a header declares."""
     return FUNCTION.findall(text)
 
 
 def misplaced(parser: Any, text: str) -> Iterator[str]:
-    """The structs and members of a header that are elsewhere than its remarks say."""
+    """Yields the structs and members of a header whose size or offset contradicts its comments."""
     for name, members, size in STRUCT.findall(text):
         if size and parser.sizeof(f"struct {name}") != int(size):
             yield name

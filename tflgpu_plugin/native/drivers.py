@@ -1,9 +1,9 @@
-"""Vulkan drivers opened before the Vulkan loader does, so that each calls its own LLVM, whatever
-else the process holds or will hold.
+"""Opens Vulkan drivers before the Vulkan loader does, so that each calls its own LLVM, whatever
+other libraries the process has or will have.
 
-TensorFlow's libraries, for one, export an LLVM to the whole process. Where one is loaded already
-(`tg_llvm_is_exported`), a driver must look into its own libraries first; else it is enough that all
-its calls are bound now, and not when each is made for the first time, as the loader has it.
+TensorFlow's libraries, for example, export their LLVM to the whole process. If one is loaded
+already (`tg_llvm_is_exported`), a driver must search its own libraries first. Otherwise it is
+enough to bind all its calls now; the Vulkan loader would bind each at its first use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from tflgpu_plugin import trusted
 
-NO_LAYER = "NODEVICE_SELECT"  # without Mesa's device-select layer, whose own variables follow
+NO_LAYER = "NODEVICE_SELECT"  # disables Mesa's device-select layer, whose variables follow
 CHOICE = (
     NO_LAYER,
     "MESA_VK_DEVICE_SELECT",
@@ -26,12 +26,12 @@ CHOICE = (
     "DRI_PRIME",
 )
 
-MOST_BYTES = 1 << 20  # of a manifest file
+MOST_BYTES = 1 << 20  # limit for a manifest file
 
 
 def open_ahead(lib: Any) -> None:
-    """Have our shared library, `lib`, open that of every driver that the Vulkan loader would find;
-    the loader gets the same ones."""
+    """Has our shared library, `lib`, open every driver that the Vulkan loader would find; the
+    loader then gets the same ones."""
     alone = lib.tg_llvm_is_exported()
     for library in dict.fromkeys(libraries()):
         with suppress(UnicodeError):  # no file has that name
@@ -40,11 +40,11 @@ def open_ahead(lib: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Vulkan instances that are made meanwhile are without Mesa's device-select layer, where it
-    would complain on stderr once per adapter that there is no desktop to ask for the preferred GPU.
-    It stays for users who choose by it.
+    """A context in which Vulkan instances are made without Mesa's device-select layer, where that
+    would complain on stderr, once per adapter, that there is no desktop to ask for the preferred
+    GPU. Users who select a GPU with this layer keep it.
 
-    The variable is set in C's environment alone, so that no thread sees `os.environ` change.
+    The variable is set in C's environment only, so that no thread sees `os.environ` change.
     """
     if os.path.isabs(os.environ.get("XDG_RUNTIME_DIR", "")) or any(map(os.environ.get, CHOICE)):
         yield
@@ -60,7 +60,8 @@ def quiet() -> Iterator[None]:
 
 
 def libraries() -> Iterator[str]:
-    """What the drivers' manifest files name: paths, or names for the system's search."""
+    """Yields the libraries in the drivers' manifest files: paths, or names that the system looks
+    up."""
     for manifest in manifests():
         try:
             if not manifest.is_file() or manifest.stat().st_size > MOST_BYTES:
@@ -73,7 +74,8 @@ def libraries() -> Iterator[str]:
 
 
 def manifests() -> Iterator[Path]:
-    """The manifest files that the Vulkan loader takes, less those that its variables leave out."""
+    """Yields the manifest files that the Vulkan loader uses, without those that its variables
+    exclude."""
     chosen = os.environ.get("VK_LOADER_DRIVERS_SELECT") or "*"
     left_out = os.environ.get("VK_LOADER_DRIVERS_DISABLE") or ""
     for path in _found():
@@ -82,13 +84,13 @@ def manifests() -> Iterator[Path]:
 
 
 def _named(path: Path, patterns: str) -> bool:
-    """One of these patterns, with commas between them, is that of the file's name."""
+    """Returns whether the file's name matches one of these comma-separated patterns."""
     return any(fnmatch(path.name.lower(), pattern) for pattern in patterns.lower().split(","))
 
 
 def _found() -> Iterator[Path]:
-    """All manifest files: those that the loader's variables name, or the usual folders'."""
-    get = trusted.variable  # the loader itself leaves them out in privileged processes
+    """Yields all manifest files: those in the loader's variables, or those of the usual folders."""
+    get = trusted.variable  # the loader, too, ignores them in privileged processes
     named = get("VK_DRIVER_FILES") or get("VK_ICD_FILENAMES") or ""
     added = get("VK_ADD_DRIVER_FILES") or ""
     for name in filter(None, (added + os.pathsep + named).split(os.pathsep)):

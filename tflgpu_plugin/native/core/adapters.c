@@ -1,5 +1,4 @@
-/* The adapters of this machine, found without wgpu's Python side, which takes half as long to import as all the rest of
- * a start. */
+/* The adapters of this machine, listed without wgpu's Python package, whose import takes half as long as the rest of a start. */
 #include "core/internal.h"
 
 static const struct {
@@ -66,8 +65,8 @@ static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
 }
 
 static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
-  static WGPUInstance instance;    /* one for the life of the process; tgi_lock is not held over a call-out */
-  if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu makes no instance.");
+  static WGPUInstance instance;    /* kept as long as the process */
+  if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu could not make an instance.");
   size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
   WGPUAdapter *handles = calloc(found + 1, sizeof *handles);
   if (!handles) return tgi_no_memory(err, "a list of adapters");

@@ -1,7 +1,7 @@
 /* Device buffers. */
 #include "core/internal.h"
 
-/* wgpu keeps a staging copy of everything written until the next submit. */
+/* Writes are submitted after so many bytes, because wgpu keeps a staging copy of them until then. */
 static const uint64_t flush_bytes = (uint64_t)4 << 20;
 
 static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
@@ -28,7 +28,7 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
   buffer->wgpu = W(DeviceCreateBuffer)(device->wgpu, &descriptor);
   int failed = tgi_scope_end(device, mark, what, err);
   if (!failed && mapped && !(buffer->memory = W(BufferGetMappedRange)(buffer->wgpu, 0, descriptor.size)))
-    failed = tgi_fail(err, "%s failed: it is not mapped.", what);
+    failed = tgi_fail(err, "%s failed: its memory could not be mapped.", what);
   buffer->mapped = mapped;
   tgi_device_unlock(device);
   if (!failed) return buffer;

@@ -1,10 +1,9 @@
-/* The device: opening it, error scopes, submitting and waiting. */
-
+/* The device: opening it, its lock, error scopes, submitting and waiting. */
 #include "core/internal.h"
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------ */
 
-/* Log once that a device is lost, with what the driver says of it. */
+/* Logs once that a device is lost, with the driver's message if there is one. */
 static void log_lost(tgi_fate *fate, const char *text) {
   if (atomic_exchange(&fate->logged, true)) return;
   tgi_log(TGI_ERROR, *text ? "The GPU device was lost: %s" : "The GPU device was lost.%s", text);
@@ -41,13 +40,13 @@ static void on_device(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStr
   else tgi_readable(message, answer->text, sizeof answer->text);
 }
 
-/* Fills in the device's handle and limits. */
+/* Sets the device's handle and limit; NULL and a sentence on failure. */
 static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_t *features, size_t feature_count,
                            tg_error *err) {
   WGPUNativeLimits native = {.chain = {.sType = (WGPUSType)WGPUSType_NativeLimits}};
   WGPULimits limits = {.nextInChain = &native.chain};
   if (W(AdapterGetLimits)(adapter, &limits) != WGPUStatus_Success) {
-    tgi_fail(err, "The adapter does not tell its limits.");
+    tgi_fail(err, "The adapter does not report its limits.");
     return;
   }
   WGPUDeviceDescriptor descriptor = {
@@ -63,7 +62,7 @@ static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_
   (adapter, &descriptor,
    (WGPURequestDeviceCallbackInfo){
        .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_device, .userdata1 = &answer});
-  if (!answer.device) tgi_fail(err, "The adapter gives no device: %s", answer.text);
+  if (!answer.device) tgi_fail(err, "The adapter could not open a device: %s", answer.text);
   device->wgpu = answer.device;
   device->max_groups = limits.maxComputeWorkgroupsPerDimension;
 }
@@ -105,8 +104,8 @@ void tgi_device_retain(tg_device *device) { atomic_fetch_add(&device->refs, 1); 
 void tg_device_release(tg_device *device) {
   if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
   if (tgi_enter_release()) {
-    /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. The
-     * lock is free, since nobody else has a reference. */
+    /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: a lost one is kept. The
+     * lock is free, because nobody else has a reference. */
     if (!tgi_check_alive(device, NULL)) {
       if (device->probe) W(BindGroupLayoutRelease)(device->probe);
       W(QueueRelease)(device->queue);
@@ -135,39 +134,30 @@ void tg_device_destroy(tg_device *device) {
   tgi_device_unlock(device);
 }
 
-/* ---- the lock, and what ends under it --------------------------------------------------------------------------------- */
+/* ---- the lock, and objects that end under it -------------------------------------------------------------------------------- */
 
-#ifdef TGI_CHECK_LOCKS
 static _Thread_local int locks_held;  /* by this thread */
-#define NOTE_LOCK(change) (locks_held += (change))
+
 void tgi_check_lock(bool needed, const char *name) {
   if (!needed || locks_held > 0) return;
   fprintf(stderr, "tflgpu: wgpu%s was called without the device's lock\n", name);
   abort();
 }
-#else
-#define NOTE_LOCK(change) ((void)0)
-#endif
-
-static bool try_lock(tg_device *device) {
-  if (!tgi_mutex_try(&device->lock)) return false;
-  NOTE_LOCK(1);
-  return true;
-}
-
-static void unlock(tg_device *device) {
-  NOTE_LOCK(-1);
-  tgi_mutex_unlock(&device->lock);
-}
 
 void tgi_device_lock(tg_device *device) {
   tgi_mutex_lock(&device->lock);
-  NOTE_LOCK(1);
+  locks_held++;
 }
 
-/* What comes after the last look at the list finds the lock free, and is ended by the thread that brings it. */
+static void unlock(tg_device *device) {
+  locks_held--;
+  tgi_mutex_unlock(&device->lock);
+}
+
+/* An object that is added after the last look at the list finds the lock free, and is ended by the thread that adds it. */
 static void end_all(tg_device *device) {
-  while (atomic_load(&device->endings) && try_lock(device)) {
+  while (atomic_load(&device->endings) && tgi_mutex_try(&device->lock)) {
+    locks_held++;
     tgi_ending *ending = atomic_exchange(&device->endings, NULL);
     for (tgi_ending *each = ending; each; each = each->next) each->end(each);
     unlock(device);
@@ -219,10 +209,24 @@ static popped pop(tg_device *device) {
   return found;
 }
 
+/* Asks the device whether it still takes work, by the cheapest call that does; with the lock held. wgpu reports a destroyed
+ * device only when its queue is polled, but ends at once a process that submits to it or reads its mapped memory. */
+static bool is_alive(tg_device *device) {
+  if (!is_told_lost(device)) {
+    W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
+    WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
+    if (layout) W(BindGroupLayoutRelease)(layout);
+    if (pop(device).type == WGPUErrorType_NoError) return true;
+    tg_device_mark_lost(device);
+  }
+  log_lost(device->fate, "");
+  return false;
+}
+
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err) {
   popped memory = pop(device), validation = pop(device);
   bool said = memory.type != WGPUErrorType_NoError || validation.type != WGPUErrorType_NoError;
-  if (said ? !tgi_is_alive(device) : is_told_lost(device))
+  if (said ? !is_alive(device) : is_told_lost(device))
     return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
   if (memory.type != WGPUErrorType_NoError) {
     tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
@@ -237,38 +241,24 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
   return failed;
 }
 
-/* The cheapest call that asks whether the device is valid. wgpu tells of a device that was destroyed only once its queue
- * is polled, but ends the process that submits to it, or looks into the memory of its buffers, at once. */
-bool tgi_is_alive(tg_device *device) {
-  if (!is_told_lost(device)) {
-    W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
-    WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
-    if (layout) W(BindGroupLayoutRelease)(layout);
-    if (pop(device).type == WGPUErrorType_NoError) return true;
-    tg_device_mark_lost(device);
-  }
-  log_lost(device->fate, "");
-  return false;
-}
-
-int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
+static int lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
 
 int tgi_check_alive(tg_device *device, tg_error *err) {
   tgi_device_lock(device);
-  bool alive = tgi_is_alive(device);
+  bool alive = is_alive(device);
   tgi_device_unlock(device);
-  return alive ? 0 : tgi_lost(err);
+  return alive ? 0 : lost(err);
 }
 
 /* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
 
-/* Freed when no callback is to come. */
+/* Buffers that are being mapped. It is freed when no more callbacks can come. */
 typedef struct tgi_mapped {
   atomic_size_t waiting;
   atomic_bool told;
-  char text[512];                  /* of the first that failed */
+  char text[512];                  /* why the first one failed */
   size_t count;
-  const tgi_mapping *mappings;     /* of whoever waits */
+  const tgi_mapping *mappings;     /* owned by the thread that waits */
   atomic_int status[];
 } tgi_mapped;
 
@@ -311,7 +301,7 @@ WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsi
 }
 
 int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err) {
-  if (!tgi_is_alive(device)) return tgi_lost(err);
+  if (!is_alive(device)) return lost(err);
   *index = W(QueueSubmitForIndex)(device->queue, commands ? 1 : 0, commands);
   device->unflushed = 0;
   return 0;
@@ -333,7 +323,7 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
   if (!is_told_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
 }
 
-/* All or nothing: unmap what was mapped when one was not. */
+/* Unmaps all buffers where one could not be mapped. */
 static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
   bool failed = atomic_load(&mapped->told);
   for (size_t i = 0; i < mapped->count; i++) {
@@ -348,9 +338,9 @@ static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
 int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
   tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
-  /* Another thread's poll may have taken over our callback and be about to call it. */
+  /* Another thread's poll may have taken our callback and be about to call it. */
   while (atomic_load(&mapped->waiting)) {
-    if (tgi_check_alive(device, err)) return 1; /* callbacks may still come: their memory stays */
+    if (tgi_check_alive(device, err)) return 1; /* callbacks may still come, so their memory stays */
     W(DevicePoll)(device->wgpu, false, NULL);
     tgi_sleep(20);
   }
@@ -362,7 +352,7 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
   void *data = NULL;
   tgi_device_lock(buffer->device);
-  if (tgi_is_alive(buffer->device))
+  if (is_alive(buffer->device))
     data = mode == WGPUMapMode_Read ? (void *)W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4))
                                     : W(BufferGetMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
   tgi_device_unlock(buffer->device);
@@ -377,7 +367,7 @@ int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
 }
 
 int tgi_unreadable(tg_device *device, tg_error *err) {
-  if (is_told_lost(device)) return tgi_lost(err);
+  if (is_told_lost(device)) return lost(err);
   return tgi_fail(err, "The results could not be read back: they are not mapped.");
 }
 

@@ -1,4 +1,4 @@
-/* The gate to the GPU, which closes when the process exits or forks; the lock of small tables; numbers. */
+/* The gate to the GPU, which is closed when the process exits and in forked children; the lock of small tables; numbers. */
 #include "core/internal.h"
 
 uint32_t tg_abi_version(void) { return 5; }
@@ -17,13 +17,13 @@ static const char FORKED[] = "This process was forked after the GPU was opened, 
                              "fork. Start the process with the spawn method, or load delegates and make sessions only after "
                              "the fork.";
 
-enum { OPEN, CLOSING, GONE };      /* GONE: exit handlers of the driver may have run, so wgpu must not be called */
+enum { OPEN, CLOSING, GONE };      /* GONE: the driver's exit handlers may have run, so wgpu must not be called */
 
 static atomic_int gate = OPEN;
 static atomic_int in_flight;
-static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; both in this order */
-static atomic_int busy;            /* calls of our Python code: they may hold locks, which a forked child would wait for */
-static atomic_ullong closer;       /* the thread that exits the process; written before CLOSING */
+static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; the child comes after that */
+static atomic_int busy;            /* calls of our Python code, which may hold locks that a forked child would wait for */
+static atomic_ullong closer;       /* the thread that exits the process; set before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
 int tg_is_forked(tg_error *err) { return tgi_is_forked() ? tgi_fail(err, "%s", FORKED) : 0; }
@@ -38,13 +38,13 @@ bool tgi_enter_release(void) {
   int state = atomic_load(&gate);
   if (state == OPEN || (state == CLOSING && is_closer())) return true;
   atomic_fetch_sub(&in_flight, 1);
-  return false;                    /* leaks, on purpose: the process ends */
+  return false;                    /* the caller leaks on purpose: the process ends */
 }
 
 void tgi_leave_release(void) { atomic_fetch_sub(&in_flight, 1); }
 
-/* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
- * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It is parked; exit does not wait for it. */
+/* When the process exits, a thread that returned to its host would run host and Python code while these are destroyed
+ * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). So it is parked; exit does not wait for it. */
 int tgi_enter(tg_error *err) {
   if (tg_is_forked(err)) return 1;
   if (tgi_enter_release()) return 0;
@@ -66,8 +66,8 @@ void tg_close(void) {
   for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) tgi_sleep(1000);
 }
 
-/* A driver joins its threads when a process exits, but a forked child does not have them: Mesa crashes there. So the
- * child ends here; Python's own exit handlers have run already. */
+/* A driver joins its threads when a process exits; a forked child does not have them, and Mesa crashes there. So the child
+ * ends here; Python's own exit handlers have run already. */
 static bool at_exit(void) {
   if (atomic_load(&forked)) return true;
   if (!tgi_exits_alone()) tg_close();

@@ -1,14 +1,14 @@
-/* Work for a host's thread that is done on another one, and the thread that such work is for. */
+/* Work that a helper thread does for a host's thread, and which thread that is. */
 #include "core/internal.h"
 
-/* The thread whose call into a host has led to the present one. */
+/* The thread whose call into a host has led to the present call. */
 typedef struct caller {
   uintptr_t thread;
   int64_t number;
 } caller;
 
-static _Thread_local caller own;   /* this thread as a caller; number 0 until somebody asks */
-static _Thread_local const caller *working_for;   /* NULL on threads of hosts */
+static _Thread_local caller own;   /* this thread as a caller; number 0 before the first use */
+static _Thread_local const caller *working_for;   /* NULL on a host's threads */
 
 static const caller *present_caller(void) {
   static atomic_llong last;
@@ -20,7 +20,7 @@ static const caller *present_caller(void) {
 uint64_t tg_caller_thread(void) { return present_caller()->thread; }
 int64_t tg_caller_number(void) { return present_caller()->number; }
 
-/* Python's functions around a wait without its lock (the GIL). Nothing of Python is linked: they are looked up. */
+/* Python's functions for a wait without its lock (the GIL). They are looked up, because Python is not linked. */
 typedef struct python_lock {
   void *(*current)(void), *(*of_this_thread)(void), *(*release)(void);
   void (*acquire)(void *);

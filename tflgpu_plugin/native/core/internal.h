@@ -1,4 +1,4 @@
-/* What the C files share. Public functions are in tflgpu.h; everything here stays hidden in the library. */
+/* Declarations shared by the C files and hidden in the library. Public functions are in tflgpu.h. */
 #ifndef TFLGPU_INTERNAL_H
 #define TFLGPU_INTERNAL_H
 
@@ -19,7 +19,7 @@
 #include "core/tflgpu.h"
 #pragma GCC visibility pop
 
-_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "hosts' layouts are those of 64 bits");
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "the hosts' layouts are known for 64-bit systems only");
 
 /* ---- wgpu.c: wgpu's functions ------------------------------------------------------------------------------------ */
 
@@ -47,90 +47,86 @@ typedef struct tgi_wgpu_table {
 } tgi_wgpu_table;
 
 extern tgi_wgpu_table tgi_wgpu;
-#ifdef TGI_CHECK_LOCKS               /* a build for tests: the process aborts where a lock is missing */
-enum {
-#define TGI_FREE(name) tgi_locked_##name = false,
-#define TGI_LOCKED(name) tgi_locked_##name = true,
-  TGI_WGPU_FUNCTIONS(TGI_FREE, TGI_LOCKED)
-#undef TGI_FREE
-#undef TGI_LOCKED
-};
-#define W(name) (tgi_check_lock(tgi_locked_##name, #name), tgi_wgpu.name)
-void tgi_check_lock(bool needed, const char *name);
+#ifdef TGI_CHECK_LOCKS               /* in builds for tests the process aborts where a lock is missing */
+#define TGI_FREE(name) TGI_NEEDS_LOCK_##name = false,
+#define TGI_LOCKED(name) TGI_NEEDS_LOCK_##name = true,
+enum { TGI_WGPU_FUNCTIONS(TGI_FREE, TGI_LOCKED) };
+#define W(name) (tgi_check_lock(TGI_NEEDS_LOCK_##name, #name), tgi_wgpu.name)
 #else
 #define W(name) tgi_wgpu.name
 #endif
+void tgi_check_lock(bool needed, const char *name);
 
 /* ---- gate.c, errors.c -------------------------------------------------------------------------------------------- */
 
-/* One lock for all small shared tables (log, live delegates, handles, a kernel's replays): held for a few instructions
- * and never across a call-out, so waiting for it is harmless even with the GIL held. It is the innermost lock. */
+/* One lock for all small shared tables (log, live delegates, handles, a kernel's replays). It is held for a few instructions
+ * and never during a call out of this library, so a thread may wait for it even with the GIL. It is the innermost lock. */
 void tgi_lock(void);
 void tgi_unlock(void);
 
-/* Everything that touches the GPU happens between enter and leave, so that process exit can wait for it and a forked
- * child is refused. Enter fails with a sentence; after a failure there is no leave. */
+/* Everything that uses the GPU happens between enter and leave, so that process exit can wait for it and a forked child is
+ * refused. Enter fails with a sentence; after a failure, leave must not be called. */
 int tgi_enter(tg_error *err);
 void tgi_leave(void);
-/* For releases: false means that wgpu must not be called any more (forked child, process gone). */
+/* The same for releases. False: wgpu must not be called any more (forked child, or the process exits). */
 bool tgi_enter_release(void);
 void tgi_leave_release(void);
-bool tgi_is_forked(void);          /* after the GPU was opened */
-bool tgi_is_open(void);            /* neither closing nor a forked child */
-/* The GPU is open: refuse forked children, and wait at exit for what is in flight. Called again after the driver has had
- * reason to register exit handlers of its own, since the newest handler runs first. */
+bool tgi_is_forked(void);          /* whether this is a child of a fork that happened after the GPU was opened */
+bool tgi_is_open(void);            /* whether the process is neither exiting nor a forked child */
+/* The GPU is open from now on: refuse forked children, and let process exit wait for calls in flight. Called again whenever
+ * the driver may have registered exit handlers of its own, because the newest handler runs first. */
 void tgi_register_exit(void);
 
-/* Write a sentence; returns 1, the status of failure. */
+/* Writes a sentence to err; returns 1, the status of failure. */
 int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define tgi_none(...) (tgi_fail(__VA_ARGS__), NULL)
 int tgi_no_memory(tg_error *err, const char *what);   /* "Not enough memory for <what>."; returns 1 */
-/* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
+/* Writes wgpu's message on one line, without its scaffolding ("Validation Error", "Caused by:"). */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 
-/* ---- memory.c: what goes with its owner ---------------------------------------------------------------------------- */
+/* ---- memory.c: memory that is freed with its owner ---------------------------------------------------------------------------- */
 
 typedef struct tgi_piece tgi_piece;
 
-/* Pieces that are freed together; zeros are none. */
+/* Pieces of memory that are freed together. All zeros: an empty list. */
 typedef struct tgi_memory {
   tgi_piece *pieces;
-  bool lacks;                      /* one of them was not to be had: its owner is not used */
+  bool lacks;                      /* an allocation failed: the owner must not be used */
 } tgi_memory;
 
 void *tgi_zeros(tgi_memory *memory, size_t count, size_t bytes);
 void *tgi_copy(tgi_memory *memory, const void *data, size_t count, size_t bytes);
-char *tgi_copy_text(tgi_memory *memory, const char *text);   /* NULL of NULL */
+char *tgi_copy_text(tgi_memory *memory, const char *text);   /* NULL for NULL */
 char **tgi_copy_texts(tgi_memory *memory, const char *const *texts, size_t count);
 void tgi_memory_free(tgi_memory *memory);
 
 /* ---- helper_thread.c: work on a thread of its own --------------------------------------------------------------------------- */
 
-/* Run `work(call)` on a thread of its own, while this one waits without Python's lock (the GIL). So a handler of a signal
- * cannot raise in the middle of our work, but does so when the host has returned; and no greenlet takes this thread over
- * inside a host's call. Within such work, and where no thread can be made, it runs on this thread. A thread that Python has
- * ended before its work was done means that the process exits: then this does not return. */
+/* Runs `work(call)` on a new thread while this one waits without Python's lock (the GIL). So a signal handler cannot raise in
+ * the middle of our work, but only after the host has returned, and no other greenlet runs on this thread during a host's
+ * call. Nested work, and work for which no thread can be made, runs on the present thread. If Python ends the new thread before
+ * its work is done, the process is exiting, and this function does not return. */
 void tgi_run_on_helper(void (*work)(void *), void *call);
 
-/* ---- python.c: from a host's thread into Python ------------------------------------------------------------------ */
+/* ---- python.c: calls from a host's thread into Python ------------------------------------------------------------------ */
 
-/* What Python has given a frontend: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
+/* A table of callbacks that Python has set. Members that change are under tgi_lock. */
 typedef struct tgi_python {
   void *functions;                 /* `size` bytes */
   const size_t size;
-  const char *const prefix, *const remedy;         /* of the sentence when nobody is there */
+  const char *const prefix, *const remedy;         /* parts of the sentence for a table that is not set */
   bool set;
   int in_flight;
 } tgi_python;
 
-/* Copy the table to `functions`, unless that is NULL, and tgi_run_on_helper `work`, which calls one of them; false with a sentence
- * when the table is not there. */
+/* Copies the table to `functions`, unless that is NULL, and runs `work`, which calls one of them, on a helper thread. Returns
+ * false with a sentence where the table is not set. */
 bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err);
-void tgi_python_import(void);      /* the package, in the same way */
-/* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
+void tgi_python_import(void);      /* imports the package, on a helper thread, too */
+/* Sets the table. NULL clears it and waits for callbacks in flight, so that the interpreter may be finalized. */
 void tgi_python_set(tgi_python *python, const void *functions);
 
-/* What a host has made of ours, a delegate or a session, among all that live. */
+/* A delegate or session that a host has made, in the list of those that exist. */
 typedef struct tgi_client {
   int64_t number;
   struct tgi_client *next;         /* under tgi_lock */
@@ -138,7 +134,7 @@ typedef struct tgi_client {
 
 void tgi_client_enlist(tgi_client *client);
 void tgi_client_remove(tgi_client *client);
-/* The number of one that lives, else 0: the pointer may lead anywhere. */
+/* Returns the number of a client in the list, else 0. The pointer may be invalid. */
 int64_t tgi_client_number(const tgi_client *client);
 
 /* ---- log.c: messages for Python's `logging` -------------------------------------------------------------------------- */
@@ -153,20 +149,20 @@ void tgi_log_deliver(void);
 
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 
-/* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */
+/* What wgpu's callbacks write. It is never freed, because the device-lost callback may come after the last release. */
 typedef struct tgi_fate {
   atomic_bool lost;
-  atomic_bool logged;              /* that it is lost */
-  atomic_uint uncaptured;          /* errors that no scope caught */
-  char text[512];                  /* of the newest uncaptured error; under tgi_lock */
+  atomic_bool logged;              /* the loss is in the log */
+  atomic_uint uncaptured;          /* number of errors that no error scope caught */
+  char text[512];                  /* text of the newest of them; under tgi_lock */
 } tgi_fate;
 
-/* What somebody has released that may still have to be unmapped and submitted: that needs the device's lock, which a
- * thread that may have the GIL does not wait for. Whoever has the lock, or can take it, ends it. */
+/* A released object that may still have to unmap buffers or submit commands. That needs the device's lock, for which a thread
+ * that may have the GIL must not wait: whichever thread holds the lock, or can take it at once, does this. */
 typedef struct tgi_ending {
   struct tgi_ending *next;
-  void (*end)(struct tgi_ending *ending);          /* with the device's lock held */
-  void (*bury)(struct tgi_ending *ending);         /* then, without it: frees it */
+  void (*end)(struct tgi_ending *ending);          /* called first, with the device's lock held */
+  void (*bury)(struct tgi_ending *ending);         /* called then, without the lock, to free the object */
 } tgi_ending;
 
 struct tg_device {
@@ -174,16 +170,16 @@ struct tg_device {
   WGPUDevice wgpu;
   WGPUQueue queue;
   tgi_fate *fate;
-  uint32_t max_groups;             /* workgroups in each direction */
-  bool timestamps;                 /* both timestamp features were required */
-  bool mappable;                   /* buffers that kernels use may be mapped */
+  uint32_t max_groups;             /* limit of workgroups in each dimension */
+  bool timestamps;                 /* timestamps can be taken inside a pass */
+  bool mappable;                   /* storage buffers can be mapped */
   /* Held around every call that may report an error of the device (the L functions above), in a run from the unmapping of
    * its inputs to its submit. Error scopes belong to the device, not to the thread, so no other thread may use the device
    * in between. Polling, releasing and copying to or from mapped memory need no lock. */
   tgi_mutex lock;
   _Atomic(tgi_ending *) endings;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
-  WGPUBindGroupLayout probe;       /* an empty one: wgpu gives it again, without the driver, to whoever asks for its like */
+  WGPUBindGroupLayout probe;       /* empty; makes wgpu answer requests for an equal layout without calling the driver */
 };
 
 struct tg_buffer {
@@ -191,11 +187,11 @@ struct tg_buffer {
   tg_device *device;
   WGPUBuffer wgpu;
   WGPUBufferUsage usage;
-  uint64_t bytes;                  /* as asked for; the allocation is padded to 4 */
-  /* From the request to map it until it is unmapped: wgpu-native aborts the process when it is used meanwhile. Set with
+  uint64_t bytes;                  /* as requested; the allocation is padded to a multiple of 4 */
+  /* True from the request to map until unmapping. wgpu-native aborts the process when the buffer is used meanwhile. Set with
    * the device's lock held. */
   atomic_bool mapped;
-  uint8_t *memory;                 /* of one that is filled first, until it is: where it is written to */
+  uint8_t *memory;                 /* mapped memory for the first contents (TG_BUFFER_FILL_FIRST), until tg_buffer_filled */
 };
 
 struct tg_pipeline {
@@ -213,78 +209,75 @@ void tgi_pipeline_retain(tg_pipeline *pipeline);
 void tgi_replay_retain(tg_replay *replay);
 
 void tgi_device_lock(tg_device *device);
-/* The caller has a reference of its own. What was released meanwhile is ended. */
+/* The caller must have its own reference. Also ends objects that were released meanwhile. */
 void tgi_device_unlock(tg_device *device);
-/* End this now or, while another thread has the lock, when that one gives it back. Waits for nothing. */
+/* Ends an object now or, where another thread has the lock, when that thread unlocks. Never waits. */
 void tgi_end(tg_device *device, tgi_ending *ending);
 
-/* With the device's lock held: catch errors between begin and end. */
+/* Catch errors between begin and end; with the device's lock held. End returns 1 with a sentence when there was an error. */
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err);
 
-/* With the lock held: whether the device still takes work. It is asked, and told as lost from then on when it does not. */
-bool tgi_is_alive(tg_device *device);
-/* With the lock held: the only way to the queue, for commands or (NULL) for what was written. The device is asked before,
- * because wgpu-native aborts the process that submits to one that is gone. */
+/* Submits commands or, with NULL, pending writes; with the lock held. It asks first whether the device still takes work,
+ * because wgpu-native aborts the process that submits to a lost device. No other function submits. */
 int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err);
-/* The same without the lock; 0, or 1 with the sentence of `tgi_lost`. */
+/* Asks whether the device still takes work: returns 0, or 1 with a sentence. Takes the lock. */
 int tgi_check_alive(tg_device *device, tg_error *err);
-int tgi_lost(tg_error *err);
-/* Why there is no mapped memory to read; returns 1. */
+/* Writes why mapped memory cannot be read; returns 1. */
 int tgi_unreadable(tg_device *device, tg_error *err);
 
-/* A buffer to map when a submission is done; bytes are rounded up to whole words. */
+/* A buffer to map when a submission is done; bytes are rounded up to a multiple of 4. */
 typedef struct tgi_mapping {
   tg_buffer *buffer;
   uint64_t bytes;
   WGPUMapMode mode;
 } tgi_mapping;
 
-/* A submission under way, and what is mapped after it. */
+/* A submission in flight, and the buffers that are mapped after it. */
 typedef struct tgi_ticket {
   WGPUSubmissionIndex index;
   struct tgi_mapped *mapped;       /* NULL: nothing */
 } tgi_ticket;
 
-/* With the lock held and a scope open: finish, close the scope. Consumes the encoder. NULL with a sentence when there was
- * an error, because wgpu-native aborts the process that submits such commands. */
+/* Finishes an encoder, which it consumes, and closes the error scope; with the lock held. Returns NULL with a sentence when
+ * there was an error: wgpu-native aborts the process that submits invalid commands. */
 WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, tg_error *err);
-/* With the lock held: submit, start mapping. Consumes the commands. */
+/* Submits commands, which it consumes, and starts mapping; with the lock held. */
 int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
                tg_error *err);
-/* Without the lock: wait for the submission and until all is mapped. After a failure nothing is. */
+/* Waits for the submission and until all its buffers are mapped; without the lock. After a failure none is. */
 int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err);
-/* The memory of a buffer that is mapped; NULL when it is not there any more. */
+/* Returns the memory of a mapped buffer, NULL on a lost device. */
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes);
-/* Copy from a mapped buffer and unmap it. */
+/* Copies from a mapped buffer and unmaps it. */
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err);
 void tgi_unmap(tg_buffer *buffer);                 /* with the lock held */
-void tgi_give_back(tg_buffer *buffer);             /* the same without it */
+void tgi_give_back(tg_buffer *buffer);             /* takes the lock and unmaps */
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
-/* Blocking: the buffer's bytes by way of another one that can be mapped, or of itself where it can. */
+/* Reads a buffer and waits for it; `staging` is a buffer that can be mapped, perhaps the same. */
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
-/* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
+/* Writes any number of bytes, padded with zeros to a multiple of 4; with the lock held and a scope open. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
-/* With the lock held and a scope open. A NULL buffer of a 'u' binding means uniforms. */
+/* Makes a bind group; with the lock held and a scope open. NULL for a 'u' binding stands for `uniforms`. */
 WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, tg_buffer *uniforms, uint32_t uniform_offset);
 
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 typedef struct tgi_step {
   tg_pipeline *pipeline;
-  WGPUBindGroup group;             /* NULL: zero workgroups, skipped */
+  WGPUBindGroup group;             /* NULL: there are no workgroups, and the step is skipped */
   uint32_t x, y, z;
 } tgi_step;
 
-/* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
+/* Which timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
-/* Encode steps as one pass. */
+/* Encodes steps as one compute pass. */
 void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
                       WGPUQuerySet queries);
-/* With the lock held and a scope open: encode and submit steps, close the scope. */
+/* Encodes and submits steps, and closes the scope; with the lock held. */
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
 
 /* ---- replay.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
@@ -292,11 +285,11 @@ int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, si
 typedef struct tgi_slot {
   tg_buffer *buffer;
   uint64_t bytes;
-  uint64_t place;                  /* in the replay's staging buffer, of one that cannot be mapped itself */
-  uint8_t *shadow;                 /* states: what the last run left in host memory */
+  uint64_t place;                  /* offset in the staging buffer, for a buffer that cannot be mapped itself */
+  uint8_t *shadow;                 /* of states: a copy of what the last run left in host memory */
   bool shadow_valid;
-  uint8_t *mapped;                 /* inputs: where the next run writes; under run_lock */
-  bool written;                    /* this run has done so */
+  uint8_t *mapped;                 /* of inputs: mapped memory for the next run; under run_lock */
+  bool written;                    /* this run has written to `mapped` */
 } tgi_slot;
 
 enum { CHECK_BYTES = 16 };
@@ -305,22 +298,22 @@ struct tg_replay {
   tgi_ending ending;               /* first, so that its address is the replay's */
   atomic_size_t refs;
   tg_device *device;
-  tgi_memory memory;               /* of its lists */
-  tgi_step *steps;                 /* with a reference to its pipeline each */
+  tgi_memory memory;               /* owns the lists */
+  tgi_step *steps;                 /* each has a reference to its pipeline */
   size_t step_count;
-  tg_buffer **buffers;             /* one reference per binding, and the uniforms last */
+  tg_buffer **buffers;             /* one reference per binding, then one to the uniforms */
   size_t buffer_count;
-  tgi_slot *inputs, *outputs, *states;             /* one array: outputs and states are read back alike */
+  tgi_slot *inputs, *outputs, *states;             /* one array, because outputs and states are read back in the same way */
   size_t input_count, output_count, state_count;
   tg_buffer *check;                /* or NULL */
-  tg_buffer *upload, *readback;    /* staging of what cannot be mapped itself; NULL when all can */
-  tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
-  tgi_mutex run_lock;        /* before the device's lock in order */
-  WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
-  tgi_timestamping prepared_timestamping; /* that it takes */
+  tg_buffer *upload, *readback;    /* staging for buffers that cannot be mapped; NULL where all can */
+  tgi_mapping *mappings;           /* those of the present run; under run_lock */
+  tgi_mutex run_lock;              /* taken before the device's lock */
+  WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
+  tgi_timestamping prepared_timestamping;
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
-  WGPUQuerySet queries;            /* made on the first run that asks for timestamps; under run_lock */
+  WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
   tg_buffer *resolved;
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
 };
@@ -329,13 +322,12 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* With the run lock and the device's held: wgpu takes no buffer that is mapped, so neither those that the last run left
- * mapped. */
+/* Unmaps the inputs that the last run left mapped, because wgpu refuses mapped buffers; with both locks held. */
 void tgi_unmap_inputs(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
-/* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds
- * (with TGI_EACH, those of steps that did not run repeat the last one). */
+/* Make room for timestamps, and fetch those of a run of the first `steps` dispatches, in nanoseconds (with TGI_EACH, those of
+ * steps that did not run repeat the last one). With the run lock held. */
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
 int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
                         tg_error *err);

@@ -11,7 +11,7 @@ static struct {                    /* under tgi_lock */
   unsigned dropped;                /* messages that found no room */
   char text[TG_LOG_BYTES - 64];    /* for each message the digit of its level, its text and a zero byte */
 } kept;
-static atomic_bool pending;        /* some are kept */
+static atomic_bool pending;        /* there are messages */
 
 void tgi_log(tgi_level level, const char *format, ...) {
   va_list arguments;
@@ -53,8 +53,6 @@ size_t tg_take_log(char *text) {
   return used;
 }
 
-/* ---- delivery ----------------------------------------------------------------------------------------------------------- */
-
 typedef struct delivery {
   void (*take)(void);
 } delivery;
@@ -75,7 +73,7 @@ void tgi_log_deliver(void) {
   if (tg_has_log()) tgi_python_call(&python, &functions, deliver, &functions, &ignored);
 }
 
-/* A child of a fork has nothing to say of what its parent did; this thread is its only one. */
+/* A child of a fork does not log the messages of its parent. It has only this thread, so it needs no lock. */
 static void forget(void) {
   kept.used = kept.dropped = 0;
   atomic_store(&pending, false);

@@ -1,4 +1,4 @@
-/* Memory that goes with its owner, and copies of what others hand over. */
+/* Memory that is freed with its owner, and copies of data from callers. */
 #include "core/internal.h"
 
 struct tgi_piece {

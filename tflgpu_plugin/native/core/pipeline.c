@@ -132,8 +132,6 @@ int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, si
   return tgi_submit(device, tgi_finish(device, encoder, mark, err), NULL, 0, ticket, err);
 }
 
-/* ---- warming up ----------------------------------------------------------------------------------------------------- */
-
 static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_error *err) {
   tg_device *device = pipeline->device;
   tgi_ticket ticket;

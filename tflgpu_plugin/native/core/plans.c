@@ -1,9 +1,7 @@
 /* A partition: its 8 most recently used plans, by input shapes, and its counters. */
 #include "core/plans.h"
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------------- */
-
-/* The flat list must describe as many tensors as the kernel has, open extents by counts that there are. */
+/* Returns whether a flat list describes this number of tensors, with counts that exist as open extents. */
 static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count, size_t counts) {
   size_t at = 0;
   for (size_t i = 0; i < tensor_count; i++) {
@@ -14,8 +12,6 @@ static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count
   }
   return at == count;
 }
-
-/* ---- one plan ---------------------------------------------------------------------------------------------------------- */
 
 void tgi_plan_release(tgi_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
@@ -38,8 +34,6 @@ static tgi_plan *make_plan(const tg_plan_spec *spec) {
   tgi_plan_release(plan);
   return NULL;
 }
-
-/* ---- the list ----------------------------------------------------------------------------------------------------------- */
 
 static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t count) {
   size_t i = 0;
@@ -71,7 +65,7 @@ static size_t oldest(const tgi_plans *plans) {
   return found;
 }
 
-/* Takes over the caller's reference. */
+/* Adds a plan; takes over the caller's reference. */
 static void insert(tgi_plans *plans, tgi_plan *plan) {
   tgi_plan *dropped = NULL;
   tgi_lock();
@@ -132,8 +126,6 @@ void tg_partition_adopt(tg_partition *partition, tg_partition *from) {
     if (list[i]->replay) insert(&partition->plans, list[i]);
     else tgi_plan_release(list[i]);   /* why shapes have no plan is found out anew */
 }
-
-/* ---- counters ----------------------------------------------------------------------------------------------------------- */
 
 void tgi_partition_freed(tg_partition *partition) {
   atomic_store(&partition->live, 0);

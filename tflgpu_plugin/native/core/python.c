@@ -1,4 +1,4 @@
-/* The way from a host's thread into Python: open while the interpreter lives; and what hosts have made of ours. */
+/* Calls from a host's thread into Python, which are possible as long as the interpreter; and the list of clients. */
 #include "core/internal.h"
 
 static bool enter(tgi_python *python, void *functions, tg_error *err) {
@@ -11,7 +11,7 @@ static bool enter(tgi_python *python, void *functions, tg_error *err) {
   tgi_unlock();
   if (set) return true;
   tg_busy(-1);
-  return !tgi_fail(err, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
+  return !tgi_fail(err, "%sits Python side is not loaded (%s; or the process is exiting).", python->prefix, python->remedy);
 }
 
 static void leave(tgi_python *python) {
@@ -28,7 +28,7 @@ bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), 
   return true;
 }
 
-/* A .pth file may have loaded only this library. */
+/* A .pth file may have loaded this library without the package. */
 static void import_package(void *unused) {
   int (*initialized)(void) = (int (*)(void))tgi_process_symbol("Py_IsInitialized");
   int (*ensure)(void) = (int (*)(void))tgi_process_symbol("PyGILState_Ensure");
@@ -54,13 +54,11 @@ void tgi_python_set(tgi_python *python, const void *functions) {
   python->set = functions != NULL;
   if (functions) memcpy(python->functions, functions, python->size);
   tgi_unlock();
-  /* Once the gate is closed, or in a forked child, those in flight may never come back. */
+  /* Once the gate is closed, or in a forked child, callbacks in flight may never return. */
   while (!functions && is_busy(python) && tgi_is_open()) tgi_sleep(1000);
 }
 
-/* ---- delegates and sessions ------------------------------------------------------------------------------------------- */
-
-static tgi_client *clients;        /* that live; under tgi_lock */
+static tgi_client *clients;        /* those that exist; under tgi_lock */
 
 void tgi_client_enlist(tgi_client *client) {
   tgi_lock();
@@ -77,19 +75,24 @@ void tgi_client_remove(tgi_client *client) {
   tgi_unlock();
 }
 
+/* Returns the client with this address, or with this number. */
+static const tgi_client *find(const tgi_client *client, int64_t number) {
+  const tgi_client *at = clients;
+  while (at && at != client && at->number != number) at = at->next;
+  return at;
+}
+
 int64_t tgi_client_number(const tgi_client *client) {
   tgi_lock();
-  const tgi_client *at = clients;
-  while (at && at != client) at = at->next;
-  int64_t number = at ? at->number : 0;
+  const tgi_client *found = find(client, 0);
+  int64_t number = found ? found->number : 0;
   tgi_unlock();
   return number;
 }
 
 int tg_is_live(int64_t number) {
   tgi_lock();
-  const tgi_client *at = clients;
-  while (at && at->number != number) at = at->next;
+  const tgi_client *found = find(NULL, number);
   tgi_unlock();
-  return at != NULL;
+  return found != NULL;
 }

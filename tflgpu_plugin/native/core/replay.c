@@ -1,4 +1,4 @@
-/* A replay: one partition's dispatches with their bind groups, made once and encoded anew for every inference. */
+/* A replay: a partition's dispatches with their bind groups, made once and encoded for every inference. */
 #include "core/internal.h"
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */
@@ -8,11 +8,11 @@ static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, s
   const tg_pipeline *pipeline = dispatch->pipeline;
   tg_buffer *const *bindings = spec->bindings + dispatch->first_binding;
   if (dispatch->x > device->max_groups || dispatch->y > device->max_groups || dispatch->z > device->max_groups)
-    return tgi_fail(err, "Dispatch %zu has %u x %u x %u workgroups; this adapter takes %u in each direction.", index,
+    return tgi_fail(err, "Dispatch %zu has %u x %u x %u workgroups; the adapter's limit is %u per dimension.", index,
                     dispatch->x, dispatch->y, dispatch->z, device->max_groups);
   if (dispatch->first_binding + pipeline->binding_count > spec->binding_count)
-    return tgi_fail(err, "Dispatch %zu names more bindings than there are.", index);
-  if (pipeline->device != device) return tgi_fail(err, "Dispatch %zu is for another device.", index);
+    return tgi_fail(err, "Dispatch %zu has more bindings than the plan.", index);
+  if (pipeline->device != device) return tgi_fail(err, "The pipeline of dispatch %zu belongs to another device.", index);
   for (size_t i = 0; i < pipeline->binding_count; i++) {
     if (bindings[i] && bindings[i]->device != device)
       return tgi_fail(err, "Dispatch %zu binds a buffer of another device.", index);
@@ -20,7 +20,7 @@ static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, s
       return tgi_fail(err, "Dispatch %zu has no buffer at binding %zu.", index, i);
     for (size_t k = 0; k < i && pipeline->kinds[i] != 'u'; k++)
       if (bindings[k] == bindings[i] && pipeline->kinds[k] != pipeline->kinds[i])
-        return tgi_fail(err, "Dispatch %zu binds one buffer for reading and for writing (bindings %zu and %zu).", index, k,
+        return tgi_fail(err, "Dispatch %zu binds one buffer for reading and writing (bindings %zu and %zu).", index, k,
                         i);
   }
   return 0;
@@ -28,20 +28,20 @@ static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, s
 
 static int check_ports(const tg_device *device, const char *what, const tg_port_spec *ports, size_t count, tg_error *err) {
   for (size_t i = 0; i < count; i++) {
-    if (ports[i].buffer->device != device) return tgi_fail(err, "The buffer of %s %zu is of another device.", what, i);
+    if (ports[i].buffer->device != device) return tgi_fail(err, "The buffer of %s %zu belongs to another device.", what, i);
     if (ports[i].buffer->bytes < ports[i].bytes)
       return tgi_fail(err, "The buffer of %s %zu is smaller than its tensor.", what, i);
   }
   return 0;
 }
 
-/* wgpu-native may abort the process for a handle of another device or instance, so these are compared here. */
+/* wgpu-native may abort the process for a handle of another device, so devices are compared here. */
 static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_error *err) {
   if (spec->version != tg_abi_version())
-    return tgi_fail(err, "The plan is written for version %u of the native library, which has version %u.", spec->version,
+    return tgi_fail(err, "The plan was made for version %u of the native library, which has version %u.", spec->version,
                     tg_abi_version());
-  if (spec->uniforms && spec->uniforms->device != device) return tgi_fail(err, "The uniform buffer is of another device.");
-  if (spec->check && spec->check->device != device) return tgi_fail(err, "The buffer of the check is of another device.");
+  if (spec->uniforms && spec->uniforms->device != device) return tgi_fail(err, "The uniform buffer belongs to another device.");
+  if (spec->check && spec->check->device != device) return tgi_fail(err, "The check buffer belongs to another device.");
   for (size_t i = 0; i < spec->dispatch_count; i++)
     if (check_dispatch(device, spec, i, err)) return 1;
   return check_ports(device, "input", spec->inputs, spec->input_count, err) ||
@@ -103,8 +103,8 @@ static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
   }
 }
 
-/* Make the bind groups and run everything once with zero workgroups: what wgpu refuses in a plan is refused here, before
- * a host has handed over its nodes. (It is submitted because wgpu-native leaks command buffers that are not.) */
+/* Makes the bind groups and runs all steps once without workgroups, so that wgpu refuses an invalid plan before the host hands
+ * over its nodes. (The commands are submitted because wgpu-native leaks those that are not.) */
 static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
@@ -117,7 +117,7 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   return failed;
 }
 
-/* Places in a staging buffer for slots that lack a usage, and how many bytes these need. */
+/* Sets the offsets in a staging buffer of slots whose buffers lack a usage; returns the size of the staging buffer. */
 static uint64_t stage(tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < count; i++) {
@@ -164,7 +164,7 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
 
 void tgi_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
 
-/* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
+/* wgpu-native never frees commands that were not submitted, nor what they use, so prepared commands are submitted now. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */
 static void end_replay(tgi_ending *ending) {
   tg_replay *replay = (tg_replay *)ending;

@@ -1,22 +1,22 @@
-/* Running a replay: write inputs, encode one pass, submit, wait, read outputs. */
+/* Running a replay: writes inputs, encodes one pass, submits, waits, reads outputs. */
 #include "core/internal.h"
 
-enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding is nothing beside it */
+enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding takes next to nothing of such a run */
 
 typedef struct run {
   tg_replay *replay;
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
-  bool staged;                     /* the inputs that cannot be mapped are in the staging buffer */
+  bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
   tgi_timestamping timestamping;
-  bool reads_back;                 /* results, or the check, by way of the staging buffer */
+  bool reads_back;                 /* results or the check come through the staging buffer */
   size_t mapping_count;
   uint64_t start;
   tgi_traffic traffic;
 } run;
 
-/* What is read back: an output or, after them, a state. */
+/* Results are the outputs, then the states. */
 static size_t result_count(const run *r) { return r->replay->output_count + r->replay->state_count; }
 
 static const tg_port *result(const run *r, size_t i) {
@@ -43,7 +43,7 @@ void tgi_unmap_inputs(tg_replay *replay) {
   if (staged) tgi_unmap(replay->upload);
 }
 
-/* Into what the last run left mapped; it is unmapped with the device's lock held. */
+/* Writes inputs to memory that the last run left mapped. It is unmapped later, with the device's lock held. */
 static void write_mapped_inputs(run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
@@ -88,7 +88,7 @@ static void map_later(run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mod
   r->replay->mappings[r->mapping_count++] = (tgi_mapping){buffer, bytes, mode};
 }
 
-/* The check lies behind all that is staged. */
+/* The check is at the end of the staging buffer. */
 static uint64_t check_place(const tg_replay *replay) { return replay->readback->bytes - CHECK_BYTES; }
 
 static void encode_outputs(const run *r, WGPUCommandEncoder encoder) {
@@ -103,7 +103,7 @@ static void encode_outputs(const run *r, WGPUCommandEncoder encoder) {
   if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
 }
 
-/* What is mapped when the run is done. If it is waited for, the next one finds its inputs mapped, or where they are staged. */
+/* Lists the buffers to map after the run: results and, when the run is waited for, inputs for the next run. */
 static void list_mappings(run *r) {
   const tg_replay *replay = r->replay;
   r->reads_back = replay->check != NULL;
@@ -120,7 +120,7 @@ static void list_mappings(run *r) {
   if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
 
-/* `staged`: the memory of the staging buffer. */
+/* Copies a result to the host; `staged` is the memory of the staging buffer. */
 static int take(run *r, const tgi_slot *slot, const uint8_t *staged, void *host, tg_error *err) {
   r->traffic.downloaded += slot->bytes;
   if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
@@ -130,12 +130,12 @@ static int take(run *r, const tgi_slot *slot, const uint8_t *staged, void *host,
   return 0;
 }
 
-/* What kernels say of a run: numbers of put_check. */
+/* Why kernels reject a run, by the number that they give put_check. */
 static const char *const FLAGS[] = {
     "",
     ("An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
-     "with the option exclude."),   /* in brackets: clang takes it for two that lack a comma */
-    "An index of this run is outside of what it picks from.",
+     "with the option exclude."),   /* in parentheses, else clang suspects a missing comma */
+    "An index of this run is out of range.",
     "An integer of this run is divided by zero, or raised to a negative power."};
 enum { MOST_FLAG = sizeof FLAGS / sizeof *FLAGS - 1 };
 
@@ -146,7 +146,7 @@ static int check(const run *r, const uint8_t *staged, tg_error *err) {
   return flag ? tgi_fail(err, "%s", FLAGS[flag < MOST_FLAG ? flag : MOST_FLAG]) : 0;
 }
 
-/* A flagged run gives the host nothing: its outputs and variables stay as they are. */
+/* A rejected run leaves the host's outputs and variables unchanged. */
 static void leave_results(const run *r) {
   for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &r->replay->outputs[i];
@@ -200,7 +200,7 @@ static void encode(const run *r, bool staged, WGPUCommandEncoder encoder) {
   encode_outputs(r, encoder);
 }
 
-/* Whether another run like this one has the same commands: all steps, between host memory and host memory. */
+/* Returns whether other runs may have the same commands: all steps, from host memory to host memory. */
 static bool is_plain(const run *r) {
   const tg_replay *replay = r->replay;
   bool plain = r->steps == replay->step_count;
@@ -209,7 +209,7 @@ static bool is_plain(const run *r) {
   return plain;
 }
 
-/* `staged`: inputs that cannot be mapped come from the staging buffer, instead of being written to by the queue. */
+/* `staged`: inputs that cannot be mapped come from the staging buffer instead of queue writes. */
 static WGPUCommandBuffer make_commands(const run *r, bool staged, tg_error *err) {
   tg_device *device = r->replay->device;
   unsigned mark = tgi_scope_begin(device);
@@ -218,7 +218,7 @@ static WGPUCommandBuffer make_commands(const run *r, bool staged, tg_error *err)
   return tgi_finish(device, encoder, mark, err);
 }
 
-/* The next run's commands, while the device is busy with this one. Not after the first run: there may be no other. */
+/* Encodes the next run's commands while the device works on this one; not after the first run, which may be the only one. */
 static void prepare_next(const run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
@@ -236,7 +236,7 @@ static WGPUCommandBuffer take_commands(run *r, tg_error *err) {
   return prepared;
 }
 
-/* Another partition's buffer that its own run, on another thread, is reading back. */
+/* Refuses buffers of other partitions that a run on another thread is reading back. */
 static int check_unmapped(const run *r, tg_error *err) {
   bool busy = false;
   for (size_t i = 0; i < r->replay->input_count; i++)
@@ -267,7 +267,7 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
   return failed;
 }
 
-/* A run whose results all stay on the device is not waited for; the one before it is, so that work does not pile up. */
+/* A run whose results all stay on the device is not waited for, but the run before it is, so that work does not pile up. */
 static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
   if (replay->has_last_index) tgi_wait(replay->device, replay->last_index);
   replay->last_index = index;
@@ -284,7 +284,7 @@ static int finish(run *r, tgi_ticket *ticket, tg_error *err) {
   return take_outputs(r, err);
 }
 
-/* Ports that stay on the device have no tensor of the host's. */
+/* Checks the sizes and devices of ports. Those that stay on the device have no bytes of the host's. */
 static int check_list(const run *r, const char *what, const tg_port *ports, const tgi_slot *slots, size_t count,
                       tg_error *err) {
   for (size_t i = 0; i < count; i++) {
@@ -292,7 +292,7 @@ static int check_list(const run *r, const char *what, const tg_port *ports, cons
       return tgi_fail(err, "%s %zu of the partition has %llu bytes, but its plan has %llu.", what, i,
                       (unsigned long long)ports[i].bytes, (unsigned long long)slots[i].bytes);
     if (ports[i].device && ports[i].device->device != r->replay->device)
-      return tgi_fail(err, "%s %zu of the partition lies on another GPU device.", what, i);
+      return tgi_fail(err, "%s %zu of the partition is on another GPU device.", what, i);
   }
   return 0;
 }

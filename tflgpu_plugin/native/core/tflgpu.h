@@ -1,10 +1,10 @@
-/* What Python may call in the shared library. C includes this file and cffi reads it as it is, so there are no
- * preprocessor lines. Every object is reference-counted; the creator owns one reference and gives it back with
- * tg_*_release, which takes no lock, calls no Python and accepts NULL. A function that can fail returns NULL or a
+/* The functions of the shared library that Python calls. C includes this file and cffi reads it unchanged, so it has no
+ * preprocessor lines. Every object is reference-counted; its creator owns one reference and gives it back with
+ * tg_*_release, which waits for no lock, calls no Python and accepts NULL. A function that can fail returns NULL or a
  * non-zero status and writes a sentence to err. */
 
 typedef struct tg_error {
-  char text[4096]; /* terminated; what is longer is cut */
+  char text[4096]; /* ends in a zero byte; longer text is cut */
   uint32_t no_memory; /* set where the host or the GPU has not enough memory */
 } tg_error;
 
@@ -12,57 +12,57 @@ typedef struct tg_device tg_device;
 typedef struct tg_pipeline tg_pipeline;
 typedef struct tg_buffer tg_buffer;
 typedef struct tg_replay tg_replay;
-typedef struct tg_partition tg_partition; /* what a tg_kernel and a tg_ort_partition begin with */
+typedef struct tg_partition tg_partition; /* the first member of a tg_kernel and a tg_ort_partition */
 typedef struct tg_kernel tg_kernel;
 typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* of this header: 5 */
+uint32_t tg_abi_version(void);                       /* the version of this header: 5 */
 
-/* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
+/* Returns 1, 2, ...: numbers of delegates and sessions, unique in the process even with several copies of the package. */
 int64_t tg_next_number(void);
-int tg_is_live(int64_t number);    /* the host still has the delegate or the session */
+int tg_is_live(int64_t number);    /* whether the host still has the delegate or session */
 
-/* 1 with a sentence in a child of a fork that must not use the GPU: it was open, or some thread was busy (a count) with
- * what it is opened by, and may have held locks that nobody in the child gives back. */
+/* Returns 1 with a sentence in a child of a fork that must not use the GPU: it was open, or a thread of the parent was busy
+ * in our Python code and may have held locks, which nobody in the child releases. tg_busy counts such threads. */
 int tg_is_forked(tg_error *err);
 void tg_busy(int change);
 
-/* Callbacks run on threads of their own. The thread whose call into the host has led to the present one, or the present
- * thread itself: as Python's threading.get_ident() has it, and as a number that no other thread is ever given. */
+/* Callbacks run on helper threads. These return the thread whose call into the host has led to the present call, or else the
+ * present thread: as in Python's threading.get_ident(), and as a number that no other thread ever gets. */
 uint64_t tg_caller_thread(void);
 int64_t tg_caller_number(void);
 
-/* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log to us
+/* Loads the libwgpu_native of the wgpu package (path of its file), resolves its functions and takes over its log
  * (tg_take_log). Idempotent. */
 int tg_bind_wgpu(const char *path, tg_error *err);
 
-/* 1 when a loaded library offers LLVM to libraries that are loaded later; 0 where they cannot get into each other's way
- * like this (without glibc). */
+/* Returns 1 when a loaded library exports LLVM to libraries that are loaded later; 0 without glibc, where these do not
+ * conflict. */
 int tg_llvm_is_exported(void);
-/* Open a Vulkan driver for good, with all it calls bound now, before another library can offer functions of these names;
- * alone: what it brings comes before what the process has. What cannot be opened is left to the Vulkan loader. */
+/* Opens a Vulkan driver for good and binds all its calls now, before another library can export functions of these names.
+ * alone: the driver's own libraries come before those of the process. Errors are left to the Vulkan loader. */
 void tg_open_driver(const char *path, int alone);
 
-/* Messages for `logging`, from wgpu and about devices. has: whether there are any; never in a child of a fork that must not
- * use the GPU. take: move them into `text`, which has TG_LOG_BYTES; returns how many bytes are used. Each is a digit (3
- * warning, 4 error), a text and a zero byte. The callback is called at the end of a host's call that leaves some; it takes
- * them. NULL clears it and waits for calls in flight. */
+/* Messages for Python's `logging`, from wgpu and about devices. tg_has_log returns whether there are any; never in a child of
+ * a fork that must not use the GPU. tg_take_log moves them to `text`, which has TG_LOG_BYTES, and returns the number of bytes:
+ * for each message a digit (3 warning, 4 error), its text and a zero byte. The callback must take them; it is called at the
+ * end of a host's call that leaves some. NULL clears it and waits for calls in flight. */
 enum { TG_LOG_BYTES = 16384 };
 int tg_has_log(void);
 size_t tg_take_log(char *text);
 void tg_set_log_callback(void (*take)(void));
 
-/* The process is exiting (Python's atexit calls this): waits for what runs on the GPU, 10 seconds at most. Afterwards
- * only the calling thread may use the GPU; other threads that come back from a run or start one stay inside for good,
- * because returning to a host that is being taken down aborts the process. */
+/* Python's atexit calls this when the process exits. It waits for runs on the GPU, for at most 10 seconds. Afterwards only the
+ * calling thread may use the GPU. Other threads that end or start a run stay in it for good, because returning to a host that
+ * is being destroyed would abort the process. */
 void tg_close(void);
 
 /* ---- adapters.c --------------------------------------------------------------------------------------------- */
 
-/* Numbers are WebGPU's (backend: WGPUBackendType, kind: WGPUAdapterType, limits in its units); features holds those of
- * tg_feature that the adapter has, as numbers. The handle lives as long as the process. */
+/* An adapter, in WebGPU's numbers (backend: WGPUBackendType, kind: WGPUAdapterType). features: the numbers of those features of
+ * tg_feature that it has. The handle is valid as long as the process. */
 typedef struct tg_adapter {
   void *handle;
   char name[256], driver[256];
@@ -71,26 +71,25 @@ typedef struct tg_adapter {
   uint64_t max_storage_buffers, max_binding_bytes, max_buffer_bytes, max_groups, max_invocations, max_workgroup_bytes;
 } tg_adapter;
 
-/* The adapters of Vulkan, Metal and D3D12, OpenGL never being looked for; at most capacity, count is written. They are
- * looked up anew each time, and what is returned is kept for good, so ask once. */
+/* Lists the adapters of Vulkan, Metal and D3D12, not OpenGL: at most capacity of them, and count is written. Each call looks
+ * them up anew and keeps them for good, so call it once. */
 int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err);
-/* The name and number of a feature that devices may ask for, by position; NULL past the last. */
+/* Returns the name and number of a feature that devices may require, by position; NULL after the last. */
 const char *tg_feature(size_t position, uint32_t *number);
 
 /* ---- device.c ----------------------------------------------------------------------------------------------- */
 
-/* adapter: a WGPUAdapter owned by the caller. features: WGPUFeatureName values to require (the adapter has them).
- * Limits requested are the adapter's. */
+/* Opens a device with the adapter's limits. adapter: a WGPUAdapter owned by the caller. features: WGPUFeatureName values that
+ * the adapter has. */
 tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, tg_error *err);
 void tg_device_release(tg_device *device);
-int tg_device_is_lost(tg_device *device);            /* asks the device; only a process that exits, or a forked child, does not */
-void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
-void tg_device_destroy(tg_device *device);           /* for tests: it is gone, and nobody has been told */
+int tg_device_is_lost(tg_device *device);            /* asks the device, except while the process exits and in a forked child */
+void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported the loss */
+void tg_device_destroy(tg_device *device);           /* for tests: the device is lost, but not reported as lost */
 
-/* Usage bits of tg_buffer_create. HOST_READ and HOST_WRITE: the host reads or writes it every run; on a device that was
- * opened with mappable primary buffers it is mapped for that, elsewhere the bytes go through a staging buffer. FILL_FIRST: it is
- * written before its first use, and then tg_buffer_filled is called; where buffers can be mapped, what is written goes
- * straight into its memory. */
+/* Usage bits of tg_buffer_create. HOST_READ and HOST_WRITE: the host reads or writes the buffer in every run. On a device with
+ * mappable primary buffers it is mapped for that, on others the bytes go through a staging buffer. FILL_FIRST: it is written
+ * before its first use, then tg_buffer_filled is called; where buffers can be mapped, writes go directly to its memory. */
 enum {
   TG_BUFFER_STORAGE = 1,
   TG_BUFFER_UNIFORM = 2,
@@ -103,32 +102,32 @@ enum {
 
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err);
 void tg_buffer_release(tg_buffer *buffer);
-/* offset and bytes are multiples of 4. Large writes are flushed in slices so that staging memory stays small. */
+/* Writes to a buffer; offset and bytes are multiples of 4. Large writes are submitted in slices to keep staging memory small. */
 int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err);
 int tg_buffer_filled(tg_buffer *buffer, tg_error *err);
-/* Fill with one 32-bit word (the test mode that fills pools with NaN). */
+/* Fills a buffer with one 32-bit word (for the test mode that fills pools with NaN). */
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
 
-/* kinds: one letter per binding of group 0 in order: 'u' uniform (256 bytes), 'r' read-only storage, 'w' read-write
- * storage. Entry point is "main". */
+/* Makes a compute pipeline with the entry point "main". kinds: one letter per binding of group 0 in order: 'u' uniform (256
+ * bytes), 'r' read-only storage, 'w' read-write storage. */
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, tg_error *err);
 void tg_pipeline_release(tg_pipeline *pipeline);
-/* Make the driver generate code now: one 1x1x1 dispatch over small scratch buffers, waited for. The uniform block it
- * reads is zero, so that every loop ends at once. */
+/* Makes the driver generate code now: runs one 1x1x1 dispatch on small scratch buffers and waits for it. Its uniform block is
+ * zero, so that every loop ends at once. */
 int tg_pipeline_warm_up(tg_pipeline *pipeline, tg_error *err);
 
 /* ---- replay.c ----------------------------------------------------------------------------------------------- */
 
 typedef struct tg_dispatch_spec {
   tg_pipeline *pipeline;
-  uint32_t first_binding;          /* into tg_replay_spec.bindings; the pipeline knows how many */
-  uint32_t uniform_offset;         /* bytes into the uniform buffer, a multiple of 256; binding 'u' uses it */
+  uint32_t first_binding;          /* index into tg_replay_spec.bindings; the pipeline has the number of bindings */
+  uint32_t uniform_offset;         /* offset in the uniform buffer for binding 'u', a multiple of 256 */
   uint32_t x, y, z;                /* workgroups */
 } tg_dispatch_spec;
 
 typedef struct tg_port_spec {
-  tg_buffer *buffer;               /* raw host layout (row-major), padded to a multiple of 4 bytes */
-  uint64_t bytes;                  /* of the host tensor */
+  tg_buffer *buffer;               /* in the host's layout (row-major), padded to a multiple of 4 bytes */
+  uint64_t bytes;                  /* size of the host's tensor */
 } tg_port_spec;
 
 typedef struct tg_replay_spec {
@@ -144,36 +143,36 @@ typedef struct tg_replay_spec {
   size_t output_count;
   const tg_port_spec *states;      /* read by the first dispatches, written by the last ones */
   size_t state_count;
-  tg_buffer *check;                /* or NULL: its first word is cleared before a run, which fails when it is set after */
+  tg_buffer *check;                /* or NULL: its first word is cleared before a run, and the run fails when a kernel has set it */
 } tg_replay_spec;
 
-/* Copies the spec, makes the bind groups, and takes its own references on all it names. */
+/* Copies the spec, makes the bind groups, and takes its own references to all objects in the spec. */
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err);
 void tg_replay_release(tg_replay *replay);
 
-/* Where the bytes of a port are: in host memory, or in a device buffer at an offset. Neither (both NULL) on an output
- * means: leave it on the device; tg_replay_read_output fetches it later. */
+/* Where the bytes of a port are: in host memory, or in a device buffer at an offset. An output with neither (both NULL) stays
+ * on the device, and tg_replay_read_output fetches it later. */
 typedef struct tg_port {
   void *host;
   tg_buffer *device;
   uint64_t offset;
-  uint64_t bytes;                  /* of the host's tensor: a run whose plan has other sizes fails before it touches them */
+  uint64_t bytes;                  /* size of the host's tensor: a run whose plan has another size fails before it reads or writes */
 } tg_port;
 
 typedef struct tg_run_options {
   uint32_t stop_after;             /* dispatches to run; 0 means all */
-  uint64_t *timestamps;            /* NULL, or dispatch_count + 1 nanosecond values, written */
-  uint32_t ends_only;              /* timestamps holds three values: before the first dispatch, after the last, and once
-                                    * more, which tells what a timestamp takes */
+  uint64_t *timestamps;            /* NULL, or room for dispatch_count + 1 values in nanoseconds */
+  uint32_t ends_only;              /* timestamps has three values: before the first dispatch, after the last, and once more,
+                                    * which shows how long taking a timestamp takes */
 } tg_run_options;
 
 typedef struct tg_counters {
   uint64_t runs, failures, uploaded_bytes, downloaded_bytes;
-  uint64_t last_nanoseconds;       /* wall time of the last run, without reading timestamps */
+  uint64_t last_nanoseconds;       /* wall time of the last run, without fetching timestamps */
 } tg_counters;
 
-/* One inference: write inputs, one compute pass, one submit, one wait, read outputs. states[i].host is host memory that
- * is uploaded when its bytes differ from what the last run left there, and written after the run. Takes the run lock of
+/* One inference: writes inputs, submits one compute pass, waits once, reads outputs. states[i].host is host memory that is
+ * uploaded when its bytes differ from those that the last run left there, and written after the run. Takes the run lock of
  * the replay and, from the first queue write to the submit, the device's lock. options may be NULL. */
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err);
@@ -182,10 +181,10 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */
 
-/* A replay for these shapes. shapes: for each tensor whose shape matters its rank, then its extents, as many as the partition
- * has inputs. output_shapes: likewise, told to the host; -1 - k for an extent that the k-th count of a run tells. Newest
- * wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes cannot be built, reason says why, and runs
- * fail with it. The partition takes its own reference. */
+/* A plan of a partition. shapes: for each input of the partition its rank, then its extents. output_shapes: likewise, for the
+ * host; -1 - k for an extent that is the k-th count of a run. replay: NULL where there is no plan for these shapes; runs fail
+ * with the reason then. A partition keeps 8 plans, the newest for each list of shapes, and drops the least recently used one.
+ * It takes its own reference. */
 typedef struct tg_plan_spec {
   const int32_t *shapes; size_t shape_count;
   const int32_t *output_shapes; size_t output_shape_count;
@@ -193,49 +192,49 @@ typedef struct tg_plan_spec {
   const char *reason;
 } tg_plan_spec;
 int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err);
-/* Keep the plans of another partition, too, which has the same inputs, outputs and states: its host has made it anew. */
+/* Takes over the plans of another partition with the same inputs, outputs and states, which the host has replaced by this one. */
 void tg_partition_adopt(tg_partition *partition, tg_partition *from);
 
 typedef struct tg_partition_state {
-  uint32_t live;                   /* the host has made something of it and not freed it */
-  uint32_t times_freed;            /* how often the host took it out again */
-  uint64_t runs, failures;         /* on the GPU; neither there nor on the host's kernels */
-  uint64_t host_runs;              /* on the host's own kernels, where the GPU could not */
+  uint32_t live;                   /* whether the host has its kernel or fused node */
+  uint32_t times_freed;            /* how often the host has freed that */
+  uint64_t runs, failures;         /* runs on the GPU; runs that failed there and on the host's kernels */
+  uint64_t host_runs;              /* runs on the host's own kernels instead of the GPU */
   uint64_t uploaded_bytes, downloaded_bytes;
   uint64_t last_nanoseconds;
-  uint64_t device_inputs;          /* inputs that were taken from another partition on the device, all runs */
+  uint64_t device_inputs;          /* inputs of all runs that came from another partition, on the device */
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
 
 /* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
-/* Python's side of the TFLite delegate. The library calls these with or without the GIL held; cffi takes it. Each returns 0
- * and writes a sentence to err on failure, else 1 (create: the delegate's number, above 0). */
+/* Python's side of the TFLite delegate. The library may call these with or without the GIL; cffi takes it. On failure each
+ * returns 0 and writes a sentence to err, else 1 (create: the delegate's number, above 0). */
 typedef struct tg_tflite_callbacks {
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, tg_error *err);
   int (*prepare)(int64_t delegate_number, void *delegate, void *context, tg_error *err);
-  /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_partition_add. */
+  /* Compile a plan for the present shapes of the kernel's inputs, and hand it over with tg_partition_add. */
   int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, tg_error *err);
-  /* A run was done on the host's own kernels, because of this. */
+  /* A run was done on the host's own kernels for this reason. */
   int (*fell_back)(int64_t kernel_number, const char *reason, tg_error *err);
 } tg_tflite_callbacks;
 
-/* NULL clears them: waits for callbacks in flight, afterwards create fails with a sentence and builds are refused. */
+/* NULL clears them and waits for callbacks in flight; afterwards create and build fail with a sentence. */
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
 
-/* The names of all tensors of a host's context, each in `size` bytes (2 to 4096) and cut to that; empty where there is none
- * or its pointer leads nowhere. */
+/* Copies the names of all tensors of a host's context, each to `size` bytes (2 to 4096) and cut to that; "" for a missing name
+ * or an invalid pointer. */
 void tg_tflite_names(void *context, char *names, size_t size);
-/* Copy size bytes (4096 at most) that may not be there; returns how many were. */
+/* Copies size bytes (at most 4096) from an address that may be invalid; returns how many could be read. */
 size_t tg_tflite_bytes(const void *from, char *to, size_t size);
-/* The path (UTF-8) of the library that a host's context is of, in `size` bytes; "" where the system does not tell. */
+/* Writes the path (UTF-8) of the library that a host's context belongs to, in `size` bytes; "" where it is not known. */
 void tg_tflite_library(void *context, char *path, size_t size);
 
-/* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
- * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
- * another partition of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
- * shape-only inputs: tensors of which only the shape is read. callers: nodes among these that run other graphs of the model.
- * names: the operators of the nodes, in the order of their numbers, a line each; NULL where they are not known. */
+/* A kernel, which is made inside the prepare callback: one for each partition. Tensor and node indices are the host's.
+ * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it
+ * stays on the device and is fetched when another node reads it. states: variable tensors. shape-only inputs: tensors whose
+ * shape alone is read. callers: those of the nodes that run other graphs of the model. names: the operators of the nodes in
+ * the order of their numbers, one per line; NULL where they are not known. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;
@@ -250,17 +249,16 @@ typedef struct tg_kernel_spec {
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err);
 void tg_kernel_release(tg_kernel *kernel);
 
-/* Hand the nodes of all these kernels to the host (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
+/* Has the host replace the nodes of all these kernels (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
 int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err);
 
-/* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
+/* Returns the number that create gave a delegate, 0 for a pointer that is not one of our delegates, which may be invalid. */
 int64_t tg_tflite_delegate_number(void *delegate);
 
-/* ---- ort_*.c: the onnxruntime provider --------------------------------------------------------------------------------- */
+/* ---- ort/: the onnxruntime provider --------------------------------------------------------------------------------- */
 
-/* What the factory tells onnxruntime about adapters: a copy that is read without Python. Best adapter first. Texts: name,
- * vendor, driver, backend, and type (discrete, integrated, software, other). offered 0: not shown to automatic policies
- * as far as the host lets us. */
+/* An adapter as the factory offers it to onnxruntime, without calling Python; the best one first. type: discrete, integrated,
+ * software or other. offered 0: hidden from automatic policies as far as the host permits. */
 typedef struct tg_ort_adapter {
   const char *name, *vendor, *driver, *backend, *type;
   uint32_t vendor_id, device_id;
@@ -269,58 +267,57 @@ typedef struct tg_ort_adapter {
 
 int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, tg_error *err);
 
-/* Python's side of the frontend. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
- * writes a sentence to err on failure, else 1 (create: the session's number, above 0). */
+/* Python's side of the provider. The library may call these with or without the GIL; cffi takes it. On failure each returns 0
+ * and writes a sentence to err, else 1 (create: the session's number, above 0). */
 typedef struct tg_ort_callbacks {
-  /* keys: our options by their names, and the session's own settings that begin with "ep.context_".
-   * adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
+  /* keys: names of our options, and of the session's settings that begin with "ep.context_".
+   * adapters: indices (in tg_ort_set_adapters) of those that the user or a policy chose. */
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, const uint32_t *adapters,
                     size_t adapter_count, tg_error *err);
-  /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
+  /* Claim nodes of one graph of the model with tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, tg_error *err);
-  /* The partition has no plan for these input shapes (and then values: a count and numbers each): compile one and hand it
-   * over with tg_partition_add. Returns -1 (and writes a sentence) where the model cannot be run with them, whatever it
-   * runs on. */
+  /* Compile a plan for these input shapes (and then values: a count and numbers each), and hand it over with
+   * tg_partition_add. Returns -1 with a sentence where the model cannot be run with them on any device. */
   int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
                tg_error *err);
-  /* A run of the partition needs the host's own kernels: hand over its nodes with tg_ort_set_model, as a model of exactly
-   * these inputs and outputs. */
+  /* Hand over the partition's nodes with tg_ort_set_model, as a model with exactly these inputs and outputs, for a run on the
+   * host's own kernels. */
   int (*model)(int64_t partition_number, void *compute, const char *const *inputs, size_t input_count,
                const char *const *outputs, size_t output_count, tg_error *err);
-  /* A run was done on the host's own kernels, because of this. */
+  /* A run was done on the host's own kernels for this reason. */
   int (*fell_back)(int64_t partition_number, const char *reason, tg_error *err);
 } tg_ort_callbacks;
 
-/* NULL clears them: waits for callbacks in flight; afterwards sessions are refused with a sentence. */
+/* NULL clears them and waits for callbacks in flight; afterwards sessions are refused with a sentence. */
 void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
 
 enum { TG_MAX_NUMBERS = 64 };
 
-/* nodes: onnxruntime's ids. inputs: names of all values whose shape matters; the first port_count are the replay's
- * inputs in order. outputs: names in the replay's order; behind them it has count_count int32 numbers that are told to
- * nobody, of elements that other outputs have. */
+/* A partition. nodes: onnxruntime's ids. inputs: names of all values whose shape selects the plan; the first port_count are the
+ * replay's inputs in order. outputs: names in the replay's order; after them the replay has count_count int32 numbers, which
+ * say how many elements other outputs have and are not given to the host. */
 typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
-  const char *const *values; size_t value_count;   /* inputs whose values a plan is made for: up to TG_MAX_NUMBERS each */
+  const char *const *values; size_t value_count;   /* inputs whose numbers select the plan, too: up to TG_MAX_NUMBERS each */
   const char *const *outputs; size_t output_count, count_count;
-  /* Inputs that have a default which was planned as a constant, and its bytes (copied): a run with others fails. */
+  /* Inputs whose default was planned as a constant, and its bytes (copied): a run with other bytes fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
-  /* What a compiled model carries in place of these nodes (copied; NULL: none is asked for): the bytes themselves, or
-   * with embedded 0 the name of a file that has them. */
+  /* The data of a compiled model for these nodes (copied; NULL where no model is compiled) or, with embedded 0, the name of
+   * the file that has it. */
   const void *context; size_t context_bytes; uint32_t embedded;
-  const char *refusal;             /* NULL, or why the model cannot be compiled: its session fails with this sentence */
+  const char *refusal;             /* NULL, or the sentence why the model cannot be compiled, with which its session fails */
 } tg_ort_partition_spec;
 
 tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_error *err);
 void tg_ort_partition_release(tg_ort_partition *partition);
-/* Claim these partitions; ep, graph and support as the plan callback got them, and only inside it. */
+/* Claims these partitions, with the plan callback's ep, graph and support, and only inside it. */
 int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
                  tg_error *err);
 
-/* A constant that a model names as external; data and dims must stay there as long as the partition is in use. kind is
- * ONNX's number of the type. */
+/* A constant outside of a model's file; data and dims must stay valid as long as the partition is in use. kind: ONNX's number of
+ * the type. */
 typedef struct tg_ort_constant {
   const void *data;
   uint64_t bytes;
@@ -328,16 +325,16 @@ typedef struct tg_ort_constant {
   int32_t kind;
 } tg_ort_constant;
 
-/* A model as a file of ONNX. */
+/* A model as an ONNX file. */
 typedef struct tg_ort_model {
   const void *bytes; size_t byte_count;
   const char *const *constant_names; const tg_ort_constant *constants; size_t constant_count;
 } tg_ort_model;
 
-/* Open a session on the host's own kernels; compute as the model callback got it, and only inside it. */
+/* Opens a session on the host's own kernels, with the model callback's compute, and only inside it. */
 int tg_ort_set_model(void *compute, const tg_ort_model *model, tg_error *err);
-/* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
+/* Writes a line to the session's log (level 0 verbose, 1 information, 2 warning). Only inside the plan callback. */
 void tg_ort_log(void *ep, int level, const char *text);
 
-/* The session whose dynamic option "tflgpu.identify" this thread has set last, 0 for none; forgets it. */
+/* Returns the session whose dynamic option "tflgpu.identify" this thread has set last, or 0, and forgets it. */
 int64_t tg_ort_identified(void);

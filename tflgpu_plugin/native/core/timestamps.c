@@ -1,9 +1,9 @@
-/* Timestamps of a run: taken inside its pass, fetched when it is over, so that fetching is no part of the run. */
+/* Timestamps of a run. They are taken inside its pass and fetched afterwards, so that fetching does not count as part of it. */
 #include "core/internal.h"
 
 enum {
-  MAX_TIMESTAMPS = 4096,           /* of one query set */
-  ENDS = 3                         /* what TGI_ENDS takes */
+  MAX_TIMESTAMPS = 4096,           /* in a query set */
+  ENDS = 3                         /* number of timestamps with TGI_ENDS */
 };
 
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {

@@ -1,9 +1,9 @@
-/* The binary interface between onnxruntime and a plugin execution provider, in our own words: slot numbers as observed
- * on 1.24 to 1.31, LP64. The host's tables only ever grow, so a slot means the same in every version; those newer than
- * the minimum (1.24) carry their version. C includes this file and cffi reads it as it is: no preprocessor lines.
- * declare.py checks every slot. Members that start with unused are never read or called.
+/* The binary interface between onnxruntime and a plugin execution provider, in our own words, with slot numbers as observed
+ * on 1.24 to 1.31, LP64. The host's tables only grow, so a slot has the same meaning in every version; slots newer than the
+ * minimum (1.24) have their version in a comment. C includes this file and cffi reads it unchanged, so it has no preprocessor
+ * lines. declare.py checks every slot. Members whose names start with unused are never read or called.
  *
- * Text is UTF-8; a path (void) is a wide string on Windows. A status is NULL for success; others go back with release_status. */
+ * Text is UTF-8; a path (void) is a wide string on Windows. A status is NULL for success; others are freed by release_status. */
 
 typedef struct tgo_api tgo_api;
 typedef struct tgo_ep_api tgo_ep_api;
@@ -14,11 +14,11 @@ typedef struct tgo_attribute tgo_attribute;
 typedef struct tgo_context tgo_context;                   /* of one Compute */
 typedef struct tgo_ep_device tgo_ep_device;
 typedef struct tgo_env tgo_env;                           /* one per process, counted */
-typedef struct tgo_external tgo_external;                 /* where a constant lies in a file of its own */
+typedef struct tgo_external tgo_external;                 /* location of a constant in a separate file */
 typedef struct tgo_graph tgo_graph;
 typedef struct tgo_hardware tgo_hardware;
 typedef struct tgo_logger tgo_logger;
-typedef struct tgo_memory tgo_memory;                     /* where a tensor lies */
+typedef struct tgo_memory tgo_memory;                     /* kind of memory of a tensor */
 typedef struct tgo_node tgo_node;
 typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
 typedef struct tgo_run_options tgo_run_options;
@@ -43,10 +43,10 @@ enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* kinds of eleme
 /* Kinds of attributes. Numbers are read as int64 and float, lengths count bytes. */
 enum { TGO_INT = 1, TGO_INTS = 2, TGO_FLOAT = 3, TGO_FLOATS = 4, TGO_TEXT = 5, TGO_TEXTS = 6, TGO_GRAPH = 7, TGO_DATA = 8 };
 
-/* ---- what we fill in ------------------------------------------------------------------------------------------------ */
+/* ---- tables of ours ------------------------------------------------------------------------------------------------- */
 
-/* Every struct starts with the version it was written for; members that the host's version does not know are not read.
- * Zeros after the last member stand for what newer hosts append. */
+/* Each struct starts with the version that it is made for; the host reads no members that are newer than its own version.
+ * Zeros after the last member stand for members that newer hosts append. */
 
 typedef struct tgo_factory tgo_factory;
 typedef struct tgo_ep tgo_ep;
@@ -95,9 +95,9 @@ struct tgo_compute {
   void (*release_state)(tgo_compute *compute, void *state); /* 3 */
 };
 
-/* ---- what the host has ---------------------------------------------------------------------------------------------- */
+/* ---- tables of the host --------------------------------------------------------------------------------------------- */
 
-/* Handed to CreateEpFactories. */
+/* The argument of CreateEpFactories. */
 typedef struct tgo_base {
   const tgo_api *(*get_api)(uint32_t version);
   const char *(*get_version)(void);                       /* "1.31.1" */
@@ -253,7 +253,7 @@ struct tgo_ep_api {
                                  const tgo_pairs *metadata, tgo_hardware **hardware); /* 16, 1.24 */
 };
 
-/* ---- what hosts look up in this library --------------------------------------------------------------------------------- */
+/* ---- symbols that hosts look up ----------------------------------------------------------------------------------------- */
 
 tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
                               size_t capacity, size_t *written);

@@ -1,4 +1,4 @@
-/* Python's callbacks. */
+/* The provider's callbacks into Python. */
 #include "ort/internal.h"
 
 static tg_ort_callbacks table;

@@ -1,4 +1,4 @@
-/* Compiled models: the node that onnxruntime writes into one in place of a partition. */
+/* Compiled models: the node that onnxruntime writes to one for a partition. */
 #include "ort/internal.h"
 
 enum { ATTRIBUTES = 6 };
@@ -16,30 +16,36 @@ char **tgi_names_of(const tgo_api *api, const tgo_node *node, tgi_count_values c
   return good ? tgi_copy_texts(memory, names, *count) : NULL;
 }
 
-static bool add_text(const tgo_api *api, tgo_attribute **attributes, size_t *count, const char *name, const void *data,
-                     size_t bytes, tg_error *err) {
-  if (bytes > INT32_MAX) return !tgi_fail(err, "%zu bytes are too many for one node of a model.", bytes);
-  return !tgi_take_status(api, api->create_attribute(name, data, (int)bytes, TGO_TEXT, &attributes[(*count)++]), err);
-}
-
-static bool add_int(const tgo_api *api, tgo_attribute **attributes, size_t *count, const char *name, int64_t value,
-                    tg_error *err) {
-  return !tgi_take_status(api, api->create_attribute(name, &value, 1, TGO_INT, &attributes[(*count)++]), err);
-}
+typedef struct attribute_spec {
+  const char *name;
+  int kind;
+  const void *data;
+  size_t length;
+} attribute_spec;
 
 static bool add_attributes(const tgo_api *api, const tg_ort_partition *partition, const char *name,
-                           tgo_attribute **attributes, size_t *count, tg_error *err) {
-  return add_int(api, attributes, count, "main_context", 1, err) &&
-         add_int(api, attributes, count, "embed_mode", partition->embedded, err) &&
-         add_text(api, attributes, count, "ep_cache_context", partition->context, partition->context_bytes, err) &&
-         add_text(api, attributes, count, "source", TGI_EP_NAME, sizeof TGI_EP_NAME - 1, err) &&
-         add_text(api, attributes, count, "partition_name", name, strlen(name), err) &&
-         add_text(api, attributes, count, "ep_sdk_version", TFLGPU_VERSION, sizeof TFLGPU_VERSION - 1, err);
+                           tgo_attribute **attributes, tg_error *err) {
+  const int64_t main_context = 1, embedded = partition->embedded;
+  const attribute_spec list[ATTRIBUTES] = {
+      {"main_context", TGO_INT, &main_context, 1},
+      {"embed_mode", TGO_INT, &embedded, 1},
+      {"ep_cache_context", TGO_TEXT, partition->context, partition->context_bytes},
+      {"source", TGO_TEXT, TGI_EP_NAME, sizeof TGI_EP_NAME - 1},
+      {"partition_name", TGO_TEXT, name, strlen(name)},
+      {"ep_sdk_version", TGO_TEXT, TFLGPU_VERSION, sizeof TFLGPU_VERSION - 1},
+  };
+  for (size_t k = 0; k < ATTRIBUTES; k++) {
+    const attribute_spec *one = &list[k];
+    if (one->length > INT32_MAX) return !tgi_fail(err, "A node of a model cannot have an attribute of %zu bytes.", one->length);
+    if (tgi_take_status(api, api->create_attribute(one->name, one->data, (int)one->length, one->kind, &attributes[k]), err))
+      return false;
+  }
+  return true;
 }
 
 tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, tg_error *err) {
   tgo_attribute *attributes[ATTRIBUTES] = {0};
-  size_t attribute_count = 0, input_count = 0, output_count = 0;
+  size_t input_count = 0, output_count = 0;
   const char *name = "";
   char **inputs, **outputs;
   tgi_memory memory = {0};
@@ -49,10 +55,10 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
   else if (!tgi_take_status(api, api->get_node_name(fused, &name), err) &&
            (inputs = tgi_names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &memory, &input_count, err)) &&
            (outputs = tgi_names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &memory, &output_count, err)) &&
-           add_attributes(api, partition, name, attributes, &attribute_count, err))
+           add_attributes(api, partition, name, attributes, err))
     tgi_take_status(api,
                     editor->create_node("EPContext", "com.microsoft", name, (const char *const *)inputs, input_count,
-                                        (const char *const *)outputs, output_count, attributes, attribute_count, &node),
+                                        (const char *const *)outputs, output_count, attributes, ATTRIBUTES, &node),
                     err);
   for (size_t i = 0; i < ATTRIBUTES; i++)
     if (attributes[i]) api->release_attribute(attributes[i]);

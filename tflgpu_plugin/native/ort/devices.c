@@ -1,9 +1,9 @@
-/* What onnxruntime is told about adapters: a table that Python fills and the factory reads. */
+/* The adapters that the factory offers to onnxruntime: a table that Python fills and the factory reads. */
 #include "ort/internal.h"
 
-/* Replaced as a whole and never freed: a factory may be reading an older one. */
+/* A list is never changed or freed, because a factory may be reading it while a newer one replaces it. */
 typedef struct list {
-  tgi_memory memory;               /* of the texts */
+  tgi_memory memory;               /* owns the texts */
   size_t count;
   tg_ort_adapter adapters[];
 } list;
@@ -68,7 +68,7 @@ static tgo_pairs *describe(const tgo_api *api, const tg_ort_adapter *from, size_
   return pairs;
 }
 
-/* The host's own entry for this adapter, if it has found the GPU. */
+/* Returns the host's own entry for this adapter, if it has found the GPU. */
 static const tgo_hardware *match(const tgo_api *api, const tg_ort_adapter *wanted, const tgo_hardware *const *hardware, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (api->get_device_kind(hardware[i]) == TGO_GPU && api->get_device_vendor_id(hardware[i]) == wanted->vendor_id &&
@@ -77,11 +77,11 @@ static const tgo_hardware *match(const tgo_api *api, const tg_ort_adapter *wante
   return NULL;
 }
 
-/* No kind of hardware is left alone by every automatic policy. A GPU would be taken by those that look for speed, a CPU by
- * all of them; an NPU is taken only by those that look for one, or for efficiency.
+/* Makes a hardware entry, which is never released, because sessions may outlive the registration. The host does not find GPUs in
+ * containers, in WSL and on boards without PCI, and never lists software adapters.
  *
- * Containers, WSL and boards without PCI have GPUs that the host does not find, and it never lists software adapters. What
- * is made here is never released: sessions may outlive the registration. */
+ * No kind of hardware is ignored by all automatic policies. Those that prefer speed take a GPU, all of them take a CPU, and
+ * only those that prefer an NPU or efficiency take an NPU. */
 static tgo_status *make_hardware(const tgi_factory *factory, const tg_ort_adapter *from, const tgo_hardware **made) {
   tgo_hardware *hardware = NULL;
   int kind = from->offered ? TGO_GPU : TGO_NPU;

@@ -1,4 +1,4 @@
-/* A session of onnxruntime: partitions, GetCapability and Compile. */
+/* The execution provider of a session: partitions, GetCapability and Compile. */
 #include "ort/internal.h"
 
 /* ---- partitions ------------------------------------------------------------------------------------------------------------ */
@@ -50,7 +50,7 @@ tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_
   return (tgi_no_memory(err, "a partition"), NULL);
 }
 
-void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }
+static void retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }
 
 void tg_ort_partition_release(tg_ort_partition *partition) {
   if (!partition || atomic_fetch_sub(&partition->base.refs, 1) != 1) return;
@@ -64,7 +64,7 @@ typedef struct nodes {
   tgi_memory memory;
   size_t count;
   const tgo_node **handles;
-  uint64_t *ids;                   /* in the order of handles */
+  uint64_t *ids;                   /* one for each handle */
 } nodes;
 
 static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, tg_error *err) {
@@ -102,7 +102,7 @@ static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const 
       group[found++] = all->handles[i];
   const tgo_api *api = ep->factory->api;
   int failed = found != partition->node_count
-                   ? tgi_fail(err, "The graph does not have all nodes of the partition.")
+                   ? tgi_fail(err, "The graph lacks nodes of the partition.")
                    : tgi_take_status(api, ep->factory->ep_api->add_nodes_to_fuse(support, group, found, &fusion), err);
   free(group);
   return failed;
@@ -114,7 +114,7 @@ static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t coun
   if (!ep->claimed) return tgi_no_memory(err, "partitions");
   for (size_t i = 0; i < count; i++) {
     partitions[i]->functions = ep->functions;
-    tgi_partition_retain(ep->claimed[ep->claimed_count++] = partitions[i]);
+    retain(ep->claimed[ep->claimed_count++] = partitions[i]);
   }
   return 0;
 }
@@ -170,7 +170,7 @@ static tgo_status *create_state(tgo_compute *compute, void *context, void **stat
 
 static void release_state(tgo_compute *compute, void *state) {}
 
-/* Where the fused node has these names among its values. */
+/* Returns the positions of these names among the fused node's values. */
 static size_t *find_positions(tgi_memory *memory, char *const *there, size_t count, char *const *names, size_t name_count,
                               tg_error *err) {
   size_t *positions = tgi_zeros(memory, name_count, sizeof *positions);
@@ -211,7 +211,7 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->api = api;
   compute->partition = partition;
   if (read_values(compute, fused, err)) {
-    tgi_partition_retain(partition);
+    retain(partition);
     atomic_store(&partition->base.live, 1);
     return compute;
   }
@@ -247,9 +247,9 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
     tgi_compute *compute = (tgi_compute *)computes[i];
     if (!compute) continue;
     tg_ort_partition *partition = compute->partition;
-    free_compute(compute);         /* first: a session in it refers to what Python keeps for the partition */
+    free_compute(compute);         /* first, because its session refers to data that Python keeps for the partition */
     tgi_partition_freed(&partition->base);
-    tgi_plans_drop(&partition->base);   /* no session makes it anew: the GPU memory goes now */
+    tgi_plans_drop(&partition->base);   /* frees GPU memory now, because no session uses it again */
     tg_ort_partition_release(partition);
   }
 }
@@ -261,7 +261,7 @@ static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *f
   return !*node;
 }
 
-/* All was decided in GetCapability; what can fail here is memory. */
+/* Everything was decided in GetCapability, so that only allocations can fail here. */
 static tgo_status *compile(tgo_ep *host, const tgo_graph **graphs, const tgo_node **fused, size_t count,
                            tgo_compute **computes, tgo_node **context_nodes) {
   const tgi_ep *ep = (const tgi_ep *)host;
@@ -281,7 +281,7 @@ static tgo_status *compile(tgo_ep *host, const tgo_graph **graphs, const tgo_nod
 
 static _Thread_local int64_t identified;
 
-/* How report() finds out which session of ours belongs to a Python object. */
+/* report() uses this to find the session of a Python object. */
 static tgo_status *set_dynamic_options(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (!strcmp(keys[i], "tflgpu.identify")) identified = ((const tgi_ep *)ep)->client.number;

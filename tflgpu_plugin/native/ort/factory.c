@@ -1,29 +1,26 @@
-/* The library's two entry points for onnxruntime, the factory, and how a session is made. */
+/* The library's two entry points for onnxruntime, the factory, and making sessions. */
 #include "ort/internal.h"
 
 enum { MAX_DEVICES = 8 };
-static const char context_prefix[] = "ep.context_";           /* of the session's settings about compiled models */
-static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
+static const char context_prefix[] = "ep.context_";           /* of session settings about compiled models */
+static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options in session settings, as the host spells it */
 
-/* ---- sessions ----------------------------------------------------------------------------------------------------------- */
-
-/* The decimal number that a text begins with. (glibc 2.38 has its own strtoul for newer sources; wheels are for older
- * ones, too.) */
+/* Returns the decimal number at the start of a text. (strtoul of newer headers requires glibc 2.38, and wheels run with older
+ * ones.) */
 static uint32_t number_of(const char *text) {
   uint32_t number = 0;
   for (; *text >= '0' && *text <= '9'; text++) number = number * 10 + (uint32_t)(*text - '0');
   return number;
 }
 
-
-/* The name of a setting for Python, NULL for those that are not for us. */
+/* Returns the name that Python gets for a setting, NULL for settings of others. */
 static const char *key_for_us(const char *key) {
   if (!strncmp(key, prefix, sizeof prefix - 1)) return key + sizeof prefix - 1;
   return strncmp(key, context_prefix, sizeof context_prefix - 1) ? NULL : key;
 }
 
 typedef struct creation {
-  tg_ort_callbacks functions;      /* then the session's */
+  tg_ort_callbacks functions;      /* those that the session keeps */
   const char *const *keys, *const *values;
   size_t count;
   uint32_t adapters[MAX_DEVICES];
@@ -37,7 +34,7 @@ static void create(void *given) {
   c->number = c->functions.create(c->keys, c->values, c->count, c->adapters, c->adapter_count, &c->err);
 }
 
-/* The numbers of the chosen adapters, from the metadata that devices.c gave them. */
+/* Reads the indices of the chosen adapters from the metadata that devices.c has set. */
 static void read_adapters(creation *c, const tgo_api *api, const tgo_pairs *const *metadata, size_t count) {
   for (size_t i = 0; i < count && c->adapter_count < MAX_DEVICES; i++) {
     const char *index = metadata && metadata[i] ? api->get_pair(metadata[i], "adapter_index") : NULL;
@@ -45,7 +42,7 @@ static void read_adapters(creation *c, const tgo_api *api, const tgo_pairs *cons
   }
 }
 
-/* Call Python's create with those of the session's settings that are for us. */
+/* Calls Python's create with those session settings that are ours. */
 static void call_create(creation *c, const tgo_api *api, const tgo_pairs *config) {
   const char *const *keys = NULL, *const *values = NULL;
   size_t count = 0;
@@ -82,8 +79,6 @@ static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardw
   return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
 }
 
-/* ---- the factory -------------------------------------------------------------------------------------------------------- */
-
 static const char *factory_name(const tgo_factory *factory) { return TGI_EP_NAME; }
 
 static const char *factory_vendor(const tgo_factory *factory) { return "tflgpu"; }
@@ -92,7 +87,7 @@ static uint32_t factory_vendor_id(const tgo_factory *factory) { return 0; }
 
 static const char *factory_version(const tgo_factory *factory) { return TFLGPU_VERSION; }
 
-/* The host asks for it although no memory of ours was announced. */
+/* The host calls this although we announce no memory of our own. */
 static tgo_status *create_transfer(tgo_factory *factory, void **transfer) {
   *transfer = NULL;
   return NULL;
@@ -112,21 +107,21 @@ static const tgo_factory functions = {
     .is_stream_aware = is_stream_aware,
 };
 
-/* The second number of "1.31.1". */
+/* Returns the second number of "1.31.1". */
 static unsigned minor_of(const char *version) {
   const char *dot = version ? strchr(version, '.') : NULL;
   return dot ? number_of(dot + 1) : 0;
 }
 
 static tgo_status *too_old(const tgo_base *base) {
-  const tgo_api *first = base->get_api(1);   /* every version has it, and all are the start of one table */
+  const tgo_api *first = base->get_api(1);   /* every host has version 1, which is the start of the later tables */
   char text[256];
   snprintf(text, sizeof text, "tflgpu needs onnxruntime 1.24.4 or newer, and this is %s. Run: pip install -U onnxruntime",
            base->get_version());
   return first ? first->create_status(TGO_FAIL, text) : NULL;
 }
 
-/* Wrong slot numbers would crash later; these three calls show that the table is the known one. */
+/* Returns whether the table is the known one. Wrong slot numbers would crash later. */
 static bool is_known_table(const tgo_api *api) {
   static const char start[] = "ORT Build Info";
   const char *info = api->get_build_info();
@@ -141,8 +136,8 @@ tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_
   uint32_t version = minor < TGO_NEWEST ? minor : TGO_NEWEST;
   const tgo_api *api = base->get_api(version);
   if (!api) return too_old(base);
-  if (!is_known_table(api)) return tgi_status(api, "this onnxruntime has another interface than is known; update tflgpu-plugin.");
-  /* onnxruntime holds its own lock here, so Python is not asked: another thread may have the GIL and wait for that. */
+  if (!is_known_table(api)) return tgi_status(api, "this onnxruntime has an unknown interface; update tflgpu-plugin.");
+  /* Python is not called here, because onnxruntime holds a lock for which a thread with the GIL may be waiting. */
   if (!tgi_adapters_are_known())
     return tgi_status(api, "this process does not know its adapters yet: call tflgpu_plugin.register() instead, or "
                            "tflgpu_plugin.get_library_path() before you register the path.");

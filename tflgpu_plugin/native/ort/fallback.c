@@ -1,11 +1,11 @@
-/* The host's own kernels: a session of exactly the nodes of a partition, made when a run cannot be done on the GPU. */
+/* The host's own kernels: a session of the partition's nodes, which is made when a run cannot be done on the GPU. */
 #include "ort/internal.h"
 
 struct tgi_fallback {
   const tgo_api *api;
   tgo_env *env;
   tgo_session *session;
-  tgo_value **constants;           /* over memory of Python's; the session refers to them */
+  tgo_value **constants;           /* in Python's memory; the session refers to them */
   size_t constant_count;
 };
 
@@ -19,8 +19,6 @@ void tgi_fallback_free(tgi_fallback *fallback) {
   free(fallback->constants);
   free(fallback);
 }
-
-/* ---- making one ------------------------------------------------------------------------------------------------------ */
 
 static int add_constants(tgi_fallback *fallback, tgo_session_options *options, const tg_ort_model *model, tg_error *err) {
   const tgo_api *api = fallback->api;
@@ -42,7 +40,7 @@ static int add_constants(tgi_fallback *fallback, tgo_session_options *options, c
                                                           model->constant_count), err);
 }
 
-/* Threads that wait in a loop for the next run would slow down the runs on the GPU that come between. What goes wrong is
+/* Sets the session's options. Spinning threads would slow down the GPU runs between two runs of this session. Errors are
  * reported by the session around it. */
 static int set_options(tgi_fallback *fallback, tgo_session_options *options, const tg_ort_model *model, tg_error *err) {
   const tgo_api *api = fallback->api;
@@ -74,12 +72,12 @@ int tg_ort_set_model(void *host, const tg_ort_model *model, tg_error *err) {
     tgi_fallback_free(made);
     return 1;
   }
-  /* Another thread may have been faster. */
+  /* Another thread may have made one meanwhile. */
   if (!atomic_compare_exchange_strong(&compute->fallback, &none, made)) tgi_fallback_free(made);
   return 0;
 }
 
-/* A call of Python. */
+/* Arguments and result of a call into Python. */
 typedef struct asking {
   tgi_compute *compute;
   const char *reason;
@@ -102,8 +100,6 @@ static tgi_fallback *find_or_make(tgi_compute *compute, tg_error *err) {
   return tgi_ort_call(NULL, ask_for_model, &a, err) && a.made > 0 ? atomic_load(&compute->fallback) : NULL;
 }
 
-/* ---- a run ----------------------------------------------------------------------------------------------------------- */
-
 static int give(const tgi_compute *compute, tgo_context *context, size_t i, tgo_value *made, tg_error *err) {
   const tgo_api *api = compute->api;
   const int64_t *dims = NULL;
@@ -114,13 +110,13 @@ static int give(const tgi_compute *compute, tgo_context *context, size_t i, tgo_
   if (tgi_take_status(api, api->get_kind_and_dims(made, &kind, &dims, &rank), err) ||
       tgi_take_status(api, api->get_output(context, i, dims, rank, &value), err))
     return 1;
-  if (!value) return 0;            /* nobody wants it */
+  if (!value) return 0;            /* the output is not requested */
   if (tgi_take_status(api, api->get_byte_count(made, &bytes), err) ||
       tgi_take_status(api, api->get_byte_count(value, &room), err) ||
       tgi_take_status(api, api->get_tensor_data(made, &from), err) ||
       tgi_take_status(api, api->get_tensor_data(value, &to), err))
     return 1;
-  if (bytes != room) return tgi_fail(err, "Output \"%s\" has another size on the host's kernels.", compute->names.outputs[i]);
+  if (bytes != room) return tgi_fail(err, "Output \"%s\" has another size on the host's own kernels.", compute->names.outputs[i]);
   if (bytes) memcpy(to, from, bytes);
   return 0;
 }

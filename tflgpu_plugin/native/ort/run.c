@@ -1,4 +1,4 @@
-/* Compute: one run of a partition. No Python, but for shapes that have no plan yet. */
+/* Compute: one run of a partition. It calls Python only for shapes without a plan. */
 #include "ort/internal.h"
 
 typedef struct call {
@@ -7,21 +7,21 @@ typedef struct call {
   const tgo_api *api;
   tgo_context *context;
   tg_error *err;
-  tgi_memory memory;               /* of the lists that follow, but for shapes */
-  tg_port *inputs, *outputs;       /* behind the outputs the counts */
+  tgi_memory memory;               /* owns the following lists except shapes */
+  tg_port *inputs, *outputs;       /* counts follow the outputs */
   int32_t *counts;
-  void **held;                     /* per output: ours, where a count says how much of it the host gets; else NULL */
-  int32_t *shapes;                 /* of all inputs: rank, then extents; then of those that matter a count and numbers */
+  void **held;                     /* per output: memory of ours where a count says how much the host gets, else NULL */
+  int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
   size_t shape_count, shape_room;
-  int built;                       /* what Python says of them */
-  int code;                        /* of the status, should the run fail: the host gives up the provider for TGO_EP_FAIL */
+  int built;                       /* Python's answer to the shapes */
+  int code;                        /* status code for a failed run; with TGO_EP_FAIL the host gives up the provider */
 } call;
 
 static bool failed(const call *c, tgo_status *status) { return tgi_take_status(c->api, status, c->err); }
 
 static int no_memory(const call *c) { return tgi_no_memory(c->err, "a run"); }
 
-/* Add a number of the input of this name to the shapes. */
+/* Appends a number of the input of this name to the shapes. */
 static int append(call *c, const char *name, int64_t number) {
   if (number < INT32_MIN || number > INT32_MAX) return tgi_fail(c->err, "The shape of input \"%s\" is too large.", name);
   if (c->shape_count == c->shape_room) {
@@ -35,7 +35,7 @@ static int append(call *c, const char *name, int64_t number) {
   return 0;
 }
 
-/* An input, at a position of the fused node. */
+/* Gets the input at a position of the fused node. */
 static int get_input(const call *c, size_t position, const char *name, const tgo_value **value) {
   if (failed(c, c->api->get_input(c->context, position, value))) return 1;
   return *value ? 0 : tgi_fail(c->err, "Input \"%s\" is absent.", name);
@@ -63,7 +63,7 @@ static int read_input(call *c, size_t i) {
   return 0;
 }
 
-/* What is beyond int32 becomes the nearest in it; floats are their bits. */
+/* Returns a number clamped to int32, or the bits of a float. */
 static int32_t number_at(const void *data, int kind, size_t k) {
   if (kind == TGO_BOOL) return ((const uint8_t *)data)[k] != 0;
   if (kind != TGO_I64) return ((const int32_t *)data)[k];
@@ -90,7 +90,7 @@ static int read_value(call *c, size_t i) {
   return failed;
 }
 
-/* A default that the user has replaced would make what was planned with it wrong. */
+/* Refuses another value for an input whose default was planned as a constant. */
 static int check_guard(call *c, size_t i) {
   const char *name = c->partition->guards[i];
   const tgo_value *value = NULL;
@@ -110,7 +110,7 @@ static bool is_counted(const int32_t *shape) {
   return false;
 }
 
-/* Of this shape, in which the run has counted some extents; NULL: nobody wants it. */
+/* Gets an output of this shape, with the counts of the run as open extents; NULL where it is not requested. */
 static int get_output(const call *c, size_t i, const int32_t *shape, tgo_value **value) {
   const char *name = c->partition->outputs[i];
   int64_t dims[8];
@@ -127,7 +127,7 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes) 
   size_t held = 0;
   tgo_value *value = NULL;
   if (get_output(c, i, shape, &value)) return 1;
-  if (!value) return 0;            /* it stays on the device */
+  if (!value) return 0;            /* not requested: it stays on the device */
   if (get_data(c, value, &held, &c->outputs[i].host)) return 1;
   if (held != bytes)
     return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
@@ -151,7 +151,7 @@ static int read_outputs(call *c, const tgi_plan *plan) {
   return 0;
 }
 
-/* As much of an output as the run has counted. */
+/* Copies to the host as much of an output as the run has counted. */
 static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes) {
   size_t held = 0, lines = 1;
   tgo_value *value = NULL;
@@ -194,7 +194,7 @@ static tgi_plan *find_plan(call *c) {
   return plan;
 }
 
-/* 0 when that is what it comes to for each of so many. */
+/* Calls a function with each index until one fails; returns whether one has failed. */
 static int each(call *c, size_t count, int (*one)(call *, size_t)) {
   int failed = 0;
   for (size_t i = 0; !failed && i < count; i++) failed = one(c, i);
@@ -224,7 +224,7 @@ static int run(call *c) {
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)
     c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
-  if (tg_is_forked(c->err)) return 1;   /* Python's threads are gone there */
+  if (tg_is_forked(c->err)) return 1;
   if (each(c, arity.inputs, read_input) || each(c, arity.values, read_value) ||
       each(c, c->partition->guard_count, check_guard))
     return 1;
@@ -234,7 +234,7 @@ static int run(call *c) {
   return failed;
 }
 
-/* A run that the GPU could not do goes to the host's kernels, whose errors are the model's own. */
+/* Runs the host's kernels, whose errors are the model's own, after the GPU has failed. */
 static tgo_status *run_elsewhere(const call *c, int *failed) {
   tg_error err = {0};
   tgo_status *status = NULL;

@@ -1,7 +1,7 @@
-/* What a call comes to: a status for the host, its status as a sentence. */
+/* Statuses of onnxruntime: making one, and turning one into a sentence. */
 #include "ort/internal.h"
 
-/* For TGO_EP_FAIL the host's Python makes the session anew. A forked child would wait there for ever, for the threads that the
+/* For TGO_EP_FAIL the host's Python makes the session anew. In a forked child that would wait forever for the threads that the
  * session had in the parent. */
 tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text) {
   if (code == TGO_EP_FAIL && tgi_is_forked()) code = TGO_FAIL;

@@ -1,6 +1,6 @@
-/* Drivers beside another LLVM. Libraries such as TensorFlow's export the one inside them to the whole process; Mesa's
- * drivers then call that one instead of their own, and crash: at once if it came before them, or later, since the Vulkan
- * loader binds a driver's functions when each is called for the first time. */
+/* Vulkan drivers and another LLVM. Libraries such as TensorFlow's export their LLVM to the whole process. Mesa's drivers then
+ * call that one instead of their own and crash: at once if it was loaded before them, else later, because the Vulkan loader
+ * binds each function of a driver at its first call. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { NAMES = 64, LENGTH = 256 };
 
-/* The first LLVM symbol of each library, copied: a library may be unloaded as soon as its turn is over. */
+/* The first LLVM symbol of each library. It is copied, because the library may be unloaded meanwhile. */
 typedef struct {
   size_t count;
   char text[NAMES][LENGTH];
@@ -29,7 +29,7 @@ typedef struct {
   const ElfW(Word) *hash, *gnu_hash;
 } tables;
 
-/* Of C, "LLVM" and a capital; of C++, a member of the namespace llvm, or its vtable and the like. */
+/* Returns whether a symbol is LLVM's: in C "LLVM" and a capital, in C++ a member of the namespace llvm or its vtable. */
 static bool is_llvm(const char *name) {
   if (!strncmp(name, "LLVM", 4)) return name[4] >= 'A' && name[4] <= 'Z';
   if (name[0] != '_' || name[1] != 'Z') return false;
@@ -38,7 +38,7 @@ static bool is_llvm(const char *name) {
   return false;
 }
 
-/* DT_GNU_HASH does not say how many symbols there are: the last chain ends with the last of them. */
+/* Returns the number of symbols. DT_GNU_HASH does not have it, but the last symbol ends the last chain. */
 static size_t gnu_count(const ElfW(Word) *hash) {
   ElfW(Word) buckets = hash[0], first = hash[1], last = 0;
   const ElfW(Word) *bucket = hash + 4 + hash[2] * (sizeof(ElfW(Addr)) / sizeof(ElfW(Word))), *chain = bucket + buckets;
@@ -49,7 +49,7 @@ static size_t gnu_count(const ElfW(Word) *hash) {
   return (size_t)last + 1;
 }
 
-/* The loader relocates these addresses in most libraries, not in the kernel's own (the vDSO). */
+/* The loader has relocated these addresses in most libraries, but not in the kernel's (vDSO). */
 static const void *at(const struct dl_phdr_info *info, ElfW(Addr) address) {
   return (const void *)(address < info->dlpi_addr ? info->dlpi_addr + address : address);
 }
@@ -87,7 +87,7 @@ int tg_llvm_is_exported(void) {
   if (!found) return 0;
   dl_iterate_phdr(look, found);
   int exported = 0;
-  /* Of libraries that were loaded for themselves alone (RTLD_LOCAL) nobody else finds it. */
+  /* dlsym does not find symbols of libraries that were loaded with RTLD_LOCAL; neither do drivers. */
   for (size_t i = 0; i < found->count && !exported; i++) exported = dlsym(RTLD_DEFAULT, found->text[i]) != NULL;
   free(found);
   return exported;
@@ -98,7 +98,7 @@ void tg_open_driver(const char *path, int alone) {
 }
 
 #else
-/* Libraries of Windows, for one, find their functions by the library's name, too, so no driver takes another one's. */
+/* Windows looks a function up in the library that is named for it, so drivers cannot get another library's. */
 void tg_open_driver(const char *path, int alone) {}
 
 int tg_llvm_is_exported(void) { return 0; }

@@ -1,6 +1,5 @@
-/* dlopen, pthread_create and their like, of the oldest version that this machine's C library has: glibc 2.34 moved them from
- * libdl and libpthread into libc and gave them a new version, and a wheel that asks for that one cannot be loaded where glibc
- * is older. */
+/* The oldest versions of dlopen, pthread_create and similar functions. glibc 2.34 moved them from libdl and libpthread to libc
+ * with a new version, and a wheel that requires that version cannot be loaded with an older glibc. */
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* What differs between operating systems. No other folder names one. */
+/* Everything that differs between operating systems. No other folder names one. */
 #ifndef TFLGPU_PLATFORM_H
 #define TFLGPU_PLATFORM_H
 
@@ -11,7 +11,7 @@ typedef struct tgi_mutex {
   void *held;                      /* an SRWLOCK */
 } tgi_mutex;
 #define TGI_MUTEX {NULL}
-#define TGI_PATH(text) L##text     /* as hosts take them */
+#define TGI_PATH(text) L##text     /* a path as hosts expect it */
 #else
 #include <pthread.h>
 typedef pthread_mutex_t tgi_mutex;
@@ -23,50 +23,50 @@ typedef pthread_mutex_t tgi_mutex;
 
 void tgi_mutex_init(tgi_mutex *mutex);
 void tgi_mutex_lock(tgi_mutex *mutex);
-bool tgi_mutex_try(tgi_mutex *mutex); /* true: it is locked now */
+bool tgi_mutex_try(tgi_mutex *mutex); /* locks the mutex if it is free; returns whether it did */
 void tgi_mutex_unlock(tgi_mutex *mutex);
 void tgi_mutex_destroy(tgi_mutex *mutex);
 
-uintptr_t tgi_thread(void);        /* of the thread that calls, among those that run */
+uintptr_t tgi_thread(void);        /* the present thread, unique among running threads */
 void tgi_sleep(uint32_t microseconds);
-void tgi_park(void);               /* this thread stays here for good */
+void tgi_park(void);               /* never returns */
 typedef struct tgi_task {
   void (*work)(void *);
   void *given;
 } tgi_task;
-enum { TGI_STACK_BYTES = 16 << 20 };   /* of such threads: some systems give them too little for a compiler of shaders */
-/* Run `work` on a new thread and wait for its end; false when no thread could be made. */
+enum { TGI_STACK_BYTES = 16 << 20 };   /* of new threads: the default of some systems is too small for a shader compiler */
+/* Runs `work` on a new thread and waits for its end; returns false when no thread could be made. */
 bool tgi_on_new_thread(void (*work)(void *), void *given);
-/* Run `work`; false where a C++ exception of the host left it, which ends here. Where the system has no such thing, it goes on. */
+/* Runs `work`; returns false where it throws a C++ exception, which is caught where the system allows that. */
 bool tgi_attempt(void (*work)(void *), void *given);
-uint64_t tgi_now(void);            /* nanoseconds of a clock that never goes back */
+uint64_t tgi_now(void);            /* nanoseconds of a monotonic clock */
 
 /* ---- the process ---------------------------------------------------------------------------------------------------- */
 
-/* Call `handler` when the process ends, the newest first. True: this is a forked child that has to end at once, with the
- * exit status that it has; where the system does not tell that, the child goes on with the handlers of others. */
+/* Calls `handler` when the process exits, the newest first. If it returns true, this is a forked child, which ends at once with
+ * its exit status; where the system does not pass the status, the child goes on with the other handlers. */
 void tgi_at_exit(bool (*handler)(void));
-bool tgi_exits_alone(void);        /* when these handlers run, the other threads are gone */
-/* Around every fork, and in its child. */
+bool tgi_exits_alone(void);        /* whether the other threads are gone when these handlers run */
+/* Calls these before and after every fork, and in its child; NULL for none. */
 void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void));
 
 /* ---- libraries ------------------------------------------------------------------------------------------------------ */
 
-/* The library at this path (UTF-8), for good; NULL with a reason. */
+/* Loads the library at this path (UTF-8) for good; returns NULL with a reason. */
 void *tgi_load(const char *path, char *reason, size_t size);
 void *tgi_symbol(void *library, const char *name);
-/* The path (UTF-8) of the library that has this code, "" where the system does not tell. */
+/* Writes the path (UTF-8) of the library that contains this code, "" where it is not known. */
 void tgi_library_of(const void *code, char *path, size_t size);
-void *tgi_process_symbol(const char *name);  /* whichever library of the process has it */
+void *tgi_process_symbol(const char *name);  /* of any library of the process */
 
-/* ---- memory that may not be there --------------------------------------------------------------------------------- */
+/* ---- memory that may be invalid ----------------------------------------------------------------------------------- */
 
 typedef struct tgi_probe {
-  int ends[2];                     /* of a pipe, where one is needed */
+  int ends[2];                     /* of a pipe, on systems that need one */
 } tgi_probe;
 
 bool tgi_probe_open(tgi_probe *probe);
-/* Copy what lies at `from` up to the end of its page, `most` bytes at most; returns how many there were. */
+/* Copies up to `most` bytes from `from`, not beyond the end of its page; returns how many could be read. */
 size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most);
 void tgi_probe_close(tgi_probe *probe);
 

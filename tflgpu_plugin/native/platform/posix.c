@@ -43,8 +43,9 @@ bool tgi_on_new_thread(void (*work)(void *), void *given) {
   return made;
 }
 
-/* A frame that catches what the host's C++ code throws, whichever runtimes are in the process: unwinders ask the personality
- * of each frame (Itanium C++ ABI: Exception Handling, 1.3 and 1.6.3). It frees the exception and jumps. */
+/* A frame that catches exceptions of the host's C++ code, whichever C++ runtimes the process has: the unwinder calls the
+ * personality function of each frame (Itanium C++ ABI: Exception Handling, 1.3 and 1.6.3), and ours frees the exception and
+ * jumps. */
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 typedef struct attempt {
   jmp_buf start;
@@ -54,15 +55,15 @@ typedef struct exception {
   uint64_t kind;
   void (*free)(int reason, struct exception *thrown);
 } exception;
-enum { SEARCH = 1, HANDLER = 4, FORCED = 8 };           /* what is asked */
-enum { CAUGHT = 1, FOUND = 6, CONTINUE = 8 };           /* answers and reasons */
+enum { SEARCH = 1, HANDLER = 4, FORCED = 8 };           /* actions */
+enum { CAUGHT = 1, FOUND = 6, CONTINUE = 8 };           /* reason codes */
 
 static _Thread_local attempt *innermost;
 
-int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, void *context) {
-  if (asked & FORCED) return CONTINUE;                   /* the thread ends */
-  if (asked & SEARCH) return FOUND;
-  if (!(asked & HANDLER)) return CONTINUE;
+int tgi_personality(int version, int actions, uint64_t kind, exception *thrown, void *context) {
+  if (actions & FORCED) return CONTINUE;                 /* the thread ends */
+  if (actions & SEARCH) return FOUND;
+  if (!(actions & HANDLER)) return CONTINUE;
   if (thrown->free) thrown->free(CAUGHT, thrown);
   longjmp(innermost->start, 1);
 }
@@ -70,7 +71,7 @@ int tgi_personality(int version, int asked, uint64_t kind, exception *thrown, vo
 static __attribute__((noinline)) void run_guarded(void (*work)(void *), void *given) {
   __asm__ volatile(".cfi_personality 0x1b, tgi_personality");
   work(given);
-  __asm__ volatile("");                                  /* a call, not a jump */
+  __asm__ volatile("");                                  /* prevents a tail call */
 }
 
 bool tgi_attempt(void (*work)(void *), void *given) {
@@ -97,7 +98,7 @@ uint64_t tgi_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Set by whichever thread opens a device. */
+/* Set by each thread that opens a device. */
 static bool (*_Atomic at_exit)(void);
 
 #ifdef __GLIBC__
@@ -140,7 +141,7 @@ void tgi_library_of(const void *code, char *path, size_t size) {
 
 void *tgi_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
-/* The operating system is asked to copy memory into a pipe: where there is none it says so, and nobody crashes. */
+/* The kernel copies the memory into a pipe: for an invalid address it returns an error instead of ending the process. */
 bool tgi_probe_open(tgi_probe *probe) {
 #ifdef __linux__
   return !pipe2(probe->ends, O_CLOEXEC);

@@ -20,7 +20,7 @@ void tgi_mutex_destroy(tgi_mutex *mutex) {}
 
 uintptr_t tgi_thread(void) { return GetCurrentThreadId(); }
 
-/* Below a millisecond others get their turn: timers of Windows are no finer. */
+/* Less than a millisecond yields to other threads, because timers of Windows are no finer. */
 void tgi_sleep(uint32_t microseconds) { Sleep(microseconds / 1000); }
 
 void tgi_park(void) {
@@ -55,12 +55,12 @@ uint64_t tgi_now(void) {
   return seconds * 1000000000u + rest * 1000000000u / (uint64_t)each.QuadPart;
 }
 
-/* Set by whichever thread opens a device. */
+/* Set by each thread that opens a device. */
 static bool (*_Atomic at_exit)(void);
 
 static void on_plain_exit(void) { atomic_load(&at_exit)(); }
 
-/* Of a library: they run while it is unloaded, after the process has ended its other threads. */
+/* atexit handlers of a library run when it is unloaded, after the process has ended its other threads. */
 void tgi_at_exit(bool (*handler)(void)) {
   atomic_store(&at_exit, handler);
   atexit(on_plain_exit);
@@ -68,14 +68,14 @@ void tgi_at_exit(bool (*handler)(void)) {
 
 bool tgi_exits_alone(void) { return true; }
 
-/* Nothing forks. */
+/* Windows has no fork. */
 void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void)) {}
 
 void *tgi_load(const char *path, char *reason, size_t size) {
   wchar_t wide[32768];
   HMODULE library = NULL;
   if (MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 32768)) library = LoadLibraryExW(wide, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
-  if (!library) snprintf(reason, size, "Windows gives the error %lu.", GetLastError());
+  if (!library) snprintf(reason, size, "Windows reports error %lu.", GetLastError());
   return (void *)library;
 }
 

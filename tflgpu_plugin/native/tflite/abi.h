@@ -1,6 +1,6 @@
-/* The binary interface between a TFLite host and a delegate, in our own words: layouts as observed on LP64 hosts
- * (tflite-runtime 2.14, LiteRT 2.3). C includes this file and cffi reads it as it is: no preprocessor lines. Where it gives
- * a size in bytes, or the place of a member, declare.py checks that. Names that start with unused are never read or set. */
+/* The binary interface between a TFLite host and a delegate, in our own words, with layouts as observed on LP64 hosts
+ * (tflite-runtime 2.14, LiteRT 2.3). C includes this file and cffi reads it unchanged, so it has no preprocessor lines.
+ * declare.py checks the sizes and offsets in comments. Members whose names start with unused are never read or set. */
 
 typedef struct tgl_context tgl_context;
 typedef struct tgl_delegate tgl_delegate;
@@ -10,18 +10,18 @@ typedef struct tgl_registration tgl_registration;
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
-/* Those of tensor types, paddings, activations and modes stand in the tables that read them: providers/tflite. */
+/* Tensor types, paddings, activations and modes are in the tables that read them: providers/tflite. */
 
-enum { TGL_OK = 0, TGL_ERROR = 1, TGL_SHAPE_NOT_KNOWN = 9 };   /* the last from kernels of hosts since LiteRT 2 */
+enum { TGL_OK = 0, TGL_ERROR = 1, TGL_SHAPE_NOT_KNOWN = 9 };   /* the last is returned by kernels since LiteRT 2 */
 
-/* Where a tensor's bytes live. Constants: in the model file, or persistent and read-only. */
+/* Where a tensor's bytes are. Constants are in the model file, or persistent and read-only. */
 enum {
   TGL_IN_NOTHING = 0, TGL_IN_MODEL = 1, TGL_IN_ARENA = 2, TGL_IN_PERSISTENT_ARENA = 3, TGL_IN_DYNAMIC = 4,
   TGL_IN_PERSISTENT_CONSTANT = 5, TGL_IN_CUSTOM = 6, TGL_IN_VARIANT = 7, TGL_IN_NON_CPU = 8
 };
 
 enum { TGL_NOT_QUANTIZED = 0, TGL_AFFINE = 1 };
-enum { TGL_DENSE = 0, TGL_CSR = 1 };    /* how a level of a sparse constant is stored */
+enum { TGL_DENSE = 0, TGL_CSR = 1 };    /* storage formats for a level of a sparse constant */
 enum { TGL_ACCEPTS_DYNAMIC = 1, TGL_WANTS_PROPAGATED_SHAPES = 2 };
 enum { TGL_NO_HANDLE = -1, TGL_NO_TENSOR = -1 };
 
@@ -37,21 +37,21 @@ typedef struct tgl_floats {
   float data[];
 } tgl_floats;
 
-typedef struct tgl_affine {        /* behind quantization_params when quantization_type is TGL_AFFINE */
+typedef struct tgl_affine {        /* quantization_params points to it when quantization_type is TGL_AFFINE */
   tgl_floats *scale;
-  tgl_ints *zero_point;            /* may hold one value for all channels */
+  tgl_ints *zero_point;            /* may have one value for all channels */
   int32_t dimension;
 } tgl_affine; /* 24 bytes */
 
-typedef struct tgl_level {         /* one dimension of a sparse constant, or one of its blocks' */
+typedef struct tgl_level {         /* a dimension of a sparse constant or of its blocks */
   int32_t format;
   int32_t size;                    /* at 4; of a TGL_DENSE level */
-  tgl_ints *segments;              /* at 8; of a TGL_CSR level: where the indices of each place begin */
+  tgl_ints *segments;              /* at 8; of a TGL_CSR level: where the indices of each position begin */
   tgl_ints *indices;               /* at 16 */
 } tgl_level; /* 24 bytes */
 
 typedef struct tgl_sparsity {
-  tgl_ints *order;                 /* at 0; of the levels: dimensions, then blocks, which count on from these */
+  tgl_ints *order;                 /* at 0; order of the levels: dimensions, then blocks, whose numbers follow */
   tgl_ints *blocked;               /* at 8; the dimension that each block divides; may be NULL */
   tgl_level *levels;               /* at 16 */
   int32_t level_count;             /* at 24 */
@@ -59,7 +59,7 @@ typedef struct tgl_sparsity {
 
 struct tgl_tensor {
   int32_t type;
-  void *data;                      /* at 8; moves between calls: read it again in every invoke */
+  void *data;                      /* at 8; changes between calls: read it in every invoke */
   tgl_ints *dims;                  /* at 16 */
   float legacy_scale;              /* at 24 */
   int32_t legacy_zero_point;
@@ -99,12 +99,12 @@ struct tgl_registration {
   int32_t builtin_code;            /* at 40 */
   const char *custom_name;         /* at 48 */
   int32_t version;                 /* at 56 */
-  void *external;                  /* at 64; of ours NULL; of others a kernel that is reached in another way */
+  void *external;                  /* at 64; NULL for ours; for others a kernel with another interface */
   void *unused_async;              /* must be NULL */
   uint64_t unused_in_place;        /* at 80 */
 }; /* 88 bytes */
 
-/* A registration is handed over by value; zeros after it leave room for members that a later host may have added. */
+/* A registration is passed by value; zeros stand for members that later hosts may append. */
 typedef struct tgl_padded_registration {
   tgl_registration known;
   uint8_t zeros[64];
@@ -120,7 +120,7 @@ struct tgl_delegate {
   void *unused_builder;            /* at 48; must be NULL */
 }; /* 56 bytes */
 
-/* What init gets as its buffer, and what Preview returns. */
+/* init gets one as its buffer, and preview_partitions returns a list. */
 typedef struct tgl_partition {
   tgl_delegate *delegate;
   tgl_ints *nodes;
@@ -212,7 +212,7 @@ typedef struct tgl_pack_params { int32_t count, axis; } tgl_pack_params;        
 typedef struct tgl_gelu_params { bool approximate; } tgl_gelu_params; /* 1 byte */
 typedef struct tgl_arg_params { int32_t output_type; } tgl_arg_params;                       /* ARG_MAX, ARG_MIN */
 
-/* ---- what hosts look up in this library --------------------------------------------------------------------------------- */
+/* ---- symbols that hosts look up ----------------------------------------------------------------------------------------- */
 
 tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
                                             void (*report_error)(const char *));

@@ -1,4 +1,4 @@
-/* What is asked of Python: to make a delegate, to prepare a graph, to build for other shapes. */
+/* Calls of Python: to make a delegate, to prepare a graph, to compile a plan for other shapes. */
 #include "tflite/internal.h"
 
 static tg_tflite_callbacks table;
@@ -6,7 +6,7 @@ static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plu
 
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
-/* Arguments and result of a call. `functions` are those of the package that has made the delegate, not the newest. */
+/* Arguments and result of a call. `functions` are those of the package that made the delegate, not the newest ones. */
 typedef struct call {
   const tg_tflite_callbacks *functions;
   const tgi_delegate *delegate;
@@ -57,7 +57,7 @@ static void create(void *given) {
   c->result = c->functions->create(c->keys, c->values, c->count, c->err);
 }
 
-/* The first one's `create` has set the others. */
+/* Python sets the other callbacks during its first `create`, so they are copied afterwards. */
 int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions,
                    tg_error *err) {
   call c = {.functions = functions, .keys = keys, .values = values, .count = count, .err = err};

@@ -1,7 +1,7 @@
-/* Which nodes a delegate takes. */
+/* Claiming nodes: the host replaces them by kernels. */
 #include "tflite/internal.h"
 
-/* A claim is open while the host calls init for its kernels; it lives on the stack of tg_tflite_claim. */
+/* A claim in progress, in which the host calls init for the kernels. It is on the stack of tg_tflite_claim. */
 typedef struct claim {
   struct claim *next;
   const tgl_context *context;
@@ -76,9 +76,9 @@ static int replace(tgl_context *context, tgl_delegate *delegate, const tgl_ints 
   int32_t status = context->replace_nodes(context, (tgl_padded_registration){.known = *registration}, nodes, delegate);
   close_claim(new);
   if (new->starved) return tgi_no_memory(err, "a kernel");
-  if (status != TGL_OK) return tgi_fail(err, "tflgpu: the host did not hand over its nodes (status %d).", status);
+  if (status != TGL_OK) return tgi_fail(err, "tflgpu: the host did not replace its nodes (status %d).", status);
   for (size_t i = 0; i < new->count; i++)
-    if (!new->taken[i]) return tgi_fail(err, "tflgpu: the host grouped the nodes in another way than it had announced.");
+    if (!new->taken[i]) return tgi_fail(err, "tflgpu: the host grouped the nodes differently than it had announced.");
   return 0;
 }
 

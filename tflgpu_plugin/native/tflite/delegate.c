@@ -1,4 +1,4 @@
-/* The delegate: the plugin's two entry points, and what the host calls on it. */
+/* The delegate: the plugin's two entry points for TFLite, and the functions that the host calls on it. */
 #include "tflite/internal.h"
 
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
@@ -13,8 +13,8 @@ static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *fu
   delegate->host.prepare = delegate_prepare;
   delegate->host.copy_from_handle = tgi_copy_from_handle;
   delegate->host.free_handle = tgi_free_handle;
-  /* Not TGL_WANTS_PROPAGATED_SHAPES: hosts would then prepare the nodes that we replaced, and their neighbours, once more in
-   * the middle of a run where a shape changes, and take memory from them that they need. Kernels tell their shapes. */
+  /* Without TGL_WANTS_PROPAGATED_SHAPES, with which hosts prepare the replaced nodes and their neighbours again in the middle of
+   * a run when a shape changes, and take memory from them that they need. Kernels set their output shapes themselves. */
   delegate->host.flags = TGL_ACCEPTS_DYNAMIC;
   delegate->client.number = number;
   delegate->functions = *functions;
@@ -27,7 +27,7 @@ static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *fu
 tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
                                                    void (*report_error)(const char *)) {
   tg_error err = {0};
-  /* Hosts declare the count as an int, so the upper half of the register is not defined. */
+  /* Hosts declare the count as an int, so the upper half of the register is undefined. */
   tg_tflite_callbacks functions;
   int64_t number = tgi_create(keys, values, count & 0xffffffffu, &functions, &err);
   tgi_delegate *delegate = number > 0 ? make_delegate(number, &functions) : NULL;

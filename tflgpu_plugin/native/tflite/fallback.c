@@ -1,11 +1,11 @@
-/* The host's own kernels: the nodes of a partition prepared and invoked by what the host has registered for them, in a context
- * of ours that lasts for one call. Its tensors are copies of the host's, with the same numbers; inputs, constants and variables
- * have the host's memory, all others their own. */
+/* The host's own kernels: they prepare and invoke the nodes of a partition, in a context of ours that lasts for one call. Its
+ * tensors are copies of the host's with the same numbers; inputs, constants and variables share the host's memory, and the
+ * others have their own. */
 #include "tflite/internal.h"
 
-enum { SPARE = 4096, ALIGNMENT = 64, MOST_TYPES = 20 };   /* tensors that nodes may add */
+enum { SPARE = 4096, ALIGNMENT = 64, MOST_TYPES = 20 };   /* SPARE: number of tensors that nodes may add */
 
-/* Nodes of hosts that are newer than abi.h end with members that are zeros here. */
+/* Zeros stand for members that hosts newer than abi.h append to nodes. */
 typedef struct padded_node {
   tgl_node known;
   uint8_t zeros[64];
@@ -18,19 +18,19 @@ struct tgi_host_node {
 };
 
 typedef struct fallback {
-  tgl_context context;             /* first: what kernels get */
-  void *zeros[64];                 /* functions that newer hosts append */
+  tgl_context context;             /* first, since kernels get a pointer to it */
+  void *zeros[64];                 /* for functions that newer hosts append */
   tgl_context *host;
   const tg_kernel *kernel;
   tgi_memory lists;
   tgl_tensor *tensors;
-  void **memory;                   /* of each tensor: ours, or NULL */
-  bool *owned;                     /* dims and data are ours */
+  void **memory;                   /* for each tensor its own memory, or NULL */
+  bool *owned;                     /* for each tensor whether dims and data are its own */
   size_t capacity;
-  bool starved;                    /* there was not enough memory */
+  bool starved;                    /* an allocation failed */
 } fallback;
 
-/* ---- what is kept of nodes ------------------------------------------------------------------------------------------------- */
+/* ---- copies of nodes ------------------------------------------------------------------------------------------------------- */
 
 int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
   if (!context->get_node) return tgi_fail(err, "The host gives no access to its nodes.");
@@ -53,12 +53,12 @@ int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints 
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------ */
 
-/* Bytes of an element by the number of its type; 0 for those without a size. */
+/* Size of an element by the number of its type; 0 for types without a size. */
 static const uint8_t ELEMENT_BYTES[MOST_TYPES] = {0, 4, 4, 1, 8, 0, 1, 2, 8, 1, 2, 8, 16, 8, 0, 0, 4, 2, 1, 2};
 enum { TYPE_INT4 = 18 };
-#define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* elements of a tensor, each of 16 bytes at most */
+#define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* of a tensor, with at most 16 bytes each */
 
-/* More than there can be for shapes that are none: kernels of inputs that are too small come to extents below 0. */
+/* Returns SIZE_MAX for invalid shapes: kernels compute negative extents for inputs that are too small. */
 static size_t bytes_of(int32_t type, const tgl_ints *dims) {
   size_t count = 1;
   bool empty = false, fits = true;
@@ -102,7 +102,7 @@ static bool same_ints(const tgl_ints *a, const tgl_ints *b) {
   return a && b && a->size == b->size && !memcmp(a->data, b->data, (size_t)a->size * sizeof *a->data);
 }
 
-/* ---- what kernels call ------------------------------------------------------------------------------------------------------- */
+/* ---- functions for kernels --------------------------------------------------------------------------------------------------- */
 
 static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dims) {
   fallback *f = (fallback *)context;
@@ -193,7 +193,7 @@ static int open_fallback(fallback *f, const tg_kernel *kernel, tgl_context *host
 
 /* ---- nodes that run other graphs of the model ------------------------------------------------------------------------------ */
 
-/* These look their tensors up in the host's graph: for the time of a call it has ours. */
+/* These nodes look their tensors up in the host's graph, which therefore has ours during a call. */
 static void exchange(fallback *f, const tgl_ints *list) {
   for (int32_t k = 0; k < list->size; k++) {
     if (list->data[k] < 0) continue;
@@ -215,7 +215,7 @@ static void try_it(void *given) {
   t->status = t->function(t->context, t->node);
 }
 
-/* Kernels throw where there is no memory, and not every host catches that while it runs a delegate. */
+/* Calls a kernel. Kernels throw where there is no memory, and not every host catches that while it runs a delegate. */
 static int32_t attempt(fallback *f, int32_t (*function)(tgl_context *, tgl_node *), tgl_context *context, tgl_node *node) {
   trial t = {function, context, node, TGL_ERROR};
   if (tgi_attempt(try_it, &t)) return t.status;
@@ -238,8 +238,8 @@ static bool runs_graphs(const tg_kernel *kernel, const tgi_host_node *one) {
   return false;
 }
 
-/* Memory for results: kernels need not resize those that have their shape, and the host gives its own to what a kernel has
- * sized while it ran. */
+/* Allocates results: kernels need not resize those that have their shape already, and the host has allocated those that a
+ * kernel has resized while it ran. */
 static int32_t give_memory(fallback *f, const tgl_ints *list, bool in_host) {
   for (int32_t k = 0; list && k < list->size; k++) {
     int32_t index = list->data[k];
@@ -283,7 +283,7 @@ static void begin(running *r, fallback *f, const tgi_host_node *one) {
                                            custom ? (size_t)node->custom_data_size : 0);
 }
 
-/* Where a kernel has failed, its list of temporaries may hold anything: it is made before it is filled. */
+/* After a failure, a kernel's list of temporaries may be uninitialized, because it is allocated before it is filled. */
 static void end(running *r, bool failed) {
   fallback *f = r->f;
   const tgl_ints *scratch = failed || r->in_host ? NULL : r->node.known.temporaries;
@@ -308,7 +308,7 @@ static int refused(const running *r, const char *what, tg_error *err) {
                   r->f->starved ? ": there is not enough memory for it" : "");
 }
 
-/* A kernel may say that only its run knows the shape of its results. */
+/* Prepares a node. Its kernel may say that only a run determines the shapes of its results. */
 static int prepare_node(running *r, tg_error *err) {
   int32_t status = call(r, r->one->registration.prepare);
   if (status == TGL_OK) return 0;
@@ -319,7 +319,7 @@ static int prepare_node(running *r, tg_error *err) {
   return 0;
 }
 
-/* 0, or 1 with a sentence; known, unless all nodes are invoked: the nodes whose results have shapes that are known now. */
+/* Returns 0, or 1 with a sentence. known: unless nodes are invoked, the number of nodes whose result shapes are known now. */
 static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
   const tg_kernel *kernel = f->kernel;
   int failed = 0;
@@ -327,7 +327,7 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
     running r;
     const tgi_host_node *one = &kernel->host_nodes[*known];
     if (!invoke && reads_unknown(f, &one->node)) return 0;
-    if (one->registration.external) return tgi_fail(err, "The host keeps the kernel of node %d to itself.", one->id);
+    if (one->registration.external) return tgi_fail(err, "The host gives no access to the kernel of node %d.", one->id);
     begin(&r, f, one);
     failed = prepare_node(&r, err);
     if (!failed && invoke && call(&r, one->registration.invoke) != TGL_OK) failed = refused(&r, "invoke", err);
@@ -336,7 +336,7 @@ static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
   return failed;
 }
 
-/* ---- what the host is given -------------------------------------------------------------------------------------------------- */
+/* ---- results for the host ---------------------------------------------------------------------------------------------------- */
 
 int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
   if (context->resize_tensor_explicit) return context->resize_tensor_explicit(context, tensor, rank, shape);
@@ -359,7 +359,7 @@ static int give_output(const fallback *f, int32_t index, tg_error *err) {
   return 0;
 }
 
-/* Inputs that are on the device only. */
+/* Fetches inputs that are on the device only. */
 static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.inputs; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
@@ -379,12 +379,12 @@ int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) 
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
   close_fallback(&f);
   if (failed) return 1;
-  tgi_handles_withdraw(kernel, context);   /* what an earlier run has left on the device is older */
+  tgi_handles_withdraw(kernel, context);   /* outputs of an earlier run on the device are outdated */
   tgi_newest_drop(kernel);
   return 0;
 }
 
-/* An output whose size only a run tells. */
+/* Marks an output whose size only a run determines. */
 static void leave_open(tgl_tensor *tensor) {
   if (tensor->allocation == TGL_IN_DYNAMIC) return;
   tensor->allocation = TGL_IN_DYNAMIC;

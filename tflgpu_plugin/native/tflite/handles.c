@@ -1,14 +1,14 @@
-/* Outputs that stay on the device: the host sees a number and asks for the bytes when somebody else reads the tensor. */
+/* Outputs that stay on the device: the host gets a handle, and asks for the bytes when one of its own nodes reads the tensor. */
 #include "tflite/internal.h"
 
-/* A number is never used twice, so an old one leads nowhere instead of to other bytes. */
+/* A handle's number is never used twice, so an old one is not found instead of giving other bytes. */
 typedef struct record {
   int32_t handle;                  /* first, for tgi_compare */
-  tg_kernel *kernel;               /* not a reference: a kernel withdraws its handles before it dies */
+  tg_kernel *kernel;               /* without a reference: a kernel withdraws its handles before it is freed */
   size_t index;
 } record;
 
-static struct {                    /* under tgi_lock; sorted, since numbers only grow */
+static struct {                    /* under tgi_lock; sorted by handle, because numbers only grow */
   record *records;
   size_t count;
   int32_t last;

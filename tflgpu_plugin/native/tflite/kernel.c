@@ -1,4 +1,4 @@
-/* What the host calls on a kernel. */
+/* The functions that the host calls on a kernel. */
 #include "tflite/internal.h"
 
 /* ---- init, free, prepare ------------------------------------------------------------------------------------------------- */
@@ -8,7 +8,7 @@ static void *kernel_init(tgl_context *context, const char *buffer, size_t length
   tg_kernel *kernel = tgi_take_claimed(context, partition);
   tg_error ignored;
   if (!kernel) return NULL;
-  tgi_host_nodes_read(kernel, context, partition->nodes, &ignored);   /* a run that needs them says that they are not there */
+  tgi_host_nodes_read(kernel, context, partition->nodes, &ignored);   /* a run that needs them reports their absence */
   atomic_store(&kernel->base.live, 1);
   return kernel;
 }
@@ -27,8 +27,8 @@ static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
   return rank == shape[0] && (!rank || !memcmp(tensor->dims->data, shape + 1, (size_t)rank * sizeof *shape));
 }
 
-/* The host leaves it to us to tell the shapes that we make. What it calls dynamic it would find out by running a node; we know
- * it now, so such a tensor becomes one that the host plans memory for. */
+/* Sets the shapes of outputs. Those that the host would only learn by running a node are known here, so that it can plan memory
+ * for these tensors, too. */
 static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, const int32_t *shape) {
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
@@ -39,10 +39,9 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
   return TGL_OK;
 }
 
-/* What fails here would leave the interpreter unusable, or put the whole graph on the CPU without a word. So shapes that
- * cannot be built are remembered, and runs go to the host's kernels, which tell what is wrong with the shapes that they
- * refuse, too. A build that failed otherwise (Ctrl-C) says nothing about
- * the shapes, so it is tried again, now and in the next prepare. */
+/* An error here would make the interpreter unusable, or move the graph to the CPU without a message. So the reason why shapes have
+ * no plan is kept, and runs go to the host's kernels, which report invalid shapes. A build that failed for another reason
+ * (Ctrl-C) may succeed later, so it is tried again, now and in the next prepare. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
@@ -63,11 +62,11 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
 
 /* ---- invoke --------------------------------------------------------------------------------------------------------------- */
 
-/* The ports of one run, and what must stay alive during it. */
+/* The ports of a run, and references that it needs. */
 typedef struct ports {
   tgi_memory memory;
   tg_port *inputs, *outputs, *states;
-  tg_replay **producers;           /* one reference where an input comes from another partition */
+  tg_replay **producers;           /* for inputs from other partitions a reference to the replay */
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
@@ -106,11 +105,11 @@ static void shape_text(const int32_t *shape, char *text, size_t size) {
 static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error *err) {
   char text[128];
   shape_text(shape, text, sizeof text);
-  return tgi_fail(err, "Output tensor \"%s\" has another shape in the host than in its plan, %s.", name_of(tensor), text);
+  return tgi_fail(err, "Output tensor \"%s\" does not have the shape of its plan, %s.", name_of(tensor), text);
 }
 
-/* Take an input from the partition that made it. Its bytes on the device are valid also when the host has copied them for
- * another node in between. Without such a partition, only an input that is not stale can be used. */
+/* Takes an input from the partition that made it, on the device, where its bytes stay valid when the host has copied them for
+ * another node. Without such a partition, the host's bytes are used unless they are stale. */
 static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, tg_error *err) {
   size_t index;
   tg_kernel *maker;
@@ -128,9 +127,9 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
     return 0;
   }
   if (!tensor->is_stale) return 0;
-  /* The device was replaced between the two plans: through the host. */
+  /* The device was replaced between the two plans, so the bytes go through the host. */
   return tensor->data ? tg_replay_read_output(producer, index, tensor->data, tensor->bytes, err)
-                      : tgi_fail(err, "An input lies on another GPU device and has no memory on the host.");
+                      : tgi_fail(err, "An input is on another GPU device and has no memory on the host.");
 }
 
 static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
@@ -198,7 +197,7 @@ static int run_plan(tg_kernel *kernel, tgl_context *context, const tgi_plan *pla
   return run(kernel, context, plan, err);
 }
 
-/* What the GPU could not do. */
+/* Runs the host's kernels after the GPU has failed. */
 static int run_elsewhere(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   tg_error reason = *err;
   if (!kernel->host_nodes || tgi_enter(err)) return 1;

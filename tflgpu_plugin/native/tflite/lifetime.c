@@ -1,9 +1,5 @@
-/* Delegates and kernels, kept as long as somebody refers to them. A kernel is one partition inside one interpreter. */
+/* Delegates and kernels, and their references. A kernel is one partition in one interpreter. */
 #include "tflite/internal.h"
-
-/* ---- delegates ---------------------------------------------------------------------------------------------------------- */
-
-void tgi_delegate_retain(tgi_delegate *delegate) { atomic_fetch_add(&delegate->refs, 1); }
 
 void tgi_delegate_release(tgi_delegate *delegate) {
   if (atomic_fetch_sub(&delegate->refs, 1) != 1) return;
@@ -19,8 +15,6 @@ int tgi_report(tgl_context *context, const char *prefix, const char *text) {
   if (context->report_error) context->report_error(context, "%s%s\n", prefix, text);
   return TGL_ERROR;
 }
-
-/* ---- kernels ------------------------------------------------------------------------------------------------------------ */
 
 int tgi_compare(const void *a, const void *b) {
   int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
@@ -76,7 +70,7 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   kernel->base.refs = 1;
   kernel->base.number = spec->number;
   kernel->delegate = delegate;
-  tgi_delegate_retain(kernel->delegate);
+  atomic_fetch_add(&kernel->delegate->refs, 1);
   return kernel;
 }
 

@@ -1,8 +1,8 @@
-/* What is read of a model file that its host need not have verified, so that a pointer may lead anywhere: names of tensors
- * (no CPU kernel reads one) and parameters of custom operators. */
+/* Reads through pointers that may be invalid, because the host need not have verified its model file: names of tensors, which no
+ * CPU kernel reads, and parameters of custom operators. */
 #include "tflite/internal.h"
 
-/* What is there of so many bytes, a text up to its end; returns how many were copied. */
+/* Copies up to `size` bytes, of a text only up to its end; returns how many could be read. */
 static size_t copy(const tgi_probe *probe, const char *from, char *to, size_t size, bool text) {
   size_t used = 0, got = 1;
   for (; got && used < size && !(text && memchr(to, 0, used)); used += got)
