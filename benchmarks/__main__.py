@@ -78,7 +78,7 @@ def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
     weights."""
     found = {}
     target = adapter.open_device(adapter.select(None)).target
-    direct = replace(target, tuning={"winograd": "never"})
+    direct = replace(target, tuning={"winograd_planes": "never", "winograd_rows": "never"})
     for name, build in NETWORKS.items():
         if _wanted(name, given):
             graph = to_graph(build())

@@ -14,6 +14,7 @@ from itertools import product
 from conformance import check
 from conformance.node_cases import examine, family_nodes
 from tflgpu_plugin.ir import Target
+from tflgpu_plugin.ops import form_names
 from tflgpu_plugin.ops.tiles import WEIGHTS
 from tflgpu_plugin.runtime import adapter
 
@@ -22,16 +23,7 @@ TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "
 SWITCHES = tuple(
     {name: how}
     for name, how in (
-        ("winograd", "always"),
-        ("winograd", "row"),
-        ("strided", "always"),
-        ("strided", "never"),
-        ("stem", "always"),
-        ("stem", "never"),
-        ("rows", "always"),
-        ("rows", "never"),
-        ("split", "always"),
-        ("split", "never"),
+        *((form, how) for form in form_names() for how in ("always", "never")),
         ("ahead", "1"),
         ("ahead", "4"),
         ("ahead", "8"),

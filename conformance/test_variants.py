@@ -30,6 +30,10 @@ SAMPLED = (
     "with weights in memory",
 )
 CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a case
+PLANES = {"winograd_planes": "always", "winograd_rows": "never"}
+ALONG_ROWS = {"winograd_rows": "always", "winograd_planes": "never"}
+STEMS = {"strided_window": "always", "stem": "always"}
+PARTS = {"split_k": "always", "reduce_parts": "always"}
 FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do
 
 
@@ -49,14 +53,12 @@ def variant_targets(wanted: str | None) -> dict[str, Target]:
         "as on hardware with subgroups of 64": replace(hardware, least_subgroup=64),
         "as on NVIDIA": replace(hardware, vendor="nvidia"),
         "as on Apple": replace(hardware, vendor="apple"),
-        "with Winograd": replace(own, tuning={"winograd": "always"}),
-        "with Winograd as on hardware": replace(hardware, tuning={"winograd": "always"}),
-        "with Winograd along rows": replace(own, tuning={"winograd": "row"}),
-        "with stems as on hardware": replace(
-            hardware, tuning={"strided": "always", "stem": "always"}
-        ),
-        "in parts as on hardware": replace(hardware, tuning={"split": "always"}),
-        "with Winograd along rows as on hardware": replace(hardware, tuning={"winograd": "row"}),
+        "with Winograd": replace(own, tuning=PLANES),
+        "with Winograd as on hardware": replace(hardware, tuning=PLANES),
+        "with Winograd along rows": replace(own, tuning=ALONG_ROWS),
+        "with stems as on hardware": replace(hardware, tuning=STEMS),
+        "in parts as on hardware": replace(hardware, tuning=PARTS),
+        "with Winograd along rows as on hardware": replace(hardware, tuning=ALONG_ROWS),
     }
 
 

@@ -27,7 +27,7 @@ from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Parted
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target, Tensor
-from tflgpu_plugin.options import Options
+from tflgpu_plugin.options import OptionError, Options, meant, names, shown
 from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
@@ -68,7 +68,7 @@ class Partition:
     device: Device = field(repr=False)
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
-    half: bool = False  # float16 will do for values in memory
+    options: Options = field(default=Options(), repr=False)
     made: Plan | None = field(default=None, repr=False)  # the cache has the plan
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
@@ -76,7 +76,7 @@ class Partition:
 
     def __post_init__(self) -> None:
         self.number = next(_numbers)
-        self.target = replace(self.device.target, half=self.half)
+        self.target = target_of(self.device, self.options)
         self._known: Callable[[], Mapping[int, bytes]] = dict
         if self.cache:  # hashed while the cached entry is looked up and its kernels are compiled
             self._known = threads.begin(partial(fingerprint.constants, self.graph), "hash")
@@ -96,10 +96,10 @@ class Partition:
 
     @property
     def judge(self) -> Judge:
-        """Returns the judge for the partition's nodes at other shapes. It does not apply the user's
-        warn_of_unknown_exclusions again.
+        """Returns the judge for the partition's nodes at other shapes. It does not warn of unknown
+        names in the option exclude again.
         """
-        return Judge(self.device.target)
+        return Judge(self.target)
 
     def build(self, graph: Graph) -> Instance:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
@@ -195,7 +195,7 @@ def rebuild_partition(
     """Returns a newly built partition of nodes that were claimed before. Raises BuildError with a
     sentence, or NoAdapter.
     """
-    part = Partition(nodes, graph, adapter.open_device(info), half=options.half)
+    part = Partition(nodes, graph, adapter.open_device(info), options=options)
     part.graph = forgotten(part.graph)
     return part
 
@@ -207,7 +207,7 @@ def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(part.graph, part.target)  # with the constants' values
-    stream, key = io.BytesIO(), plans.target_key(part.device.target)
+    stream, key = io.BytesIO(), plans.target_key(target_of(part.device, Options()))
     plan_file.write(stream, plan, key, part.target.tuning, extra=extra, arrays=arrays)
     return stream.getvalue()
 
@@ -217,7 +217,7 @@ def unpacked(data: bytes, info: AdapterInfo) -> Stored:
     were packed for another adapter.
     """
     found = plan_file.read(memoryview(data))
-    target = adapter.open_device(info).target
+    target = target_of(adapter.open_device(info), Options())
     if reason := plans.difference(found.key, plans.target_key(target)):
         raise Damaged(reason)
     return found
@@ -234,7 +234,8 @@ def restore_partition(
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     graph = Graph(tensors, (), inputs, outputs)
-    part = Partition(nodes, graph, adapter.open_device(info), half=half, made=plan)
+    options = Options(is_precision_loss_allowed=int(half))
+    part = Partition(nodes, graph, adapter.open_device(info), options=options, made=plan)
     part.target = replace(part.target, tuning=found.tuning)
     part.instance.program.forget_constants()
     return part
@@ -310,9 +311,30 @@ def claim(
 
 def judge(options: Options) -> Judge:
     """Returns the judge that decides which nodes can run on the GPU with these options. Raises
-    NoAdapter with a sentence.
+    NoAdapter or OptionError with a sentence.
     """
-    return Judge(adapter.open_device(adapter.select(options.adapter)).target, options)
+    device = adapter.open_device(adapter.select(options.adapter))
+    return Judge(target_of(device, options), options)
+
+
+def target_of(device: Device, options: Options) -> Target:
+    """Returns the device's target as these options want it used. Raises OptionError for a name in
+    `without`, or in TFLGPU_WITHOUT, that is neither a form nor an op."""
+    refused = {
+        "The option without": options.without,
+        "TFLGPU_WITHOUT": names(os.environ.get("TFLGPU_WITHOUT", "")),
+    }
+    forms = ops.form_names()
+    for where, found in refused.items():
+        for name in found:
+            if name not in forms and ops.row(name) is None:
+                near = meant(name, (*forms, *ops.rows()))
+                raise OptionError(
+                    f"{where} names {shown(name)}, which is neither a form nor an op.{near} The "
+                    f"forms are: {', '.join(forms)}."
+                )
+    without = frozenset(name for found in refused.values() for name in found)
+    return replace(device.target, half=options.half, without=without)
 
 
 def _build_all(
@@ -325,7 +347,7 @@ def _build_all(
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                given = group, part, device, options.sustained, cache, options.half
+                given = group, part, device, options.sustained, cache, options
                 built[group] = Partition(*given)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)

@@ -12,7 +12,7 @@ import ast
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class Options:
     model_token: str | None = None
     adapter: str | None = None
     exclude: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     force: bool = False
     capabilities: str = "all"
 
@@ -161,7 +162,7 @@ def _folder(text: str) -> str:
     return text
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
     """Returns the names of a comma-separated list, or of the repr of a Python list or tuple of
     strings.
     """
@@ -251,7 +252,12 @@ TABLE: tuple[Option, ...] = (
     Option("exclude",
            "op types or node names (a node has the name of its first output), as a list or with "
            "commas",
-           "Keep these nodes on the CPU.", _names),
+           "Keep these nodes on the CPU.", names),
+    Option("without",
+           "names of forms (`tflgpu kernels` shows that of each launch) or of internal ops, as a "
+           "list or with commas",
+           "Compute nodes in other forms, or on the CPU where none is left: for drivers that get "
+           "one wrong. TFLGPU_WITHOUT does the same.", names),
     Option("force", "True or 1, False or 0",
            "Also claim partitions that do not pay for copying their inputs and outputs.", _boolean),
     Option("capabilities", ", ".join(CAPABILITIES),
@@ -279,7 +285,8 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
     for key, value in (given or {}).items():
         row = rows.get(key)
         if row is None:
-            raise OptionError(_unknown(key, list(rows)))
+            listed = f"The options are: {', '.join(rows)}."
+            raise OptionError(f"There is no option {shown(key)}.{meant(key, rows)} {listed}")
         text = str(value).strip()
         if value is None or text == "None":
             continue
@@ -300,13 +307,13 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
     return options
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    """Returns the sentence for an option that does not exist."""
+def meant(word: str, known: Iterable[str]) -> str:
+    """Returns the question whether the user meant a known name that is near to this one; nothing
+    where there is none."""
     import difflib  # imported late: it takes longer than the rest of this module
 
-    near = difflib.get_close_matches(key[:SHOWN].lower(), names, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no option {shown(key)}.{hint} The options are: {', '.join(names)}."
+    near = difflib.get_close_matches(word[:SHOWN].lower(), list(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _check_priorities(options: Options) -> None:

@@ -31,8 +31,8 @@ def of_cases() -> dict[Pipeline, str]:
         AMD,
         replace(AMD, subgroup_size=0),
         replace(AMD, least_subgroup=64),
-        replace(AMD, tuning={"winograd": "row"}),
-        replace(AMD, tuning={"strided": "always"}),
+        replace(AMD, tuning={"winograd_rows": "always", "winograd_planes": "never"}),
+        replace(AMD, tuning={"strided_window": "always"}),
     )
     for family in FAMILIES:
         graphs = list(_graphs(family))

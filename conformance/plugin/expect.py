@@ -8,7 +8,7 @@ is
     TOLERANCE  <host> <op> <case> <factor> # <reason>
 
 where host, op and case may have shell wildcards and a case with blanks stands in quotes. A wrong
-value is never only written down here: it needs a row in `support.QUIRKS`, which makes it a
+value is never only written down here: it needs a row in `ir.quirks`, which makes it a
 refusal.
 """
 
@@ -100,7 +100,7 @@ def _entry(line: str, place: str) -> Entry:
     if not 1.0 <= factor <= LARGEST_FACTOR:
         raise BadExpectation(
             f"{place}: a factor is between 1 and {LARGEST_FACTOR:g}; a larger error is a wrong "
-            "value, which belongs in support.QUIRKS."
+            "value, which belongs in ir.quirks."
         )
     return Entry(words[0], words[1], words[2], words[3], reason.strip(), place, factor)
 

@@ -66,6 +66,7 @@ LEFT_OUT = {
 }
 # Of these the tests with a sample, which the others hold as well.
 SAMPLED = ("test_variants",)
+QUICK |= {"test_forms": None}
 QUICK |= dict.fromkeys(SAMPLED)
 # What a run without --dtype takes; "all" takes every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"

@@ -119,7 +119,7 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
     extra = {
         "interface": codec.encode(interface, arrays),
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
-        "half": partition.half,
+        "half": partition.target.half,
     }
     data = providers.packed(partition, extra, arrays)
     target = export.target(model)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import small_models
+from tflgpu_plugin import ops
 from tflgpu_plugin.cli import exits
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
@@ -67,9 +68,19 @@ def test_every_launch_names_its_nodes_and_a_kernel_that_is_shown(model: str) -> 
         for binding in launch["bindings"]:
             assert f"{binding['name']}_data: array<{binding['elements']}>" in wgsl
         assert len(launch["bindings"]) == wgsl.count("var<storage")
+    forms = {launch["form"] for launch in one["launches"]}
+    assert {"point", "softmax"} <= forms and forms <= {*ops.form_names(), *ops.rows(), "io_layout"}
     first = one["launches"][0]
     assert first["parameters"]["in_h"] == first["parameters"]["in_w"] == 224
     assert [b["buffer"].split()[0] for b in first["bindings"][:2]] == ["input", "weights"]
+
+
+@pytest.mark.adapter
+def test_a_form_that_is_refused_is_in_no_launch(model: str) -> None:
+    assert "form point, conv-" in shown(model)
+    (one,) = answer(model, "-o", "without=point")["islands"]
+    assert "window" in {launch["form"] for launch in one["launches"]}
+    assert "point" not in {launch["form"] for launch in one["launches"]}
 
 
 @pytest.mark.adapter

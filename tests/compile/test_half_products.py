@@ -73,7 +73,9 @@ def test_what_is_known_of_no_layer_is_multiplied_in_float32(
         "point"
     }
     assert half_products.candidates(low, lambda source: source) == {}
-    direct = compiler.lower(graph, replace(NATIVE, tuning={"winograd": "never"}))
+    direct = compiler.lower(
+        graph, replace(NATIVE, tuning={"winograd_planes": "never", "winograd_rows": "never"})
+    )
     assert len(half_products.candidates(direct, lambda source: source)) == 1
     monkeypatch.setattr(half_products, "MIN_WORK", 1)
     monkeypatch.setattr(half_products.ops, "row", lambda op: None)
@@ -175,7 +177,7 @@ def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     monkeypatch.setattr(half_products, "MIN_WORK", 0)
     assert half_products.MANY == 64
-    plan = compiler.compile(layers(side=side), replace(NATIVE, tuning={"split": "never"}))
+    plan = compiler.compile(layers(side=side), replace(NATIVE, tuning={"split_k": "never"}))
     assert added(plan) == ["float", "half"]
     assert [w.half for w in plan.weights if w.key[1] == "blocks"] == stored
     words = replace(NATIVE, tuning={"half": "words"})

@@ -69,7 +69,11 @@ def test_the_first_convolution_reads_the_hosts_buffer() -> None:
     graphs = {"gather": turned_conv((1, 3, 6, 6)), "pack": _conv_of((1, 6, 6, 3))}
     for brought, graph in graphs.items():
         assert labels(graph) == ["conv", "unpack"]
-        assert labels(graph, strided="never") == [brought, "conv", "unpack"]
+        assert labels(graph, strided_window="never", strided_rows="never") == [
+            brought,
+            "conv",
+            "unpack",
+        ]
 
 
 def test_what_is_made_of_parts_is_made_in_the_hosts_buffer() -> None:

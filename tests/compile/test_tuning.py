@@ -31,7 +31,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[s
 
 
 def test_the_fastest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert kept(monkeypatch, GPU, "split") == {"split": "never"}
+    assert kept(monkeypatch, GPU, "split_k") == {"split_k": "never", "reduce_parts": "never"}
     assert kept(monkeypatch, GPU, "no such") == {}
 
 

@@ -153,3 +153,23 @@ def test_every_row_is_an_attribute_with_a_default() -> None:
     for row in TABLE:
         assert row.default == getattr(Options(), row.stands_for or row.name)
         assert row.meaning.endswith(".") and row.values
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("by_option", [True, False])
+def test_an_unknown_form_says_what_may_be_meant(
+    by_option: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tflgpu_plugin import engine
+
+    given = {"without": "stem,winograd_row"} if by_option else {}
+    if not by_option:
+        monkeypatch.setenv("TFLGPU_WITHOUT", "winograd_row")
+    with pytest.raises(OptionError) as caught:
+        engine.judge(parse(given))
+    where = "The option without" if by_option else "TFLGPU_WITHOUT"
+    start = f"{where} names 'winograd_row', which is neither a form nor an op."
+    assert str(caught.value).startswith(f"{start} Did you mean 'winograd_rows'? The forms are: ")
+    monkeypatch.setenv("TFLGPU_WITHOUT", "winograd_rows, squeeze_excite")
+    found = engine.judge(parse({"without": "stem"})).target.without
+    assert found == {"stem", "winograd_rows", "squeeze_excite"}

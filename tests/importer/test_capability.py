@@ -13,8 +13,9 @@ import pytest
 from conformance.conditions import by_row, seen
 from tests.support.refused import code
 from tflgpu_plugin.importer import row_conditions
-from tflgpu_plugin.importer.support import QUIRKS, Judge, Quirk, support
+from tflgpu_plugin.importer.support import Judge, support
 from tflgpu_plugin.ir import FOLDED, Graph, Node, Quantization, Refusal, Shape, Target, Tensor
+from tflgpu_plugin.ir.quirks import QUIRKS, Quirk
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.providers.tflite import ops
 
@@ -443,12 +444,12 @@ def test_a_quirk_is_of_all_drivers_from_the_first_to_the_last(driver: str, wrong
     node = graph.nodes[0]
     target = Target(name="An Adapter", driver=driver)
     row = Quirk("adapter", "add", "It goes wrong.", first="2", last="3.4")
-    assert row.applies(graph, node, target) == wrong
-    assert Quirk("adapter", "add", "").applies(graph, node, target)
-    assert not Quirk("other", "add", "").applies(graph, node, target)
-    assert not Quirk("adapter", "sub", "").applies(graph, node, target)
+    assert row.applies("add", graph, node, target) == wrong
+    assert Quirk("adapter", "add", "").applies("add", graph, node, target)
+    assert not Quirk("other", "add", "").applies("add", graph, node, target)
+    assert not Quirk("adapter", "sub", "").applies("add", graph, node, target)
     never = Quirk("adapter", "add", "", condition=lambda graph, node: False)
-    assert not never.applies(graph, node, target)
+    assert not never.applies("add", graph, node, target)
 
 
 def test_no_quirk_is_known_yet() -> None:

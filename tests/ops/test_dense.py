@@ -16,7 +16,8 @@ from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import winograd
-from tflgpu_plugin.ops.blocks import LONG, LONG_PART, PART, STAGE, Blocks
+from tflgpu_plugin.ops.blocks import Blocks
+from tflgpu_plugin.ops.product import LONG, LONG_PART, PART, STAGE
 from tflgpu_plugin.ops.tiles import (
     STARTS,
     Tile,
@@ -43,6 +44,8 @@ A = np.array([
     [0, 0.5, 0.5, 2, 2, 0],
     [0, ROOT / 4, -ROOT / 4, 2 * ROOT, -2 * ROOT, 1],
 ])  # fmt: skip
+
+DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}
 
 
 def test_the_three_transforms_make_a_convolution() -> None:
@@ -82,7 +85,7 @@ def test_transformed_products_stay_below_the_binding_limit(
         x = b.input((1, extent, extent, channels))
         w = np.ones((filters, 3, 3, channels), np.float32)
         y = b.op("conv_2d", x, b.constant(w), None, **WINDOW)
-        target = replace(TARGET, tuning={"winograd": "always"}, max_binding_bytes=limit)
+        target = replace(TARGET, tuning={"winograd_planes": "always"}, max_binding_bytes=limit)
         plan = compiler.compile(b.graph(y), target)
         labels = [dispatch.label for dispatch in plan.dispatches]
         assert ("winograd_input" in labels) == transformed, limit
@@ -248,7 +251,7 @@ def test_taps_of_a_row_are_loaded_together(
     ],
 )
 def test_windows_of_gpus_go_row_by_row(filters: Any, more: dict[str, Any], across: int) -> None:
-    for tuning in ({"winograd": "never"}, {"winograd": "never", "split": "always"}):
+    for tuning in (DIRECT, {**DIRECT, "split_k": "always"}):
         amd = Target(vendor="amd", tuning=tuning)
         b = Net()
         x, w = b.input((1, 9, 9, filters[3])), b.constant(np.zeros(filters, np.float32))
@@ -317,7 +320,7 @@ def test_a_tensor_in_two_joins_is_copied_once() -> None:
 @pytest.mark.parametrize("vendor", ["nvidia", "amd", "intel", "apple", "arm", "qualcomm", "mesa"])
 def test_long_sums_of_winograd_are_of_parts_of_one_length(vendor: str) -> None:
     """Whatever tile an adapter has, so that errors measured on one are those of all."""
-    target = Target(vendor=vendor, software=vendor == "mesa", tuning={"winograd": "always"})
+    target = Target(vendor=vendor, software=vendor == "mesa", tuning={"winograd_planes": "always"})
     for channels in (32, 48, 96, 512):
         weights = held(64, 3, 3, channels)
         low = lowered(target, "conv_2d", (1, 28, 28, channels), weights, **SAME)

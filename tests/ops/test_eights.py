@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conformance.test_variants import ALONG_ROWS
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
-AMD = Target(vendor="amd", subgroup_size=32, tuning={"winograd": "never"})
+DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}
+AMD = Target(vendor="amd", subgroup_size=32, tuning=DIRECT)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +60,13 @@ def test_eights_behind_a_smaller_constant(half: bool) -> None:
     padded = np.pad(x + 1, ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     wanted = np.einsum("byxcij,oijc->byxo", windows, w)
-    for form in ("never", "row"):
+    for form in (DIRECT, ALONG_ROWS):
         b = Net()
         given, one = b.input(x.shape), b.constant(np.ones(1, np.float32))
         moved = b.op("add", given, one, activation="none")
         y = b.op("conv_2d", moved, b.constant(w), None, **WINDOW)
         target = replace(device.target, software=False, vendor="amd", half=half, native_half=half,
-                         tuning={"winograd": form})  # fmt: skip
+                         tuning=form)  # fmt: skip
         plan = compiler.compile(b.graph(y), target)
         assert any("load_eight_w(" in p.wgsl for p in plan.pipelines)
         (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])

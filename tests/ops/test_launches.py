@@ -10,6 +10,7 @@ import pytest
 
 from conformance import direct
 from conformance.cases.conv import WINOGRAD
+from conformance.test_variants import PLANES
 from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
 from tests.support.refused import refused
@@ -179,7 +180,7 @@ def test_layers_with_weights(
     assert launched(CPU, op, *given, **more) == cpu
 
 
-ALWAYS = replace(GPU, tuning={"winograd": "always"})
+ALWAYS = replace(GPU, tuning=PLANES)
 DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 
 
@@ -309,7 +310,7 @@ def test_which_convolutions_winograd_suits(
     x: Any, weights: Any, more: dict[str, Any], launches: int
 ) -> None:
     assert len(launched(ALWAYS, "conv_2d", x, weights, **more)) == launches
-    never = replace(ALWAYS, tuning={"winograd": "never"})
+    never = replace(ALWAYS, tuning={"winograd_planes": "never", "winograd_rows": "never"})
     assert len(launched(never, "conv_2d", x, weights, **more)) == 1 + (launches == 2)
 
 
@@ -371,8 +372,13 @@ def test_four_lanes_that_are_neighbours_move_together(shape: tuple[int, ...], wh
         (CPU, (1, 8, 8, 3), (8, 1, 2, 3), True),
         (CPU, (1, 8, 8, 4), (8, 3, 3, 4), False),
         (CPU, (1, 8, 8, 2), (8, 3, 3, 1), False),  # groups
-        (replace(GPU, tuning={"strided": "always"}), (1, 8, 8, 3), (8, 1, 1, 3), True),
-        (replace(CPU, tuning={"strided": "never"}), (1, 8, 8, 3), (8, 3, 3, 3), False),
+        (replace(GPU, tuning={"strided_window": "always"}), (1, 8, 8, 3), (8, 1, 1, 3), True),
+        (
+            replace(CPU, tuning={"strided_window": "never", "strided_rows": "never"}),
+            (1, 8, 8, 3),
+            (8, 3, 3, 3),
+            False,
+        ),
     ],
 )
 def test_few_channels_are_read_one_by_one(

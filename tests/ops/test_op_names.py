@@ -35,7 +35,7 @@ ADDED_BY = {"tflgpu_plugin.importer.builder", "tflgpu_plugin.importer.building"}
 # Words of other things than ops.
 WORDS = {
     "tflgpu_plugin.cli.run": {"mean"},  # an option
-    "tflgpu_plugin.compile.tuning": {"tile", "split"},  # settings of kernels
+    "tflgpu_plugin.compile.tuning": {"tile"},  # settings of kernels
     "tflgpu_plugin.demo.network": {  # which the demo writes files of, operators included
         *("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "SOFTMAX"),
     },

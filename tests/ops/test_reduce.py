@@ -35,8 +35,8 @@ def parts(target: Target, shape: Any, op: str = "mean") -> list[tuple[bool, int]
         (GPU, (1, 1024, 512, 32), [(True, 8 * 32), (False, 2)]),  # 2 ** 14 threads
         (GPU, (4, 256, 256, 32), [(True, 32 * 8), (False, 1)]),
         (GPU, (16, 256, 256, 64), [(False, 256)]),  # enough without
-        (replace(GPU, tuning={"split": "never"}), (1, 1024, 512, 32), [(False, 8)]),
-        (replace(GPU, tuning={"split": "always"}), (1, 1, 2, 4), [(True, 1), (False, 1)]),
+        (replace(GPU, tuning={"reduce_parts": "never"}), (1, 1024, 512, 32), [(False, 8)]),
+        (replace(GPU, tuning={"reduce_parts": "always"}), (1, 1, 2, 4), [(True, 1), (False, 1)]),
         (CPU, (1, 1024, 512, 32), [(False, 8)]),
     ],
 )
@@ -75,7 +75,7 @@ def test_answers(op: str, axes: tuple[int, ...], extents: tuple[int, ...]) -> No
     wanted = numpy.get(op, lambda v, **more: np.sum(v * v, **more))(
         values, axis=axes, keepdims=True
     )
-    for tuning in ({}, {"split": "always"}):
+    for tuning in ({}, {"reduce_parts": "always"}):
         target = replace(device.target, software=False, vendor="amd", tuning=tuning)
         plan = compiler.compile(b.graph(y), target)
         (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([values], [])

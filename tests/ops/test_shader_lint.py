@@ -12,6 +12,7 @@ from conformance import node_cases
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
 from conformance.node_cases import NodeCase
+from conformance.test_variants import ALONG_ROWS
 from conformance.variants import half as half_cases
 from tests.support.shader_lint import MAX_SITES, lint
 from tflgpu_plugin.compile import compiler
@@ -26,8 +27,8 @@ TARGETS = (
     Target(name="plain"),
     Target(name="half", half=True),
     Target(name="native", half=True, native_half=True),
-    Target(name="along rows", tuning={"winograd": "row"}),
-    Target(name="stem", vendor="amd", tuning={"strided": "always"}),
+    Target(name="along rows", tuning=ALONG_ROWS),
+    Target(name="stem", vendor="amd", tuning={"strided_window": "always"}),
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.

@@ -36,11 +36,11 @@ def test_small_maps_are_split_by_channels(
     source, weights = b.input(x), b.constant(np.zeros(filters, np.float32))
     y = b.op("conv_2d", source, weights, None, **WINDOW)
     graph = b.graph(y)
-    given = {"winograd": "never"}
+    given = {"winograd_planes": "never", "winograd_rows": "never"}
     plan = compiler.compile(graph, Target(vendor="amd", tuning=given))
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [x[0] * parts]
     assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
-    for target in (TARGET, Target(vendor="amd", tuning={**given, "split": "never"})):
+    for target in (TARGET, Target(vendor="amd", tuning={**given, "split_k": "never"})):
         labels = [d.label for d in compiler.compile(graph, target).dispatches]
         assert "sum_parts" not in labels
 
@@ -119,7 +119,7 @@ def test_weights_of_parts_lie_one_after_another() -> None:
     b = Net()
     x = b.input((1, 6, 6, 32))
     y = b.op("conv_2d", x, b.constant(weights), None, **WINDOW)
-    target = Target(vendor="amd", tuning={"split": "always"})
+    target = Target(vendor="amd", tuning={"split_k": "always"})
     plan = compiler.compile(b.graph(y), target)
     (packed,) = (w.image().view(np.float32) for w in plan.weights if "split" in w.key)
     found = packed.reshape(8, 1, 3, 4, 2, 4)  # part, block, tap, channel, slice, output

@@ -22,7 +22,7 @@ def run_split(b: Net, values: dict[int, Array], y: int, label: str) -> Array:
     """The output on a device with a binding limit of less than half of what the weights take;
     several launches must have made it."""
     device, graph = device_of(), b.graph(y)
-    small = replace(device.target, tuning={"tile": "1x2", "winograd": "never"})
+    small = replace(device.target, tuning={"tile": "1x2", "winograd_planes": "never"})
     whole = compiler.compile(graph, small)
     largest = max(buffer.bytes for buffer in whole.buffers if buffer.role in ("weights", "pool"))
     plan = compiler.compile(graph, replace(small, max_binding_bytes=largest * 2 // 5))

@@ -21,7 +21,7 @@ from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
-FORCED = {"strided": "always", "stem": "always"}
+FORCED = {"strided_window": "always", "stem": "always"}
 AMD = Target(vendor="amd", subgroup_size=32)
 X = (2, 13, 21, 3)
 
@@ -85,7 +85,12 @@ def test_what_a_thread_loads_and_multiplies(
         (replace(AMD, software=True), (8, 3, 3, 3), {}, False),
         (replace(AMD, software=True, tuning=FORCED), (8, 3, 3, 3), {}, True),
         (replace(AMD, tuning=FORCED | {"stem": "never"}), (8, 3, 3, 3), {}, False),
-        (replace(AMD, tuning=FORCED | {"strided": "never"}), (8, 3, 3, 3), {}, False),
+        (
+            replace(AMD, tuning={"stem": "never", "strided_window": "never"}),
+            (8, 3, 3, 3),
+            {},
+            False,
+        ),
         (AMD, (8, 3, 1, 3), {}, False),  # nothing to share
         (AMD, (8, 1, 1, 3), {}, False),
         (AMD, (8, 3, 16, 3), {}, True),
@@ -158,7 +163,7 @@ def test_windows_along_one_axis_lie_along_rows() -> None:
     assert launch.kernel == "stem" and launch.variant["kernel"] == 9
     given = launch.parameters
     assert (given["out_w"], given["in_h"], given["in_w"]) == (40, 1, 40)
-    row = {"winograd": "row"}
+    row = {"winograd_rows": "always", "winograd_planes": "never"}
     for shape, filters in (((2, 40, 1, 32), (8, 3, 1, 32)), ((2, 1, 40, 32), (8, 1, 3, 32))):
         (launch,) = lowered(
             replace(AMD, tuning=row), "conv_2d", shape, held(*filters), **SAME
@@ -168,7 +173,7 @@ def test_windows_along_one_axis_lie_along_rows() -> None:
 
 @pytest.mark.adapter
 @pytest.mark.parametrize("software", [True, False])
-@pytest.mark.parametrize("tuning", [{}, {"winograd": "row"}, FORCED])
+@pytest.mark.parametrize("tuning", [{}, {"winograd_rows": "always"}, FORCED])
 @pytest.mark.parametrize("shape", [(2, 41, 1, 2), (2, 41, 1, 20)])
 def test_answers_along_one_axis(shape: Any, tuning: dict[str, str], software: bool) -> None:
     """In ONNX's order: the host's buffer is read in place. Sums of integers are exact."""

@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import Array, Graph, Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
-TARGET = Target(vendor="amd", tuning={"split": "always"})
+TARGET = Target(vendor="amd", tuning={"split_k": "always"})
 KEPT = {"keep_num_dims": True, "activation": "none"}
 EPSILON = 1e-3
 
@@ -49,7 +49,7 @@ def labels(graph: Graph, target: Target = TARGET) -> list[str]:
 def test_the_normalization_after_a_split_product_adds_up() -> None:
     assert labels(layers(64)[0]) == ["conv", "normalization"]
     assert labels(layers(64, between="relu")[0]) == ["conv", "normalization"]
-    alone = replace(TARGET, tuning={"split": "never"})
+    alone = replace(TARGET, tuning={"split_k": "never"})
     assert labels(layers(64)[0], alone) == ["conv", "normalization"]
 
 
@@ -94,7 +94,7 @@ def test_more_threads_share_a_row_where_these_are_few(channels: int, most: int) 
 def test_answers(channels: int, centred: bool, software: bool) -> None:
     graph, w, bias = layers(channels, rows=9, centred=centred)
     device = adapter.open_device(adapter.select(None))
-    target = replace(device.target, software=software, vendor="amd", tuning={"split": "always"})
+    target = replace(device.target, software=software, vendor="amd", tuning={"split_k": "always"})
     plan = compiler.compile(graph, target)
     assert "sum_parts" not in [d.label for d in plan.dispatches]
     random = np.random.default_rng(1)
@@ -131,7 +131,7 @@ def test_sums_in_float16(
     errors = []
     for split in ("always", "never"):
         target = replace(device.target, software=software, vendor="amd", half=True,
-                         tuning={"split": split, "half": kept})  # fmt: skip
+                         tuning={"split_k": split, "half": kept})  # fmt: skip
         plan = compiler.compile(graph, target)
         (wgsl,) = (p.wgsl for p in plan.pipelines if p.label == "normalization")
         assert ("f16" if kept == "native" else "halves(") in wgsl

@@ -17,10 +17,11 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops import tiles, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import Blocks
+from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.runtime import adapter
 
-ROW = {"winograd": "row"}
+ROW = {"winograd_rows": "always", "winograd_planes": "never"}
 FORCED = Target(tuning=ROW)
 AMD = Target(vendor="amd", subgroup_size=32)
 X = (2, 20, 21, 36)
@@ -99,20 +100,19 @@ def test_which_convolutions_it_suits(
 ) -> None:
     assert (kinds(FORCED, x, weights, **more) == ALONG) == suits
     assert (kinds(replace(FORCED, software=True), x, weights, **more) == ALONG) == suits
-    for other in ("never", "always"):
-        assert ALONG[0] not in kinds(
-            replace(FORCED, tuning={"winograd": other}), x, weights, **more
-        )
+    never = replace(FORCED, tuning={"winograd_rows": "never"})
+    assert ALONG[0] not in kinds(never, x, weights, **more)
 
 
 def test_whole_sums_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     low = lowered(FORCED, "conv_2d", X, held(18, 3, 3, 36), **SAME)
     (node,) = low.graph.nodes
     axes = (Span(20, 3, 1, 1, 1, 20), Span(21, 3, 1, 1, 1, 21))
-    for op, pays in (("relu", True), (next(iter(kernels.ROWS)), False)):
+    for op, suits in (("relu", True), (next(iter(kernels.ROWS)), False)):
         step = type("Step", (), {"op": op})()
         given = replace(node, epilogue=(step,))
-        assert winograd_row.pays(low, given, X, (18, 3, 3, 36), *axes) is pays
+        c = Convolution(low, given, X, (18, 3, 3, 36), axes)
+        assert winograd_row.suits(c) is suits
 
 
 def test_it_needs_room_for_its_weights() -> None:

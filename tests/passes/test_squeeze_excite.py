@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.harness import run_graph
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir import EpilogueOp, Graph, verify
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir import EpilogueOp, Graph, Target, quirks, verify
 from tflgpu_plugin.passes import pipeline
 from tflgpu_plugin.passes.fuse.channel_gates import fuse_channel_gates
 from tflgpu_plugin.passes.fuse.squeeze_excite import fuse_squeeze_excite
@@ -142,6 +143,19 @@ def test_larger_maps_are_averaged_by_a_launch_of_their_own() -> None:
     n.side, n.batch = 120, 1
     rewritten = fuse_squeeze_excite(n.graph(*_usual(n)))
     assert [node.op for node in rewritten.nodes] == ["mean", "squeeze_excite"]
+
+
+def test_a_refused_op_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the option, or by a quirk: the layers run by themselves."""
+    n = Excited()
+    graph = n.graph(*_usual(n))
+    refusing = Target(without=frozenset({"squeeze_excite"}))
+    joined, apart = (compiler.compile(graph, each) for each in (Target(), refusing))
+    assert "squeeze_excite" in {each.form for each in joined.dispatches}
+    assert "squeeze_excite" not in {each.form for each in apart.dispatches}
+    row = quirks.Quirk("", "squeeze_excite", "It goes wrong, see issue 1.")
+    monkeypatch.setattr(quirks, "QUIRKS", [row])
+    assert compiler.compile(graph, Target()) == apart
 
 
 def _answers(graph: Graph) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:

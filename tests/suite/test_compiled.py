@@ -21,7 +21,9 @@ from benchmarks.engine import Unavailable
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Pipeline
+from tflgpu_plugin.ops import form_names
 
+KERNELS = ("ahead", "half", "tile", "weights")  # settings
 KERNEL = """
 struct Params { rows: u32, step: u32 }
 @group(0) @binding(0) var<uniform> p: Params;
@@ -63,7 +65,7 @@ def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     x = b.input((1, 6, 6, channels))
     weights = b.constant(np.ones((8, 3, 3, channels), np.float32))
     y = b.op("conv_2d", x, weights, None, **WINDOW)
-    plan = compiler.compile(b.graph(y), replace(AMD, tuning={"split": "never"}))
+    plan = compiler.compile(b.graph(y), replace(AMD, tuning={"split_k": "never"}))
     (each,) = (d for d in plan.dispatches if d.label == "conv")
     block = plan.uniforms[each.uniform_offset :]
     found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups)
@@ -156,13 +158,13 @@ def test_spills_and_refusals_fail(
 def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [command.setting(text) for text in ("winograd=never", "tile=3x2", "ahead=4")] == [
-        ("winograd", "never"), ("tile", "3x2"), ("ahead", "4"),
+    assert [command.setting(text) for text in ("stem=never", "tile=3x2", "ahead=4")] == [
+        ("stem", "never"), ("tile", "3x2"), ("ahead", "4"),
     ]  # fmt: skip
     for text, sentence in (
         (
-            "winogard=always",
-            "the settings are ahead, half, rows, split, stem, strided, tile, weights, winograd.",
+            "winogard_rows=always",
+            f"the settings are {', '.join(sorted((*KERNELS, *form_names())))}.",
         ),
         ("rows=alway", "rows=alway: the values of rows are always, never."),
         ("rows", "rows: the values of rows are always, never."),

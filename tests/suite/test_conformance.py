@@ -21,9 +21,8 @@ from conformance.plugin.record import (
     from_json,
 )
 from tflgpu_plugin.cli import tables
-from tflgpu_plugin.importer import support
-from tflgpu_plugin.importer.support import Quirk
-from tflgpu_plugin.ir import Refusal, Target
+from tflgpu_plugin.ir import Refusal, Target, quirks
+from tflgpu_plugin.ir.quirks import Quirk
 
 
 def header(name: str = "llvmpipe (LLVM 15.0.6, 256 bits)", driver: str = "Mesa 22.3.6 (LLVM 15)",
@@ -151,7 +150,7 @@ def test_files_hold_for_adapters_whose_slug_they_begin(tmp_path: Path) -> None:
         ("REFUSED * EXP long", "ends with # and a reason"),
         ("REFUSED * EXP # because of issue 1", "write REFUSED host op case"),
         ("WRONG * EXP long # because of issue 1", "write REFUSED host op case"),
-        ("TOLERANCE * EXP long 100 # because of issue 1", "belongs in support.QUIRKS"),
+        ("TOLERANCE * EXP long 100 # because of issue 1", "belongs in ir.quirks"),
     ],
 )
 def test_bad_lines_say_what_to_write(tmp_path: Path, line: str, sentence: str) -> None:
@@ -222,8 +221,7 @@ def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> N
 
 def test_quirks_of_an_adapter_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Quirk("geforce", "add", "ADD goes wrong there.", last="535")
-    monkeypatch.setattr(support, "QUIRKS", [row])
-    monkeypatch.setattr(tables, "QUIRKS", [row])
+    monkeypatch.setattr(quirks, "QUIRKS", [row])
     bad, good = Target(name="GeForce", driver="530"), Target(name="GeForce", driver="540")
     listed = {r["operator"]: r["quirks"] for r in tables.op_rows(bad)}
     assert listed["ADD"] == ["ADD goes wrong there."] and listed["SUB"] == []

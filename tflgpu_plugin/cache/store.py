@@ -48,6 +48,7 @@ def target_key(target: Target) -> dict[str, str]:
     rest = asdict(target)
     named = [rest.pop(name) for name in ("name", "vendor", "backend")]
     rest["features"], rest["tuning"] = sorted(target.features), sorted(target.tuning.items())
+    rest["without"] = sorted(target.without)
     return {
         "plugin": fingerprint.of_plugin(),
         "adapter": " / ".join(named),

@@ -31,6 +31,11 @@ _READ_BY = {
             "Nothing is kept in the user's cache folder: no generated kernels, measured settings "
             "or digests. `serialization_dir` is not affected.",
         ),
+        "TFLGPU_WITHOUT": (
+            "names as of the option `without`, with commas",
+            "Forms and ops that are not used, for drivers that get one wrong: nodes are computed "
+            "in other forms, or on the CPU where none is left.",
+        ),
         "TFLGPU_ALLOW_SOFTWARE": (
             "1",
             "Software adapters are registered with ONNX Runtime as GPUs, so that its automatic "

@@ -37,12 +37,15 @@ class Binding:
 
 @dataclass(frozen=True)
 class Launch:
-    """One dispatch: its host nodes as operator and number, its kernel (a key of `kernels`), the
-    number of workgroups per dimension, and the values of its uniform block.
+    """One dispatch: its host nodes as operator and number, the form in which they are computed, its
+    kernel (a key of `kernels`), the number of workgroups per dimension, and the values of its
+    uniform block. The form, or where an op has only one its name, is what the option `without` and
+    TFLGPU_WITHOUT take.
     """
 
     nodes: tuple[str, ...]
     names: tuple[str, ...]
+    form: str
     kernel: str
     workgroups: tuple[int, int, int]
     bindings: tuple[Binding, ...]
@@ -128,6 +131,7 @@ def _launches(
         yield Launch(
             tuple(operators.get(n, str(n)) for n in made.nodes),
             tuple(dict.fromkeys(names[n] for n in made.nodes if n in names)),
+            made.form,
             pipeline.name,
             made.groups,
             tuple(bindings_of(plan, made)),
@@ -164,7 +168,7 @@ def _words(launch: Launch) -> set[str]:
 def _of_launch(launch: Launch) -> Iterator[str]:
     x, y, z = launch.workgroups
     yield f"  {', '.join(launch.nodes) or 'input or output'}"
-    yield f"    {launch.kernel}, {x} x {y} x {z} workgroups"
+    yield f"    form {launch.form}, {launch.kernel}, {x} x {y} x {z} workgroups"
     for one in launch.bindings:
         yield f"    {one.name}: {one.buffer}, {one.access} as {one.elements}"
     given = ", ".join(f"{name} = {value:g}" for name, value in launch.parameters.items())

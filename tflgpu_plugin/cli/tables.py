@@ -13,8 +13,17 @@ from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.importer.partition_rules import PARTITION_RULES
 from tflgpu_plugin.importer.row_conditions import AFTER_ROW, BY_ROLES, FIRST
 from tflgpu_plugin.importer.rules import RULES
-from tflgpu_plugin.importer.support import MAX_RANK, QUIRKS, type_names
-from tflgpu_plugin.ir import BFLOAT16, CODES, COMPLEX, COUNTS, OTHER, HostOp, Target
+from tflgpu_plugin.importer.support import MAX_RANK, type_names
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    CODES,
+    COMPLEX,
+    COUNTS,
+    OTHER,
+    HostOp,
+    Target,
+    quirks as known,
+)  # fmt: skip
 from tflgpu_plugin.providers.onnxruntime.conditions import EVERY as ONNX_NODES
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.conditions import EVERY as NODES
@@ -100,7 +109,7 @@ def onnx_types(row: HostOp) -> tuple[str, ...]:
 
 def quirks(op: str, target: Target) -> list[str]:
     """Why nodes of an internal op, or some of them, are refused on this adapter and driver."""
-    return [row.reason for row in QUIRKS if row.op == op and row.on(target)]
+    return [row.reason for row in known.QUIRKS if row.name == op and row.on(target)]
 
 
 def option_rows() -> list[dict[str, Any]]:

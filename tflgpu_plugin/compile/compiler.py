@@ -15,6 +15,7 @@ from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
@@ -23,18 +24,19 @@ from tflgpu_plugin.passes import pipeline
 VECTOR = 16  # bytes of a vec4
 ZEROS = 16  # vec4 before the tensors of a pool: padding, as far from them as caches have lines
 ALL_LANES = 0xFFFF_FFFF
+IO_LAYOUT = "io_layout"  # the form of what packs inputs and unpacks outputs
 
 
 def compile(graph: Graph, target: Target) -> Plan:
     """Plan a partition. Raises Unsupported with the node that cannot run on this target."""
-    rewritten = pipeline.run(graph)
+    rewritten = pipeline.run(graph, target)
     low = lower(rewritten, target)
     return Assembly(graph, rewritten, low).plan()
 
 
 def lower(graph: Graph, target: Target) -> Lowering:
     """Launches of a rewritten graph, I/O layout conversion included."""
-    low = Lowering(graph, target)
+    low = Lowering(graph, target, form=IO_LAYOUT)
     table = ops.rows()
     for tensor in _filled(graph, graph.inputs):
         io_layout.pack(low, _at_the_host(tensor), Raw("input", tensor), tensor)
@@ -42,7 +44,11 @@ def lower(graph: Graph, target: Target) -> Lowering:
         io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
     for node in graph.nodes:
         with blaming(node):
+            if reason := refusal(node.op, graph, node, target):
+                raise Unsupported(reason)
+            low.form = node.op
             table[node.op].lower(low, node)
+    low.form = IO_LAYOUT
     makers = graph.producers()
     for tensor in _filled(graph, graph.outputs):
         with blaming(makers.get(tensor, _at_the_host(tensor))):
@@ -59,7 +65,7 @@ def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
 
 
 def _at_the_host(tensor: int) -> Node:
-    return Node(id=-1, op="io_layout", inputs=(), outputs=(tensor,))
+    return Node(id=-1, op=IO_LAYOUT, inputs=(), outputs=(tensor,))
 
 
 @dataclass
@@ -323,7 +329,7 @@ class Assembly:
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))
         buffers = (uniforms, *(buffer for buffer, _ in located))
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
-        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes)
+        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form)
 
     def _channels(self, source: Source) -> int:
         if isinstance(source, int) and source >= 0:

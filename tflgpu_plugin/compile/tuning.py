@@ -27,13 +27,13 @@ from tflgpu_plugin.runtime.program import Instance, shared
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.device import Device
 
-VERSION = 5  # of what the settings mean; results of other versions are ignored
+VERSION = 6  # of what the settings mean; results of other versions are ignored
 RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 
-# Ways to try, the vendor's own first (for the keys see ops.tiles, ops.winograd, ops.split_depth,
-# ops.stem and ops.conv).
+# Ways to try, the vendor's own first: settings of kernels (see ops.tiles), and forms that are never
+# or always chosen.
 GPU: tuple[Mapping[str, str], ...] = (
     {},
     {"half": "never"},
@@ -44,11 +44,11 @@ GPU: tuple[Mapping[str, str], ...] = (
     {"tile": "2x4"},
     {"tile": "4x8"},
     {"tile": "1x4"},
-    {"split": "never"},
+    {"split_k": "never", "reduce_parts": "never"},
     {"ahead": "8"},
     {"ahead": "1"},
-    {"winograd": "never"},
-    {"strided": "never"},
+    {"winograd_planes": "never", "winograd_rows": "never"},
+    {"stem": "never", "strided_window": "never"},
     {"stem": "never"},
     {"stem": "always"},
 )
@@ -56,8 +56,8 @@ SOFTWARE: tuple[Mapping[str, str], ...] = (
     {},
     {"tile": "4x8"},
     {"tile": "5x8"},
-    {"winograd": "never"},
-    {"strided": "never"},
+    {"winograd_planes": "never"},
+    {"strided_rows": "never", "strided_window": "never"},
 )
 
 

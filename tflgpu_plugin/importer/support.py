@@ -2,15 +2,13 @@
 code decides this.
 
 It joins data that others state: the provider's row (versions, documented editions), the op's row
-(types, constraint) and the quirk rows below (drivers on which an op is known to give wrong
-results).
+(types, constraint) and `ir.quirks` (ops that a driver gets wrong, or that the user refuses).
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
@@ -20,6 +18,7 @@ from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
+from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -36,38 +35,6 @@ TYPE_NAMES = {
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
     "u64": "uint64", "c64": "complex64", BFLOAT16: "bfloat16",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Quirk:
-    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
-    version is in [`first`, `last`] (None: open end; versions compare number by number), nodes of
-    `op` that meet `condition` are refused with `reason`, a sentence that ends with where the
-    report is.
-    """
-
-    adapter: str
-    op: str
-    reason: str
-    first: str | None = None
-    last: str | None = None
-    condition: Callable[[Graph, Node], bool] = lambda graph, node: True
-
-    def on(self, target: Target) -> bool:
-        """Whether the quirk is for this adapter and its driver."""
-        if self.adapter.lower() not in target.name.lower():
-            return False
-        driver = _version(target.driver)
-        if self.first is not None and driver < _version(self.first):
-            return False
-        return self.last is None or driver <= _version(self.last)
-
-    def applies(self, graph: Graph, node: Node, target: Target) -> bool:
-        """Whether this node would give wrong results on this target."""
-        return node.op == self.op and self.on(target) and self.condition(graph, node)
-
-
-QUIRKS: list[Quirk] = []
 
 
 def support(
@@ -92,7 +59,7 @@ def support(
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
-        or _quirk(graph, node, target)
+        or refusal(node.op, graph, node, target)
     )
 
 
@@ -122,22 +89,8 @@ class Judge:
         return found
 
 
-def _quirk(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Returns the known wrong result of this node on this target, as a refusal."""
-    found = (quirk.reason for quirk in QUIRKS if quirk.applies(graph, node, target))
-    return next((Refusal("device.wrong_result", reason) for reason in found), None)
-
-
 def _name(node: Node) -> str:
     return node.host_op or node.op or node.name or f"node {node.id}"
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """Returns the first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3,
-    6).
-    """
-    found = re.search(r"\d+(\.\d+)*", text)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:

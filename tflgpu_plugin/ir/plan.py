@@ -91,7 +91,7 @@ class Weight:
 @dataclass(frozen=True)
 class Dispatch:
     """One kernel launch: `buffers` per binding (the uniform block among them), workgroups per
-    dimension, the host nodes that it computes.
+    dimension, the host nodes that it computes, and the form in which it does (see `ops.forms`).
     """
 
     label: str
@@ -100,6 +100,7 @@ class Dispatch:
     uniform_offset: int
     groups: tuple[int, int, int]
     nodes: tuple[int, ...]
+    form: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

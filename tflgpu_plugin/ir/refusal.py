@@ -17,6 +17,8 @@ CODES: Mapping[str, str] = {
     "list the node.",
     "option.excluded": "The option exclude names the node.",
     "option.partitions": "The option max_delegated_partitions has no room for the partition.",
+    "option.without": "The option without, or TFLGPU_WITHOUT, names the op, or each form that "
+    "could compute it.",
     "option.quantized": "The option enable_quantized_inference is off.",
     # Types and quantization.
     "dtype.unsupported": "The operator is not supported for a type of its tensors.",
@@ -69,7 +71,8 @@ CODES: Mapping[str, str] = {
     "device.missing": "No adapter can be used.",
     "device.limit": "A limit of the adapter or of its driver.",
     "device.build_failed": "The driver could not build a kernel or the partition.",
-    "device.wrong_result": "The operator is known to give wrong results on this driver.",
+    "device.wrong_result": "The op, or each form that could compute it, is known to give wrong "
+    "results on this driver.",
     "memory.exhausted": "There is not enough memory.",
     "defect": "An error inside this plugin.",
 }

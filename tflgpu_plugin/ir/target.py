@@ -15,9 +15,10 @@ class Target:
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
     on this adapter; `least_subgroup` is the size in small workgroups, 0 on software adapters.
     `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds
-    on-device choices. `half`: values may be stored as float16 (the user's permission; every adapter
-    is able to). `unpacks`: kernels may call `unpack2x16float`. `native_half`: WGSL's own float16
-    passed the self-test on this adapter.
+    on-device choices: settings of kernels (see `compile.tuning`), and for a form "never" or
+    "always". `without` names the forms and ops that the user refuses. `half`: values may be stored
+    as float16 (the user's permission; every adapter is able to). `unpacks`: kernels may call
+    `unpack2x16float`. `native_half`: WGSL's own float16 passed the self-test on this adapter.
     """
 
     name: str = "nominal"
@@ -34,6 +35,7 @@ class Target:
     max_groups: int = 65_535
     max_invocations: int = 256
     tuning: Mapping[str, str] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
     half: bool = False
     unpacks: bool = True
     native_half: bool = False
@@ -60,6 +62,10 @@ class Target:
         """
         start = "native" if self.native_half and not self.software else "words"
         return self.tuning.get("half", start)
+
+    def prefers(self, form: str) -> bool:
+        """Whether this form is chosen wherever it suits, also where it is not expected to pay."""
+        return self.tuning.get(form) == "always"
 
     @property
     def shuffles(self) -> bool:

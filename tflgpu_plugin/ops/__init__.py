@@ -118,3 +118,14 @@ def rows() -> Mapping[str, Op]:
             words = named if isinstance(named, str) else named.get(op.name, "")
             found[op.name] = replace(op, family=family, attributes=frozenset(words.split()))
     return found
+
+
+@cache
+def form_names() -> Mapping[str, tuple[str, ...]]:
+    """Returns the names of all forms, each with the ops that it may compute; an op without a list
+    of forms has one, which is refused by the op's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for op in rows().values():
+        for name in dict.fromkeys(op.forms):
+            found[name] = (*found.get(name, ()), op.name)
+    return found

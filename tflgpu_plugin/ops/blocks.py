@@ -1,20 +1,18 @@
-"""What layers with weights share: their operands and windows, and what conv.wgsl is given, the
-block order of dense weights and the launches.
+"""What layers with weights share: their operands and windows, and the block order in which
+conv.wgsl reads dense weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape
 from tflgpu_plugin.ops.lowering import (
-    MAX_LOOP_ROUNDS,
     VECTOR_BYTES,
     Access,
     Constant,
@@ -24,16 +22,8 @@ from tflgpu_plugin.ops.lowering import (
     put,
     spread,
 )
-from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span, bounded, spans
-
-STAGE = 8  # iterations whose weights are in workgroup memory at a time
-# Channels of a partial sum where errors of long sums would be too large, by what they are counted
-# in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
-# ones: sums of 64 channels are up to 1.72 off as a whole, 1.32 in parts of 32, 1.08 of 16 and 0.83
-# of 8; those of 96 and more up to 0.77 in parts of 32.
-PART, LONG_PART, LONG = 8, 32, 96
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -226,112 +216,3 @@ def _packed_on_device(
         fused=False,
     )
     return packed
-
-
-def convolve(
-    low: Lowering,
-    node: Node,
-    blocks: Blocks,
-    tile: Tile,
-    *,
-    kernel: str,
-    taps: str,
-    pixels: int,
-    planes: int,
-    x_slice: int,
-    parameters: Mapping[str, object],
-    source: Source | None = None,
-    strided: bool = False,
-    packed: Source | None = None,
-    target: int | None = None,
-    threads: int | None = None,
-    split: bool = False,
-    variant: Mapping[str, object] | None = None,
-    width: int = 1,
-    in_parts: bool = False,
-) -> None:
-    """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
-
-    `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
-    those in the result from `pixels`, where `parameters` does not tell others. It adds those of the
-    `taps` variant. `source`, `packed` and `target` stand for the node's own input, weights and
-    output; no epilogue is applied to another target. `threads` make the pixels of one plane; if not
-    given, as many as are needed. If `strided`, all distances in x are in elements, and `x_slice` is
-    that of channels. If `split`, planes are parts of the channels, each with weights of its own
-    (`w_batch` vec4). If `in_parts`, sums of many channels are computed as sums of partial sums.
-    """
-    threads = -(-pixels // tile.pixels) if threads is None else threads
-    if taps == "point":
-        tile = point_tile(low.target, tile)
-    x_source: Source = node.operand() if source is None else source
-    y = node.outputs[0] if target is None else target
-    whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
-    steps = -(-blocks.depth * blocks.merged // tile.step)
-    tile = waiting(low.target, tile, threads * blocks.count * planes, steps)
-    tile, across = along_row(tile, width, steps)
-    if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
-        said = f"{blocks.depth} channels or {blocks.taps} taps are too many."
-        raise Unsupported.of("shape.too_large", said, node.id)
-    length = PART if blocks.depth < LONG else LONG_PART
-    parts = in_parts and steps * tile.step > length
-    in_stages = tile.weights == "memory" or parts
-    stage = STAGE if tile.weights == "memory" else length
-    if parts:
-        stage = min(stage, length // tile.step)
-        tile = replace(tile, ahead=min(tile.ahead, stage))
-    several = tile.ahead > 1
-    rounds = steps // tile.ahead + steps % tile.ahead + several
-    staged = -(-steps // stage) * (19 + several) if in_stages else 0  # 16 to fill it
-    lines = 2 * steps + 2 if taps == "rows" else 0
-    stores = tile.slices * (tile.pixels + 2) + 1
-    low.loops(node, blocks.taps * (2 + rounds + staged + lines) + 1 + stores)
-    gates = ops.gates(node)
-    for first, last, part in whole:
-        reads: dict[str, Source | Access] = {"x": Access(x_source, view=tile.step), "w": part}
-        if gates is not None:
-            reads["gate"] = Access(gates, view=tile.step)
-            parameters = {**parameters, "gate_batch": blocks.channels // tile.step}
-        low.dispatch(
-            kernel,
-            node,
-            reads=reads,
-            writes={"y": y},
-            workgroups=(-(-threads // tile.lanes), last - first, planes),
-            parameters={
-                "first_block": first,
-                "group_blocks": blocks.group_blocks,
-                "group_slices": blocks.group_slices,
-                "group_x": blocks.channels // 4 * x_slice,
-                "x_slice": x_slice,
-                "tile_slices": tile.slices,
-                "tile_pixels": tile.pixels,
-                "block_vectors": blocks.block_vectors,
-                "steps": steps,
-                "planes": planes,
-                "pixels": pixels,
-                "x_batch": -(-blocks.depth * blocks.groups // 4) * x_slice,
-                "y_batch": -(-blocks.outputs // 4) * pixels,
-                "y_slice": pixels,
-                **({"stage": stage} if in_stages else {}),
-                **parameters,
-            },
-            variant={
-                "pixels": tile.pixels,
-                "slices": tile.slices,
-                "step": tile.step,
-                "ahead": tile.ahead,
-                "lanes": tile.lanes,
-                "shared": tile.shared,
-                "memory": tile.weights == "memory",
-                "taps": taps,
-                "strided": strided,
-                "split": split,
-                "run": 0,
-                "across": across,
-                "gated": gates is not None,
-                "parts": parts,
-                "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
-                **(variant or {}),
-            },
-            fused=target is None,
-        )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops import rounding, split_depth, stem, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import (
-    Blocks,
-    convolve,
     operands,
     refuse_epilogue,
     refuse_groups,
@@ -17,8 +16,10 @@ from tflgpu_plugin.ops.blocks import (
     windows,
     work,
 )
-from tflgpu_plugin.ops.fully_connected import multiply_rows
-from tflgpu_plugin.ops.lowering import Lowering, Source
+from tflgpu_plugin.ops.convolution import Convolution
+from tflgpu_plugin.ops.forms import Form, Forms
+from tflgpu_plugin.ops.fully_connected import PRODUCTS, Rows
+from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span
@@ -42,79 +43,6 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return window.refuse_window(x, weights[1:-1], node.attributes)
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """The form that suits: a matrix product, Winograd's, 1x1, along rows, or any window. Volumes
-    have no other form for windows than the last."""
-    x, filters = operands(low.graph, node)
-    axes = windows(low.graph, node)
-    groups, taps, flat = x[-1] // filters[-1], prod(filters[1:-1]), len(axes) == 2
-    turned = flat and x[2] == filters[2] == axes[1].positions == 1 and axes[1].stride == 1
-    if turned:  # what goes along one axis, goes along rows, which kernels know to share
-        x, filters = (x[0], 1, x[1], x[3]), (filters[0], 1, filters[1], filters[3])
-        axes = axes[::-1]
-    extent_in, extent_out = prod(x[1:-1]), prod(s.positions for s in axes)
-    point = taps == 1 and not any(s.before for s in axes)
-    if point and groups == extent_in == extent_out == 1:
-        multiply_rows(low, node, rows=x[0], pixels=1)
-        return
-    for form in (winograd, winograd_row) if flat else ():
-        if form.pays(low, node, x, filters, *axes):
-            form.lower(low, node, x, filters, *axes)
-            return
-    slices = -(-(filters[0] // groups) // 4)
-    stems = flat and stem.suits(low, filters, *axes)
-    few = _few_channels(low, node, x, filters, turned, stems) if flat else None
-    if few and stems:
-        stem.lower(low, node, x, filters, axes, *few)
-        return
-    point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few
-    columns, walks = axes[-1], flat and not point
-    width = _row_width(low.target, columns, slices, few is not None) if walks else 0
-    tile = choose_tile(low.target, slices, extent_out, width)
-    if width and tile.weights == "memory":  # which holds weights of one tap
-        tile = replace(tile, weights="global")
-    if few:
-        # A pipeline of its own, mostly for one node: with fewer pixels it compiles sooner.
-        pixels, ahead = tile.pixels if width else min(tile.pixels, 4), min(tile.ahead, x[3])
-        tile = replace(tile, step=1, pixels=pixels, ahead=ahead)
-    blocks = Blocks(filters[0], taps, filters[-1], groups, tile.slices)
-    parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
-    if not point:
-        parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
-    threads = None
-    if width:
-        phases = min(columns.stride, filters[2])
-        parameters |= {"phases": phases, "lines": filters[1] * phases}
-        threads = row_threads(extent_out, tile.pixels, width)
-        parameters |= {"items": threads, "row_items": threads // axes[0].positions}
-    kind = "point" if point else "rows" if width else "window" if flat else "volume"
-    if not few and not width:
-        split_depth.lower(
-            low, node, blocks, tile, taps=kind, pixels=extent_out, planes=x[0], x_slice=extent_in,
-            parameters=parameters, width=columns.kernel if kind == "window" else 1,
-        )  # fmt: skip
-        return
-    x_slice = extent_in
-    if few:
-        _, (batch, row, pixel, x_slice) = few
-        parameters |= {"x_batch": batch, "x_row": row, "x_pixel": pixel}
-    convolve(
-        low,
-        node,
-        blocks,
-        tile,
-        kernel="conv",
-        taps=kind,
-        threads=threads,
-        pixels=extent_out,
-        planes=x[0],
-        x_slice=x_slice,
-        parameters=parameters,
-        source=few[0] if few else None,
-        strided=few is not None,
-    )
-
-
 def _gated(graph: Graph, node: Node) -> bool:
     """Whether a thread reads every channel of its pixels once: 1x1, dense, of a map."""
     x, filters = operands(graph, node)
@@ -123,40 +51,137 @@ def _gated(graph: Graph, node: Node) -> bool:
     return point and len(axes) == 2 and filters[-1] == x[-1] >= 4 and prod(x[1:-1]) > 1
 
 
-def _row_width(target: Target, columns: Span, slices: int, few: bool) -> int:
-    """The extent of a row where a thread's pixels shall be neighbours in one (see conv.wgsl), so
-    that taps of a row share what they load; else 0. On software adapters it pays where a load
-    serves few products, in rows that take them all, and more than two taps share it."""
-    wanted = target.tuning.get("rows")
-    if columns.dilation > 1 or wanted == "never":
-        return 0
-    pays = target.software and (few or slices <= 4) and columns.positions >= ROW
-    pays = pays and columns.kernel > 2 * columns.stride
-    return columns.positions if pays or wanted == "always" else 0
+# ---- forms ---------------------------------------------------------------------------------------
 
 
-def _few_channels(
-    low: Lowering, node: Node, x: Shape, filters: Shape, turned: bool, stems: bool
-) -> tuple[Source, tuple[int, ...]] | None:
-    """An input of less than 4 channels as single floats: where it lies, and the distances between
-    batches, rows, pixels and channels. A vec4 of it has empty lanes, which the dense kernel would
-    multiply, too; and from the host's buffer it need not be packed. None when it does not pay.
-    """
-    source = node.operand()
-    if x[3] >= 4 or filters[3] != x[3] or low.target.tuning.get("strided") == "never":
-        return None
-    if hosted := low.hosted.get(source):
-        batch, row, pixel, channel = hosted.strides
-        return hosted.raw, (batch, pixel, row, channel) if turned else hosted.strides
-    several = low.target.software and prod(filters[1:3]) > 1
-    if stems or several or "strided" in low.target.tuning:
-        return source, (4 * x[1] * x[2], 4 * x[2], 4, 1)
-    return None
+def _product(c: Convolution, taps: str, axes: Sequence[Span] = (), width: int = 1) -> Product:
+    """A product that goes through all taps for each pixel, along these axes (a point: none)."""
+    tile = choose_tile(c.low.target, c.slices, c.pixels)
+    blocks = c.blocks(tile)
+    parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
+    if axes:
+        parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
+    address = Addressing(taps, c.pixels, c.x[0], c.x_pixels, parameters, width=width)
+    return Product(blocks, tile, address)
+
+
+def _point(c: Convolution) -> Product:
+    return _product(c, "point")
+
+
+def _window(c: Convolution) -> Product:
+    return _product(c, "window", c.axes, c.columns.kernel)
+
+
+def _volume(c: Convolution) -> Product:
+    """An image is a volume one pixel deep."""
+    deep = (Span(1, 1, 1, 1, 0, 1),) if c.flat else ()
+    return _product(c, "volume", (*deep, *c.axes))
+
+
+def _plain(c: Convolution) -> Product:
+    """The form that suits every convolution of this kind."""
+    return _point(c) if c.point else _window(c) if c.flat else _volume(c)
+
+
+def _along_rows(c: Convolution) -> Product:
+    """The pixels of a thread are neighbours in a row (see conv.wgsl), so that taps of a row share
+    what they load."""
+    columns, kernel = c.columns, c.filters[1:-1]
+    tile = choose_tile(c.low.target, c.slices, c.pixels, columns.positions)
+    if tile.weights == "memory":  # which holds weights of one tap
+        tile = replace(tile, weights="global")
+    blocks, phases = c.blocks(tile), min(columns.stride, kernel[1])
+    threads = row_threads(c.pixels, tile.pixels, columns.positions)
+    parameters: dict[str, object] = {
+        "tap_vectors": blocks.tap_vectors,
+        "phases": phases,
+        "lines": kernel[0] * phases,
+        "items": threads,
+        "row_items": threads // c.axes[0].positions,
+        **window.parameters(c.axes),
+    }
+    address = Addressing("rows", c.pixels, c.x[0], c.x_pixels, parameters, threads=threads)
+    return Product(blocks, tile, address)
+
+
+def _shares_rows(c: Convolution, few: bool = False) -> bool:
+    """Whether it pays to go along rows: on software adapters where a load serves few products, in
+    rows that take them all, and more than two taps share it."""
+    columns, target = c.columns, c.low.target
+    pays = target.software and (few or c.slices <= 4) and columns.positions >= ROW
+    return pays and columns.kernel > 2 * columns.stride and (few or not c.point)
+
+
+def _strided(c: Convolution, product: Product, pixels: int) -> Product:
+    """The same with an input of single floats: a pipeline of its own, mostly for one node, which
+    with fewer pixels compiles sooner."""
+    tile, (source, distances) = product.tile, c.singles
+    tile = replace(tile, step=1, pixels=pixels, ahead=min(tile.ahead, c.x[3]))
+    batch, row, pixel, channel = distances
+    address = product.address.given(x_batch=batch, x_row=row, x_pixel=pixel)
+    address = replace(address, x_slice=channel, strided=True, width=1)
+    return replace(product, tile=tile, address=address, source=source)
+
+
+def _strided_rows(c: Convolution) -> Product:
+    product = _along_rows(c)
+    return _strided(c, product, product.tile.pixels)
+
+
+def _strided_window(c: Convolution) -> Product:
+    product = _window(c)
+    return _strided(c, product, min(product.tile.pixels, 4))
+
+
+def _strides_pay(c: Convolution) -> bool:
+    """Whether single floats pay: in the host's buffer, which need not be packed then, and on
+    software adapters."""
+    return c.node.operand() in c.low.hosted or (c.low.target.software and c.taps > 1)
+
+
+def _strided_rows_pay(c: Convolution) -> bool:
+    wanted = _strides_pay(c) or c.low.target.prefers("strided_window")
+    return wanted and _shares_rows(c, few=True)
+
+
+def _launched(made: Callable[[Convolution], Product]) -> Callable[[Convolution], None]:
+    return lambda c: multiply(c.low, c.node, made(c))
+
+
+def _as_rows(c: Convolution) -> Rows | None:
+    """A convolution from one pixel to one pixel is a matrix product."""
+    one = c.single and c.groups == c.x_pixels == c.pixels == 1
+    return Rows(c.low, c.node, rows=c.x[0], pixels=1) if one else None
+
+
+def _goes_along_rows(c: Convolution) -> bool:
+    return c.flat and c.columns.dilation == 1
+
+
+FORMS = Forms(
+    Convolution.of,
+    (
+        *(form.within(_as_rows) for form in PRODUCTS),
+        Form("winograd_planes", winograd.suits, winograd.lower, winograd.pays),
+        Form("winograd_rows", winograd_row.suits, winograd_row.lower, winograd_row.pays),
+        Form("stem", stem.suits, stem.lower, stem.pays),
+        Form("strided_rows", lambda c: c.few and _goes_along_rows(c), _launched(_strided_rows),
+             _strided_rows_pay),
+        Form("strided_window", lambda c: c.few, _launched(_strided_window), _strides_pay),
+        Form("rows", lambda c: _goes_along_rows(c) and not c.gated, _launched(_along_rows),
+             _shares_rows),
+        split_depth.form(lambda c: (c.low, c.node, _plain(c))),
+        Form("point", lambda c: c.point, _launched(_point)),
+        Form("window", lambda c: c.flat and not c.gated, _launched(_window)),
+        Form("volume", lambda c: not c.gated, _launched(_volume)),
+    ),
+)  # fmt: skip
 
 
 ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
-    Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
+    Op("conv_2d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER,
        gated=_gated, operands=3),
 )  # fmt: skip

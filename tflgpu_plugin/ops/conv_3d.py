@@ -16,7 +16,7 @@ from math import prod
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
-from tflgpu_plugin.ops.conv import lower, refuse
+from tflgpu_plugin.ops.conv import FORMS, refuse
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.transpose_conv import windows_of, work_back
@@ -139,7 +139,7 @@ def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
 
 ATTRIBUTES = "strides padding dilations activation filters_last"
 OPS = (
-    Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
+    Op("conv_3d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER,
        operands=3),
     Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",

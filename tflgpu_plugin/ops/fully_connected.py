@@ -5,14 +5,16 @@ With keep_num_dims the result is x.shape[:-1] + [O].
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, split_depth
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
+from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
+from tflgpu_plugin.ops.forms import Form, Forms, always
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
+from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
 
@@ -61,94 +63,121 @@ def _decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _lower(low: Lowering, node: Node) -> None:
-    x, (_, inputs) = operands(low.graph, node)
-    rows = prod(x) // inputs
-    multiply_rows(low, node, rows=rows, pixels=low.geometry(node.outputs[0]).spatial)
+# ---- forms ---------------------------------------------------------------------------------------
 
 
-def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
-    """The node's output = its input [rows, I] times weights [O, ..., I] transposed.
+@dataclass(frozen=True)
+class Rows:
+    """A matrix product: the node's output is its input [`rows`, I] times weights [O, ..., I]
+    transposed. `pixels` is the output's extent between batch and channels (rows are batch-major
+    over it)."""
 
-    `pixels` is the output's extent between batch and channels (rows are batch-major over it).
-    """
-    source, weights = node.operand(), node.operand(1)
-    shape = low.graph.shape(weights)
-    outputs, inputs = shape[0], shape[-1]
-    x = low.geometry(source)
-    flat = x.channels != inputs
-    if are_many(x) and not flat and inputs <= MAX_LOOP_ROUNDS:
-        multiply_many(low, node, shape, rows, pixels)
-        return
+    low: Lowering
+    node: Node
+    rows: int
+    pixels: int
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Rows:
+        """Returns the product that a node is."""
+        x, (_, inputs) = operands(low.graph, node)
+        return cls(low, node, prod(x) // inputs, low.geometry(node.outputs[0]).spatial)
+
+    @property
+    def shape(self) -> Shape:
+        """That of the weights."""
+        return self.low.graph.shape(self.node.operand(1))
+
+    @property
+    def x(self) -> Geometry:
+        return self.low.geometry(self.node.operand())
+
+    @property
+    def flat(self) -> bool:
+        """Whether rows of the product are no rows of the input's storage."""
+        return self.x.channels != self.shape[-1]
+
+
+def _multiply_rows(r: Rows) -> None:
+    """A thread, or eight of them, for each row and slice of outputs."""
+    low, node, x, flat = r.low, r.node, r.x, r.flat
+    outputs, inputs = r.shape[0], r.shape[-1]
+    shared, slices_in = low.target.shuffles, -(-inputs // 4)
     parameters: dict[str, object] = {
         "inputs": inputs,
-        "input_slices": -(-inputs // 4),
+        "input_slices": slices_in,
         "chunk": CHUNK,
         "x_pixels": x.spatial,
         "x_slices": x.slices,
         "x_channels": x.channels,
-        "y_pixels": pixels,
+        "y_pixels": r.pixels,
         "y_slices": -(-outputs // 4),
     }
-    shared = low.target.shuffles
     lanes = 8 if low.target.software else low.target.workgroup(32)
-    slices_in = -(-inputs // 4)
     ahead = 1 if flat else loads_ahead(low.target)
     low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
     each = lanes // 8 if shared else lanes  # output slices of a workgroup
-    for first, last, part in low.stored_parts(weights, (outputs, inputs), 8):
+    for first, last, part in low.stored_parts(node.operand(1), (outputs, inputs), 8):
         slices = -(-(last - first) // 4)
+        here = {"outputs": last - first, "slices": slices, "first_slice": first // 4}
         low.dispatch(
             "fully_connected",
             node,
-            reads={"x": Access(source, view=1 if flat else 4), "w": part},
+            reads={"x": Access(node.operand(), view=1 if flat else 4), "w": part},
             writes={"y": node.outputs[0]},
-            workgroups=(-(-slices // each), rows, 1),
-            parameters={
-                **parameters,
-                "outputs": last - first,
-                "slices": slices,
-                "first_slice": first // 4,
-            },
+            workgroups=(-(-slices // each), r.rows, 1),
+            parameters={**parameters, **here},
             variant={"shared": shared, "flat": flat, "lanes": lanes, "ahead": ahead},
         )
 
 
 def are_many(x: Geometry) -> bool:
-    """Whether rows in this storage make a plane for `multiply_many`."""
+    """Whether it pays to take rows in this storage as the pixels of planes."""
     return x.batch * x.spatial >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
 
 
 def tiled(low: Lowering, x: Geometry, shape: Shape) -> tuple[Tile, Blocks]:
-    """How `multiply_many` goes about weights of this shape [O, ..., I], and their order."""
+    """The tile of a product with weights of this shape [O, ..., I] whose rows are pixels, and the
+    order of the weights."""
     tile = choose_tile(low.target, -(-shape[0] // 4), x.batch if x.spatial == 1 else x.spatial)
     return tile, Blocks(shape[0], 1, shape[-1], 1, tile.slices)
 
 
-def multiply_many(
-    low: Lowering, node: Node, shape: Shape, rows: int, pixels: int, packed: Source | None = None
-) -> None:
+def as_point(r: Rows, shape: Shape) -> Product:
     """The same as a 1x1 convolution whose pixels are the rows of each plane of x's storage, with
-    weights of this shape [O, ..., I]: the node's, or those `packed` as `tiled` has them."""
-    x, slices = low.geometry(node.operand()), -(-shape[0] // 4)
-    planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
-    tile, blocks = tiled(low, x, shape)
+    weights of this shape."""
+    x, slices = r.x, -(-shape[0] // 4)
+    planes, plane_rows = (1, r.rows) if x.spatial == 1 else (x.batch, x.spatial)
+    tile, blocks = tiled(r.low, x, shape)
     given: dict[str, object] = {
-        "y_slice": pixels,
+        "y_slice": r.pixels,
         "x_pixel": x.slices if x.spatial == 1 else 1,
-        "y_pixel": slices if pixels == 1 else 1,
+        "y_pixel": slices if r.pixels == 1 else 1,
         "w_batch": 0,
     }
-    launched = partial(convolve, kernel="conv", packed=packed) if packed else split_depth.lower
-    launched(
-        low, node, blocks, tile, taps="point", pixels=plane_rows, planes=planes, x_slice=x.spatial,
-        parameters=given,
-    )  # fmt: skip
+    return Product(blocks, tile, Addressing("point", plane_rows, planes, x.spatial, given))
+
+
+def _rows_are_pixels(r: Rows) -> bool:
+    return not r.flat and r.shape[-1] <= MAX_LOOP_ROUNDS
+
+
+def _made(r: Rows) -> tuple[Lowering, Node, Product]:
+    return r.low, r.node, as_point(r, r.shape)
+
+
+_split = split_depth.form(_made)
+PRODUCTS: tuple[Form[Rows], ...] = (
+    replace(_split, suits=lambda r: _rows_are_pixels(r) and are_many(r.x) and _split.suits(r)),
+    Form("point", _rows_are_pixels, lambda r: multiply(*_made(r)),
+         lambda r: are_many(r.x)),
+    Form("rows_product", always, _multiply_rows),
+)  # fmt: skip
 
 
 ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
-    Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
-       operands=3, decompose=_decompose, fuses=True,
+    Op("fully_connected", _refuse, _shapes, Forms(Rows.of, PRODUCTS), "accumulate", work=work,
+       kind="product", operands=3, decompose=_decompose, fuses=True,
        weights=Weights(flattens=True), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
 from tflgpu_plugin.ops import reduce
+from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 
@@ -34,18 +35,18 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(shape[0], *(1,) * (len(shape) - 2), int(node.attributes["groups"]))]
 
 
-def _lower(low: Lowering, node: Node) -> None:
-    """That of a reduction whose channels are two axes: of groups, and of channels in a group."""
+def _reduced(low: Lowering, node: Node) -> reduce.Reduced:
+    """The reduction whose channels are two axes: of groups, and of channels in a group."""
     batch, *image, channels = low.graph.shape(node.operand())
     groups = int(node.attributes["groups"])
     shape = (batch, *image, groups, channels // groups)
     gone = {*range(1, len(shape) - 2), len(shape) - 1}
-    reduce.lower_axes(low, node, reduce.REDUCTIONS[OF[node.op]], shape, gone)
+    return reduce.Reduced(low, node, reduce.REDUCTIONS[OF[node.op]], shape, frozenset(gone))
 
 
 ATTRIBUTES = "groups"
 OPS = tuple(
-    Op(name, _refuse, _shapes, _lower, "reduction", work=elements(), kind="reduction", fuses=True,
-       accumulates=True, errors=AVERAGED)
+    Op(name, _refuse, _shapes, Forms(_reduced, reduce.FORMS), "reduction", work=elements(),
+       kind="reduction", fuses=True, accumulates=True, errors=AVERAGED)
     for name in OF
 )  # fmt: skip

@@ -92,6 +92,7 @@ class Launch:
     workgroups: tuple[int, int, int]
     copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
     takes: int | None = None  # its whole result is, in order, its operand from this vec4 on
+    form: str = ""  # the way in which its node is computed (see `ops.forms`)
 
     @property
     def reads(self) -> list[Source]:
@@ -108,7 +109,8 @@ class Lowering:
     output -> input, or -> a host buffer that is the tensor's storage as it lies; `homes` names
     the host buffers in which tensors are made. `hosted` tells which tensors can be read from the
     host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
-    `copied` maps a temporary to the tensor whose elements it holds as they are.
+    `copied` maps a temporary to the tensor whose elements it holds as they are. `form` is that of
+    the node being lowered.
     """
 
     graph: Graph
@@ -120,6 +122,7 @@ class Lowering:
     hosted: dict[int, Hosted] = field(default_factory=dict)
     turned: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
+    form: str = ""
 
     @cached_property
     def following(self) -> dict[int, Node]:
@@ -315,10 +318,8 @@ class Lowering:
                 f"{self.target.max_storage_buffers}.",
                 node.id,
             )
-        settings = (dict(parameters or {}), dict(variant or {}))
-        self.launches.append(
-            Launch(kernel, node, tuple(operands), epilogue, *settings, workgroups, copies, takes)
-        )
+        settings = (dict(parameters or {}), dict(variant or {}), workgroups, copies, takes)
+        self.launches.append(Launch(kernel, node, tuple(operands), epilogue, *settings, self.form))
 
     def each_vector(
         self,

@@ -9,14 +9,16 @@ Weights, scales and zero points are constants.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.fully_connected import KEPT, are_many, multiply_many, tiled
+from tflgpu_plugin.ops.fully_connected import KEPT, Rows, are_many, as_point, tiled
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering, pieces_of
+from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
 
 LEAST = 16  # numbers of a block, a power of two
@@ -110,8 +112,8 @@ def lower(low: Lowering, node: Node) -> None:
         variant,
         fused=False,
     )  # fmt: skip
-    pixels = low.geometry(node.outputs[0]).spatial
-    multiply_many(low, node, shape, x.batch * x.spatial, pixels, packed)
+    rows = Rows(low, node, x.batch * x.spatial, low.geometry(node.outputs[0]).spatial)
+    multiply(low, node, replace(as_point(rows, shape), packed=packed))
 
 
 def _multiply(low: Lowering, node: Node, x: Geometry) -> None:

@@ -10,6 +10,8 @@ image. `ceil_mode`: see `window.spans`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import lcm, prod
 
@@ -18,8 +20,17 @@ import numpy as np
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.forms import Form, Forms
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
-from tflgpu_plugin.ops.reduce import MAXIMUM, REDUCTIONS, SUM, ZERO, Reduction, lower_spatial
+from tflgpu_plugin.ops.reduce import (
+    FORMS as REDUCED,
+    MAXIMUM,
+    REDUCTIONS,
+    SUM,
+    ZERO,
+    Reduced,
+    Reduction,
+)  # fmt: skip
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span
@@ -60,13 +71,33 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(shape[0], *(s.positions for s in _spans(graph, node)), shape[-1])]
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """One launch; a single window over the whole image is a reduction and runs as one."""
-    found = _spans(low.graph, node)
+@dataclass(frozen=True)
+class Pool:
+    """A window that moves over an image."""
+
+    low: Lowering
+    node: Node
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Pool:
+        """Returns the pooling that a node is."""
+        return cls(low, node, tuple(_spans(low.graph, node)))
+
+
+def _as_reduction(pool: Pool) -> Reduced | None:
+    """A single window over the image is a reduction of it."""
+    if not _whole(pool.node, pool.spans):
+        return None
+    shape = pool.low.graph.shape(pool.node.operand())
+    reduction = REDUCTIONS["mean"] if pool.node.op == "average_pool_2d" else MAXIMUM
+    return Reduced(pool.low, pool.node, reduction, shape, frozenset(range(1, len(shape) - 1)))
+
+
+def _lower_windows(pool: Pool) -> None:
+    """One launch."""
+    low, node, found = pool.low, pool.node, list(pool.spans)
     average, counted = node.op == "average_pool_2d", bool(node.attributes.get("counted"))
-    if _whole(node, found):
-        lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
-        return
     axes = [ONE] * (3 - len(found)) + found
     depth, height, width = (span.kernel for span in axes)
     low.loops(node, depth * (2 + height * (2 + width)) + 1)
@@ -85,6 +116,17 @@ def lower(low: Lowering, node: Node) -> None:
         parameters,
         {"average": average, "counted": average and counted, **reduction._asdict()},
     )
+
+
+FORMS = Forms(
+    Pool.of,
+    (
+        *(form.within(_as_reduction) for form in REDUCED),
+        Form(
+            "pool", lambda pool: max(map(_longest, pool.spans)) <= MAX_LOOP_ROUNDS, _lower_windows
+        ),
+    ),
+)
 
 
 def _reduction(node: Node) -> Reduction:
@@ -116,7 +158,7 @@ def _longest(s: Span) -> int:
     return min(s.kernel, s.extent)
 
 
-def _whole(node: Node, found: list[Span]) -> bool:
+def _whole(node: Node, found: Sequence[Span]) -> bool:
     """There is one position, and its window covers the image."""
     if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
         return False
@@ -173,13 +215,13 @@ ATTRIBUTES = {
     "root_mean_square_pool_2d": f"{WINDOWS} activation", "lp_pool": f"{WINDOWS} p",
 }  # fmt: skip
 OPS = (
-    Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
+    Op("average_pool_2d", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
        operands=1, accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
        rounding=Rounding(_parts, stored=True)),
-    Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, kind="window", fuses=True,
+    Op("max_pool_2d", refuse, shapes, FORMS, "exact", work=_work, kind="window", fuses=True,
        operands=1, keeps="first", errors=MOVED),
     Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,
        operands=1, kind="composite", decompose=decompose_root, accumulates=False),
-    Op("lp_pool", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
+    Op("lp_pool", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
        operands=1, accumulates=False),
 )  # fmt: skip

@@ -8,19 +8,20 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
@@ -131,33 +132,67 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return None
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """One launch: over the image when just the middle axes go away, else element by element."""
-    source, output = node.operand(), node.outputs[0]
-    reduction = (WHOLE if whole(low.graph.tensors[source]) else REDUCTIONS)[node.op]
-    shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
-    x, out = geometry(shape), low.geometry(output)
-    image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
-    if {k for k in axes if shape[k] > 1} == image and x[:2] == out[:2]:  # batch and slices
-        lower_spatial(low, node, reduction)
-    else:
-        lower_axes(low, node, reduction, shape, axes)
+# ---- forms ---------------------------------------------------------------------------------------
 
 
-def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
-    """Reduce all of [spatial] of the first input: [batch][slices][spatial] -> [batch][slices],
-    epilogue applied."""
-    x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
-    assert (x.batch, x.slices, 1) == (out.batch, out.slices, out.spatial)
-    _launch(low, node, reduction, Access(node.operand()), x.spatial, {})
+@dataclass(frozen=True)
+class Reduced:
+    """A reduction of these axes of a node's first input, seen as row-major elements of `shape`."""
+
+    low: Lowering
+    node: Node
+    reduction: Reduction
+    shape: Shape
+    axes: frozenset[int]
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Reduced:
+        """Returns the reduction that a node is."""
+        source = node.operand()
+        reduction = (WHOLE if whole(low.graph.tensors[source]) else REDUCTIONS)[node.op]
+        axes = frozenset(reduced_axes(low.graph, node))
+        return cls(low, node, reduction, low.graph.shape(source), axes)
+
+    @property
+    def image(self) -> bool:
+        """Whether just the axes between batch and channels go away."""
+        shape, axes = self.shape, self.axes
+        image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
+        x, out = (self.low.geometry(t) for t in (self.node.operand(), self.node.outputs[0]))
+        same = shape == self.low.graph.shape(self.node.operand()) and x[:2] == out[:2]
+        return {k for k in axes if shape[k] > 1} == image and same  # batch and slices
+
+    @property
+    def count(self) -> int:
+        """Elements of a result."""
+        return prod(self.shape[axis] for axis in self.axes)
+
+    @property
+    def vectors(self) -> int:
+        return self.low.geometry(self.node.outputs[0]).vectors
 
 
-def lower_axes(
-    low: Lowering, node: Node, reduction: Reduction, shape: Shape, axes: set[int]
-) -> None:
-    """Reduce these axes of the first input, whose row-major elements this shape counts."""
-    runs = _runs(shape, axes)
-    x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
+@dataclass(frozen=True)
+class _Elements:
+    """The elements that a launch combines: an operand, how many make a result, of which a `part`
+    is taken at a time (0: all), and where they lie, if not all of an image after each other."""
+
+    x: Access
+    count: int
+    parameters: Mapping[str, object]
+    part: int = 0
+
+
+def _elements(r: Reduced) -> _Elements:
+    """Returns the elements of an image in their order, others one by one."""
+    if r.image:
+        return _Elements(Access(r.node.operand()), r.count, {})
+    return _one_by_one(r)
+
+
+def _one_by_one(r: Reduced) -> _Elements:
+    runs = _runs(r.shape, r.axes)
+    x, out = r.low.geometry(r.node.operand()), r.low.geometry(r.node.outputs[0])
     kept, gone = (_three(_alike(runs, reduced)) for reduced in (False, True))
     parameters: dict[str, object] = {
         "channels": out.channels,
@@ -168,45 +203,46 @@ def lower_axes(
     for name, three in (("kept", kept), ("gone", gone)):
         parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
         parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
-    count = prod(axis.extent for axis in gone)
-    _launch(low, node, reduction, Access(node.operand(), 1), count, parameters)
+    return _Elements(Access(r.node.operand(), 1), r.count, parameters)
 
 
-def _launch(
-    low: Lowering,
-    node: Node,
-    reduction: Reduction,
-    x: Access,
-    count: int,
-    parameters: Mapping[str, object],
-) -> None:
-    """One launch, or one of parts of the `count` elements and one of what they gave. `parameters`
-    tell where elements lie, if not all of an image after each other."""
-    vectors = low.geometry(node.outputs[0]).vectors
-    part = _part(low, node, vectors, count)
-    if part < count:
-        several = -(-count // part)
-        made = low.temporary(vectors * several)
-        _reduce(low, node, reduction._replace(finish="a"), x, made, count, parameters, part)
-        x, reduction, given = Access(made), reduction._replace(each="v"), {"divisor": float(count)}
-        _reduce(low, node, reduction, x, node.outputs[0], several, given)
-    else:
-        _reduce(low, node, reduction, x, node.outputs[0], count, parameters)
+def _lower_parts(r: Reduced) -> None:
+    """A launch of parts of the elements, and one of what they gave."""
+    part = r.count if r.low.target.prefers("reduce_parts") else _part(r)
+    part = part if part < r.count else -(-r.count // 3)
+    several = -(-r.count // part)
+    made = r.low.temporary(r.vectors * several)
+    first = replace(r, reduction=r.reduction._replace(finish="a"))
+    _reduce(first, replace(_elements(r), part=part), made)
+    last = replace(r, reduction=r.reduction._replace(each="v"))
+    _reduce(last, _Elements(Access(made), several, {"divisor": float(r.count)}))
 
 
-def _reduce(
-    low: Lowering,
-    node: Node,
-    reduction: Reduction,
-    x: Access,
-    made: int,
-    count: int,
-    parameters: Mapping[str, object],
-    part: int = 0,
-) -> None:
-    """A launch over `count` elements of each result or, if given, one for each `part` of them."""
-    target, out, length = low.target, low.geometry(node.outputs[0]), part or count
-    parts = -(-count // length)
+def _part(r: Reduced) -> int:
+    """How many elements of a result a workgroup takes, so that enough threads wait for memory: all,
+    or whole rounds of its threads."""
+    if r.low.target.software or r.count < MIN_SERIAL * WORKGROUP:
+        return r.count
+    several = min(WAITING_THREADS // (r.vectors * WORKGROUP), r.count // (MIN_PART * WORKGROUP))
+    round_ = WORKGROUP * AHEAD
+    return -(-r.count // (max(several, 1) * round_)) * round_
+
+
+FORMS: tuple[Form[Reduced], ...] = (
+    Form("reduce_parts",
+         lambda r: r.count > 1 and not whole(r.low.graph.tensors[r.node.operand()]), _lower_parts,
+         lambda r: _part(r) < r.count),
+    Form("reduce_image", lambda r: r.image, lambda r: _reduce(r, _elements(r))),
+    Form("reduce_axes", always, lambda r: _reduce(r, _one_by_one(r))),
+)  # fmt: skip
+
+
+def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
+    """A launch over the elements of each result or, if they are taken in parts, one for each part;
+    `made` stands for the node's output."""
+    low, node, x = r.low, r.node, elements.x
+    target, out, length = low.target, low.geometry(node.outputs[0]), elements.part or elements.count
+    parts = -(-elements.count // length)
     centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
     together = lanes(target, length, vectors)
@@ -217,50 +253,36 @@ def _reduce(
     low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
     # Blocks of the square root keep both loops short and the rounding error of sums small.
     block, ahead = isqrt(max(each - 1, 0)) + 1, min(most, each)
+    parameters: dict[str, object] = {
+        "vectors": vectors,
+        "count": elements.count,
+        "lanes": together,
+        "block": -(-block // ahead) * ahead,
+        "divisor": float(elements.count),
+        "infinity": inf,
+        "slices": out.slices,
+        "spatial": out.spatial,
+    }
+    if elements.part:
+        parameters |= {"parts": parts, "chunk": elements.part}
     low.dispatch(
         "reduce",
         node,
         {"x": x, **({"centre": node.operand(2)} if centred else {})},
-        {"out": made},
+        {"out": node.outputs[0] if made is None else made},
         (-(-vectors * together // threads), 1, 1),
-        {
-            "vectors": vectors,
-            "count": count,
-            "lanes": together,
-            "block": -(-block // ahead) * ahead,
-            "divisor": float(count),
-            "infinity": inf,
-            **({"parts": parts, "chunk": part} if part else {}),
-            "slices": out.slices,
-            "spatial": out.spatial,
-            **parameters,
-        },
+        parameters | dict(elements.parameters),
         {
             "spatial": x.view == 4,
             "threads": threads,
             "ahead": ahead,
-            "parts": part > 0,
+            "parts": elements.part > 0,
             "centred": centred,
             "shared": exchanges(target, length),
-            **reduction._asdict(),
+            **r.reduction._asdict(),
         },
-        fused=made == node.outputs[0],
+        fused=made is None,
     )
-
-
-def _part(low: Lowering, node: Node, vectors: int, count: int) -> int:
-    """How many elements of a result a workgroup takes, so that enough threads wait for memory: all,
-    or whole rounds of its threads."""
-    forced, target = low.target.tuning.get("split"), low.target
-    if forced == "never" or whole(low.graph.tensors[node.operand()]):
-        return count
-    if forced:
-        return -(-count // 3)
-    if target.software or count < MIN_SERIAL * WORKGROUP:
-        return count
-    several = min(WAITING_THREADS // (vectors * WORKGROUP), count // (MIN_PART * WORKGROUP))
-    round_ = WORKGROUP * AHEAD
-    return -(-count // (max(several, 1) * round_)) * round_
 
 
 def exchanges(target: Target, count: int) -> bool:
@@ -301,7 +323,7 @@ def wide(target: Target, count: int, results: int, together: int, least: int) ->
     return found
 
 
-def _runs(shape: Shape, axes: set[int]) -> list[tuple[bool, Axis]]:
+def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
     """The shape as neighbouring axes that are all reduced (true) or all kept, as one, outermost
     first; axes of extent 1 do not matter."""
     numbered = enumerate(zip(shape, row_strides(shape), strict=True))
@@ -416,8 +438,9 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
         traits |= {"decompose": decompose_checked}
     if name in MEANINGS:
         traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
-    return Op(name, refuse, shapes, lower, accuracy, work=elements(), kind="reduction", fuses=True,
-              accumulates=True, follows="reduced", operands=2, **traits)  # fmt: skip
+    return Op(name, refuse, shapes, Forms(Reduced.of, FORMS), accuracy, work=elements(),
+              kind="reduction", fuses=True, accumulates=True, follows="reduced", operands=2,
+              **traits)  # fmt: skip
 
 
 ATTRIBUTES = "keep_dims saturates unchecked"

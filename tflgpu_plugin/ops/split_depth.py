@@ -5,14 +5,15 @@ comes next. Partial sums stay float32, and whole numbers whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
-from tflgpu_plugin.ops.blocks import Blocks, convolve, pieces
+from tflgpu_plugin.ops.blocks import Blocks, pieces
+from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Launch, Lowering
+from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 
 # Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
@@ -23,16 +24,26 @@ FEW_THREADS, FEW_SERIAL, FEW_PART = 1 << 12, 64, 16
 MAX_PARTS = 16
 
 
-def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, planes: int) -> int:
-    """Into how many the input channels are split, a power of two; 1: not at all."""
-    weights, forced = node.operand(1), low.target.tuning.get("split")
-    if forced == "never" or (low.target.software and not forced) or blocks.groups > 1:
+def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Problem]:
+    """Returns the form of a family whose problems are products, which `made` makes of them."""
+    return Form(
+        "split_k",
+        lambda problem: _parts(*made(problem), forced=True) > 1,
+        lambda problem: _lower(*made(problem)),
+        lambda problem: _parts(*made(problem)) > 1,
+    )
+
+
+def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) -> int:
+    """Into how many the input channels are split, a power of two; 1: not at all. If `forced`, in
+    as many as there can be; else only where that pays."""
+    weights, blocks, tile = node.operand(1), product.blocks, product.tile
+    if blocks.groups > 1 or product.address.planes > 1 or (low.target.software and not forced):
         return 1
-    turned = node.attributes.get("filters_last") or low.graph.constant(weights) is None
-    if turned or planes > 1:
+    if node.attributes.get("filters_last") or low.graph.constant(weights) is None:
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
-    threads = -(-pixels // tile.pixels) * blocks.count
+    threads = -(-product.address.pixels // tile.pixels) * blocks.count
     few = threads * 32**2 <= FEW_THREADS * low.target.workgroup(32) ** 2
     cheap = few or _added_by_the_next(low, node)
     least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
@@ -51,21 +62,21 @@ def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, pl
 
 
 def _added_by_the_next(low: Lowering, node: Node) -> bool:
-    """What is lowered next adds up the parts (see `taken`), with no launch for that."""
+    """Whether the node that is lowered next adds up the parts in its own launch (see `taken`)."""
     after = low.following.get(node.outputs[0])
     adds = after is not None and ops.traits(after.op).adds_parts
     return bool(after and adds and after.inputs[0] == node.outputs[0])
 
 
-def planned(
-    low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, planes: int
-) -> tuple[Tile, int]:
+def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
     """The tile, and into how many parts the channels are split. A point that is split has threads
     of its parts, so that each may make more pixels, with less to load for each product."""
-    count = parts(low, node, blocks, tile, pixels, planes)
-    if count == 1 or blocks.taps > 1:
+    blocks, tile = product.blocks, product.tile
+    paying = 1 if low.target.prefers("split_k") else _parts(low, node, product)
+    count = paying if paying > 1 else _parts(low, node, product, forced=True)
+    if blocks.taps > 1:
         return tile, count
-    for large in larger(low.target, tile, pixels):
+    for large in larger(low.target, tile, product.address.pixels):
         many = count * large.pixels // tile.pixels
         serial = blocks.depth // (many * large.step)
         if many <= MAX_PARTS and blocks.depth % (4 * many) == 0 and serial >= FEW_PART:
@@ -73,35 +84,17 @@ def planned(
     return tile, count
 
 
-def lower(
-    low: Lowering,
-    node: Node,
-    blocks: Blocks,
-    tile: Tile,
-    *,
-    taps: str,
-    pixels: int,
-    planes: int,
-    x_slice: int,
-    parameters: Mapping[str, object],
-    width: int = 1,
-) -> None:
-    """One launch, or two where the channels are split: the parts, as planes of one convolution, and
-    their sum."""
-    tile, count = planned(low, node, blocks, tile, pixels, planes)
-    launched = partial(
-        convolve, low, node, kernel="conv", taps=taps, pixels=pixels, x_slice=x_slice, width=width
-    )
-    if count == 1:
-        launched(blocks, tile, planes=planes, parameters=parameters)
-        return
-    part = replace(blocks, depth=blocks.depth // count)
-    given = {**parameters, "w_batch": part.count * part.block_vectors}
-    if taps != "point":
-        given["tap_vectors"] = part.tap_vectors
+def _lower(low: Lowering, node: Node, product: Product) -> None:
+    """Two launches: the parts, as planes of one product, and their sum."""
+    tile, count = _planned(low, node, product)
+    part = replace(product.blocks, depth=product.blocks.depth // count)
+    address = product.address.given(w_batch=part.count * part.block_vectors)
+    if address.taps != "point":
+        address = address.given(tap_vectors=part.tap_vectors)
     vectors = low.geometry(node.outputs[0]).vectors
     sums, weights = low.temporary(count * vectors), _weights(low, node, part, count)
-    launched(part, tile, planes=count, parameters=given, packed=weights, target=sums, split=True)
+    address = replace(address, planes=count)
+    multiply(low, node, Product(part, tile, address, packed=weights, target=sums, split=True))
     low.loops(node, count)
     part_size, variant = {"part": vectors}, {"parts": count}
     low.each_vector("sum_parts", node, {"parts": sums}, part_size, variant, writes=("y",))

@@ -222,6 +222,11 @@ class Op:
         return Refusal("attribute.unsupported", said)
 
     @property
+    def forms(self) -> tuple[str, ...]:
+        """Names of the ways to compute it, in order of preference (see `ops.forms`)."""
+        return tuple(form.name for form in getattr(self.lower, "rows", ()))
+
+    @property
     def moves(self) -> bool:
         """Its results are elements of its inputs, whatever these stand for."""
         return self.kind == "movement" and bool(self.keeps)

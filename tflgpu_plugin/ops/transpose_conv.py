@@ -16,9 +16,10 @@ import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, refuse_groups
+from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
+from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import padding_of
@@ -149,34 +150,26 @@ def _lower(low: Lowering, node: Node) -> None:
     blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], groups, tile.slices)
     phases = min(stride_h, y[1]), min(stride_w, y[2])
     planes = x[0] * phases[0] * phases[1]
-    convolve(
-        low,
-        node,
-        blocks,
-        tile,
-        kernel="transpose_conv",
-        taps="transposed",
-        pixels=-(-y[1] // stride_h) * -(-y[2] // stride_w),
-        planes=planes,
-        x_slice=x[1] * x[2],
-        parameters={
-            "phases": phases[0] * phases[1],
-            "phases_w": phases[1],
-            "stride_h": stride_h,
-            "stride_w": stride_w,
-            "out_h": y[1],
-            "out_w": y[2],
-            "before_h": padding_before(0, y[1], filters[1], stride_h, node),
-            "before_w": padding_before(1, y[2], filters[2], stride_w, node),
-            "kernel_h": filters[1],
-            "kernel_w": filters[2],
-            "tap_vectors": blocks.tap_vectors,
-            "in_h": x[1],
-            "in_w": x[2],
-            "y_batch": -(-y[3] // 4) * y[1] * y[2],
-            "y_slice": y[1] * y[2],
-        },
-    )
+    extents = -(-y[1] // stride_h), -(-y[2] // stride_w)
+    parameters: dict[str, object] = {
+        "phases": phases[0] * phases[1],
+        "phases_w": phases[1],
+        "stride_h": stride_h,
+        "stride_w": stride_w,
+        "out_h": y[1],
+        "out_w": y[2],
+        "before_h": padding_before(0, y[1], filters[1], stride_h, node),
+        "before_w": padding_before(1, y[2], filters[2], stride_w, node),
+        "kernel_h": filters[1],
+        "kernel_w": filters[2],
+        "tap_vectors": blocks.tap_vectors,
+        "in_h": x[1],
+        "in_w": x[2],
+        "y_batch": -(-y[3] // 4) * y[1] * y[2],
+        "y_slice": y[1] * y[2],
+    }
+    address = Addressing("transposed", prod(extents), planes, x[1] * x[2], parameters)
+    multiply(low, node, Product(blocks, tile, address, kernel="transpose_conv"))
 
 
 ATTRIBUTES = "strides padding dilations activation"

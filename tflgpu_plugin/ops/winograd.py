@@ -16,8 +16,10 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ops.blocks import Blocks, convolve, pack
+from tflgpu_plugin.ops.blocks import Blocks, pack
+from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Lowering, Source, pieces_of
+from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
 
@@ -55,27 +57,35 @@ def patches(rows: Span, columns: Span) -> tuple[int, int]:
     return -(-rows.positions // SIDE), -(-columns.positions // SIDE)
 
 
-def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
-    """Whether this convolution can run in this form, and is faster so."""
-    if x[3] < DEEP or any(each.op in kernels.ROWS for each in node.epilogue):
+def suits(c: Convolution) -> bool:
+    """Whether this convolution can be computed in this form."""
+    if not c.flat or c.x[3] < DEEP or any(each.op in kernels.ROWS for each in c.node.epilogue):
         return False  # whole sums must stay exact
-    plain = rows.stride == columns.stride == rows.dilation == columns.dilation == 1
-    if filters[1:3] != (3, 3) or filters[3] != x[3] or not plain:
+    plain = all(axis.stride == axis.dilation == 1 for axis in c.axes)
+    if c.filters[1:3] != (3, 3) or c.groups > 1 or not plain or not c.constant:
         return False
-    weights = node.inputs[1]
-    if low.graph.constant(weights) is None:
-        return False
-    count = x[0] * prod(patches(rows, columns))
-    slices = -(-x[3] // 4), -(-filters[0] // 4)
-    size = _bytes(count, slices, choose_tile(low.target, slices[1], count))
-    if max(size) > low.target.storage_bytes:
-        return False
-    if forced := low.target.tuning.get("winograd"):
-        return forced == "always"
-    maps = x[0], rows.positions * columns.positions
-    if low.target.software:
-        return _faster_on_software(low.target, count, maps, slices)
-    return size[2] <= MOST_WEIGHTS and gained(low.target, count, maps, slices) > 0
+    tile = choose_tile(c.low.target, _slices(c)[1], _count(c))
+    return max(_bytes(_count(c), _slices(c), tile)) <= c.low.target.storage_bytes
+
+
+def pays(c: Convolution) -> bool:
+    """Whether it is faster so."""
+    target, count, slices, maps = c.low.target, _count(c), _slices(c), (c.x[0], c.pixels)
+    if target.software:
+        return _faster_on_software(target, count, maps, slices)
+    size = _bytes(count, slices, choose_tile(target, slices[1], count))
+    return size[2] <= MOST_WEIGHTS and gained(target, count, maps, slices) > 0
+
+
+def _count(c: Convolution) -> int:
+    """Patches of all images."""
+    rows, columns = c.axes
+    return c.x[0] * prod(patches(rows, columns))
+
+
+def _slices(c: Convolution) -> tuple[int, int]:
+    """Slices of input and output."""
+    return -(-c.x[3] // 4), -(-c.filters[0] // 4)
 
 
 def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> int:
@@ -121,18 +131,19 @@ def _products(target: Target, pixels: int, outputs: int) -> tuple[int, Tile]:
 
 
 def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
-    """Of transformed input, products and weights."""
+    """Returns the bytes of the transformed input, products and weights."""
     blocks = -(-slices[1] // tile.slices)
     vectors = slices[0] * count, slices[1] * count, blocks * tile.slices * slices[0] * 4
     inputs, products, weights = (PLANES * n * VECTOR_BYTES for n in vectors)
     return inputs, products, weights
 
 
-def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
+def lower(c: Convolution) -> None:
     """Three launches: patches of the input, products, pixels. Between them lies
     [plane][slice][patch]. On software adapters, which take long to compile much at once, each
     transform is two launches, one for each axis.
     """
+    low, node, x, filters, (rows, columns) = c.low, c.node, c.x, c.filters, c.axes
     high, wide = patches(rows, columns)
     count, depth, outputs = x[0] * high * wide, -(-x[3] // 4), -(-filters[0] // 4)
     transformed = low.temporary(PLANES * depth * count)
@@ -223,26 +234,18 @@ def _multiply(
     """The 36 products, as the batch of one 1x1 convolution."""
     tile = choose_tile(low.target, -(-filters[0] // 4), count)
     blocks = Blocks(filters[0], 1, filters[3], 1, tile.slices)
-    convolve(
-        low,
-        node,
+    distance = blocks.count * blocks.block_vectors
+    parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": distance}
+    product = Product(
         blocks,
         tile,
-        kernel="conv",
-        taps="point",
-        pixels=count,
-        planes=PLANES,
-        x_slice=count,
-        parameters={
-            "x_pixel": 1,
-            "y_pixel": 1,
-            "w_batch": blocks.count * blocks.block_vectors,
-        },
+        Addressing("point", count, PLANES, count, parameters),
         source=tensors[0],
         packed=_weights(low, node, blocks),
         target=tensors[1],
         in_parts=True,
     )
+    multiply(low, node, product)
 
 
 def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:

@@ -11,9 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ops.blocks import Blocks, convolve, pieces
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Lowering
+from tflgpu_plugin.ir import Array, Shape, Target
+from tflgpu_plugin.ops.blocks import Blocks, pieces
+from tflgpu_plugin.ops.convolution import Convolution
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant
+from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, choose_tile
 from tflgpu_plugin.ops.window import Span, edges, parameters
 from tflgpu_plugin.ops.winograd import MEMORY_BYTE, SIDE, SIX, G, multiplied
@@ -24,22 +26,31 @@ LANES = 32
 TRANSFORM = 12 * 4  # multiply-adds, of six vec4
 
 
-def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
-    """Whether this convolution can run in this form, and is faster so: on GPUs that read weights
-    from global memory by addresses that all lanes share, since a thread multiplies each only once
-    here; with threads for all of them, so that none goes through parts of the channels; and where
-    the multiply-adds saved outweigh reading twice the weights.
-    """
-    target, blocks = low.target, _blocks(filters)
-    size = blocks.count * blocks.block_vectors * VECTOR_BYTES
-    if not _suits(low, node, x, filters, columns) or size > target.storage_bytes:
+def suits(c: Convolution) -> bool:
+    """Whether this convolution can be computed in this form."""
+    exact = any(each.op in kernels.ROWS for each in c.node.epilogue)  # whole sums must stay so
+    if not c.flat or exact or not c.constant or c.node.attributes.get("filters_last"):
         return False
-    if (forced := target.tuning.get("winograd")) or target.software:
-        return forced == "row"
-    tile = choose_tile(target, -(-filters[0] // 4), rows.positions * columns.positions)
-    threads = x[0] * rows.positions * _across(columns) * blocks.count
+    blocks, columns = _blocks(c.filters), c.columns
+    size = blocks.count * blocks.block_vectors * VECTOR_BYTES
+    three = columns.kernel == 3 and columns.stride == columns.dilation == 1
+    deep = c.groups == 1 and c.x[3] >= DEEP
+    return three and deep and size <= c.low.target.storage_bytes
+
+
+def pays(c: Convolution) -> bool:
+    """Whether it is faster so: on GPUs that read weights from global memory by addresses that all
+    lanes share, since a thread multiplies each only once here; with threads for all of them, so
+    that none goes through parts of the channels; and where the multiply-adds saved outweigh reading
+    twice the weights.
+    """
+    target, (rows, columns) = c.low.target, c.axes
+    if target.software:
+        return False
+    tile = choose_tile(target, -(-c.filters[0] // 4), c.pixels)
+    threads = c.x[0] * rows.positions * _across(columns) * _blocks(c.filters).count
     busy = tile.weights == "global" and threads >= WAITING_THREADS
-    return busy and gained(target, x, filters, rows.positions, columns.positions) > 0
+    return busy and gained(target, c.x, c.filters, rows.positions, columns.positions) > 0
 
 
 def gained(target: Target, x: Shape, filters: Shape, high: int, wide: int) -> int:
@@ -53,36 +64,26 @@ def gained(target: Target, x: Shape, filters: Shape, high: int, wide: int) -> in
     return filters[1] * x[0] * (direct - made) - weights // 2 * MEMORY_BYTE
 
 
-def _suits(low: Lowering, node: Node, x: Shape, filters: Shape, columns: Span) -> bool:
-    exact = any(each.op in kernels.ROWS for each in node.epilogue)  # whole sums must stay so
-    turned = node.attributes.get("filters_last") or low.graph.constant(node.inputs[1]) is None
-    three = columns.kernel == 3 and columns.stride == columns.dilation == 1
-    return three and x[3] == filters[3] and x[3] >= DEEP and not exact and not turned
-
-
-def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
+def lower(c: Convolution) -> None:
     """One launch, in which a thread makes `SIDE` pixels of a row."""
-    blocks, across = _blocks(filters), _across(columns)
-    convolve(
-        low,
-        node,
+    blocks, across, (rows, columns) = _blocks(c.filters), _across(c.columns), c.axes
+    given: dict[str, object] = {
+        "tap_vectors": blocks.tap_vectors,
+        "items": across * rows.positions,
+        "row_items": across,
+        **parameters(c.axes),
+    }
+    threads = across * rows.positions
+    address = Addressing("winograd", c.pixels, c.x[0], c.x_pixels, given, threads=threads)
+    product = Product(
         blocks,
-        Tile(SIDE, blocks.slices, 4, low.target.workgroup(LANES), "global"),
+        Tile(SIDE, blocks.slices, 4, c.low.target.workgroup(LANES), "global"),
+        address,
         kernel="winograd_row",
-        taps="winograd",
-        pixels=rows.positions * columns.positions,
-        planes=x[0],
-        x_slice=x[1] * x[2],
-        parameters={
-            "tap_vectors": blocks.tap_vectors,
-            "items": across * rows.positions,
-            "row_items": across,
-            **parameters((rows, columns)),
-        },
-        packed=_weights(low, node, blocks, filters),
-        threads=across * rows.positions,
+        packed=_weights(c, blocks),
         variant={"edges": edges(columns, SIDE, (across - 1) * SIDE), "run": None},
     )
+    multiply(c.low, c.node, product)
 
 
 def _across(columns: Span) -> int:
@@ -95,14 +96,14 @@ def _blocks(filters: Shape) -> Blocks:
     return Blocks(filters[0], filters[1] * SIX, filters[3], 1, slices)
 
 
-def _weights(low: Lowering, node: Node, blocks: Blocks, filters: Shape) -> Constant:
+def _weights(c: Convolution, blocks: Blocks) -> Constant:
     """[block][row of the window][point][channel][slice] of vec4 over outputs."""
-    return low.constant(
-        node.operand(1),
+    return c.low.constant(
+        c.node.operand(1),
         "winograd_row",
         blocks,
         vectors=blocks.count * blocks.block_vectors,
-        pack=lambda data: transform(data.reshape(filters), blocks),
+        pack=lambda data: transform(data.reshape(c.filters), blocks),
     )
 
 

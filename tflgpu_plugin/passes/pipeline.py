@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from tflgpu_plugin import log
 from tflgpu_plugin.errors import debugging, defect
-from tflgpu_plugin.ir import Graph, verify
+from tflgpu_plugin.ir import Graph, Target, verify
+from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.passes import (
     canonical,
     common_subexpressions,
@@ -82,7 +83,9 @@ LIST: tuple[tuple[Rewrite, bool], ...] = (
     (integer_weights.keep_integer_weights, OPTIONAL),
 )
 PASSES = tuple(rewrite for rewrite, _ in LIST)
-LEFT_OUT = tuple(rewrite for rewrite, needed in LIST if not needed)  # after a defect
+LEFT_OUT = tuple(
+    rewrite for rewrite, needed in LIST if not needed
+)  # after a defect, or for an op that is refused
 
 
 # Each is called after each pass, with its name and the graph before and after it, and raises an
@@ -90,15 +93,16 @@ LEFT_OUT = tuple(rewrite for rewrite, needed in LIST if not needed)  # after a d
 watchers: Registry[str, Callable[[str, Graph, Graph], None]] = Registry()
 
 
-def run(graph: Graph) -> Graph:
+def run(graph: Graph, target: Target | None = None) -> Graph:
     """Applies all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
 
-    A defect in an optional pass leaves the graph as it was, with a warning; with
-    TFLGPU_DEBUG it is raised, and graphs are verified between passes.
+    An optional pass that makes an op which is refused on the target is left out. A defect in one
+    leaves the graph as it was, with a warning; with TFLGPU_DEBUG it is raised, and graphs are
+    verified between passes.
     """
     watching = [*([verifier.check] if debugging() else []), *watchers.values()]
     for rewrite in PASSES:
-        before, graph = graph, _applied(rewrite, graph)
+        before, graph = graph, _applied(rewrite, graph, target or Target())
         for watch in watching:
             watch(rewrite.__name__, before, graph)
         if debugging() == "2":
@@ -106,7 +110,7 @@ def run(graph: Graph) -> Graph:
     return graph
 
 
-def _applied(rewrite: Rewrite, graph: Graph) -> Graph:
+def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
     if rewrite not in LEFT_OUT:
         return rewrite(graph)
     try:
@@ -115,7 +119,8 @@ def _applied(rewrite: Rewrite, graph: Graph) -> Graph:
     except Exception as error:  # a defect of ours must not take the host down
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
-    return rewritten
+    refused = any(refusal(node.op, rewritten, node, target) for node in rewritten.nodes)
+    return graph if refused else rewritten
 
 
 def counts(graph: Graph) -> str:

@@ -15,8 +15,7 @@ import tflgpu_plugin
 from tests.support.onnx_models import EP, Array, cpu, model, node, quiet, session
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
-from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir import Graph, Node, Refusal
+from tflgpu_plugin.ir import Graph, Node, Refusal, quirks
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -79,11 +78,11 @@ CASES = {
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that gets every operator wrong over more than a thousand elements of an axis."""
-    row = support.Quirk("", "", LARGE_REFUSED)
+    row = quirks.Quirk("", "", LARGE_REFUSED)
     monkeypatch.setattr(
-        support.Quirk, "applies", lambda _, graph, node, target: is_large(graph, node)
+        quirks.Quirk, "applies", lambda _, name, graph, node, target: is_large(graph, node)
     )
-    monkeypatch.setattr(support, "QUIRKS", [row])
+    monkeypatch.setattr(quirks, "QUIRKS", [row])
 
 
 def is_large(graph: Graph, node: Node) -> bool:

@@ -17,9 +17,10 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support import resized_models
 from tests.support.interpreters import delegate, gpu, places, same
-from tflgpu_plugin.importer import placeholders, support
+from tflgpu_plugin.importer import placeholders
 from tflgpu_plugin.importer.imported import Imported
-from tflgpu_plugin.importer.support import Quirk
+from tflgpu_plugin.ir import quirks
+from tflgpu_plugin.ir.quirks import Quirk
 from tflgpu_plugin.providers.tflite import reader
 
 HOSTS = hosts.installed()
@@ -85,7 +86,7 @@ def test_the_models_own_shapes_run_where_they_can(
     small = Quirk(
         "", "max_pool_2d", "It is too small.", condition=lambda g, n: g.shape(n.outputs[0])[1] < 4
     )
-    monkeypatch.setattr(support, "QUIRKS", [small])
+    monkeypatch.setattr(quirks, "QUIRKS", [small])
     model = resized_models.pooled(size)
     interpreter, made = gpu(model, host)
     assert places(made) == {"first": "gpu", "pool": "cpu", "last": "gpu"}

@@ -1,0 +1,63 @@
+"""Refusals, by name, of what a driver computes wrongly or the user does not want: forms, ops of
+hosts, and ops that only passes make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir.target import Target
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
+    version is in [`first`, `last`] (None: open end; versions compare number by number), the form or
+    op of this `name` is not used for nodes that meet `condition`. `reason` is a sentence that ends
+    with where the report is.
+    """
+
+    adapter: str
+    name: str
+    reason: str
+    first: str | None = None
+    last: str | None = None
+    condition: Callable[[Graph, Node], bool] = lambda graph, node: True
+
+    def on(self, target: Target) -> bool:
+        """Whether the adapter and its driver are the ones meant."""
+        if self.adapter.lower() not in target.name.lower():
+            return False
+        driver = _version(target.driver)
+        if self.first is not None and driver < _version(self.first):
+            return False
+        return self.last is None or driver <= _version(self.last)
+
+    def applies(self, name: str, graph: Graph, node: Node, target: Target) -> bool:
+        """Whether what has this name would compute the node wrongly on this target."""
+        return name == self.name and self.on(target) and self.condition(graph, node)
+
+
+QUIRKS: list[Quirk] = []
+
+
+def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | None:
+    """Returns why the form or op of this name does not compute the node on this target; None where
+    nothing is known against it."""
+    for quirk in QUIRKS:
+        if quirk.applies(name, graph, node, target):
+            return Refusal("device.wrong_result", quirk.reason)
+    if name in target.without or target.tuning.get(name) == "never":
+        said = f"The option without, or TFLGPU_WITHOUT, refuses {name}."
+        return Refusal("option.without", said)
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3, 6)."""
+    found = re.search(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -1,0 +1,108 @@
+"""A convolution as its forms see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import Node, Shape
+from tflgpu_plugin.ops.blocks import Blocks, operands, windows
+from tflgpu_plugin.ops.lowering import Lowering, Source
+from tflgpu_plugin.ops.tiles import Tile
+from tflgpu_plugin.ops.window import Span
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Shapes of the input and the weights, filters first, and the window along each axis between
+    batch and channels. What goes along one axis is `transposed` so that it goes along rows, which
+    kernels know to share.
+    """
+
+    low: Lowering
+    node: Node
+    x: Shape
+    filters: Shape
+    axes: tuple[Span, ...]
+    transposed: bool = False
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Convolution:
+        """Returns the convolution that a node is."""
+        x, filters = operands(low.graph, node)
+        axes = tuple(windows(low.graph, node))
+        if len(axes) == 2 and x[2] == filters[2] == axes[1].positions == 1 == axes[1].stride:
+            x, filters = (x[0], 1, x[1], x[3]), (filters[0], 1, filters[1], filters[3])
+            return cls(low, node, x, filters, axes[::-1], transposed=True)
+        return cls(low, node, x, filters, axes)
+
+    @property
+    def flat(self) -> bool:
+        """Whether it goes along rows and columns, not along three axes."""
+        return len(self.axes) == 2
+
+    @property
+    def columns(self) -> Span:
+        return self.axes[-1]
+
+    @property
+    def groups(self) -> int:
+        return self.x[-1] // self.filters[-1]
+
+    @property
+    def taps(self) -> int:
+        return prod(self.filters[1:-1])
+
+    @property
+    def slices(self) -> int:
+        """Output slices of a group."""
+        return -(-(self.filters[0] // self.groups) // 4)
+
+    @property
+    def x_pixels(self) -> int:
+        return prod(self.x[1:-1])
+
+    @property
+    def pixels(self) -> int:
+        return prod(axis.positions for axis in self.axes)
+
+    @property
+    def single(self) -> bool:
+        """Whether a pixel of the result depends on one pixel of the input, none being padding."""
+        return self.taps == 1 and not any(axis.before for axis in self.axes)
+
+    @property
+    def point(self) -> bool:
+        """Whether a pixel of the result depends on the same pixel of the input."""
+        here = all(axis.stride == 1 for axis in self.axes)
+        return self.single and here and self.x_pixels == self.pixels
+
+    @property
+    def constant(self) -> bool:
+        """Whether the weights are known."""
+        return self.low.graph.constant(self.node.inputs[1]) is not None
+
+    @property
+    def gated(self) -> bool:
+        return ops.gates(self.node) is not None
+
+    @cached_property
+    def singles(self) -> tuple[Source, tuple[int, ...]]:
+        """The input as single floats: where it lies, if possible in the host's buffer, and the
+        distances between batches, rows, pixels and channels."""
+        source, (_, high, wide, _) = self.node.operand(), self.x
+        if hosted := self.low.hosted.get(source):
+            batch, row, pixel, channel = hosted.strides
+            return hosted.raw, (batch, pixel, row, channel) if self.transposed else hosted.strides
+        return source, (4 * high * wide, 4 * wide, 4, 1)
+
+    @property
+    def few(self) -> bool:
+        """Whether a vec4 of the input has empty lanes, which a product would multiply, too."""
+        return self.flat and self.x[3] < 4 and self.filters[3] == self.x[3]
+
+    def blocks(self, tile: Tile) -> Blocks:
+        """The order of the weights for tiles of so many slices."""
+        return Blocks(self.filters[0], self.taps, self.filters[-1], self.groups, tile.slices)

@@ -1,0 +1,186 @@
+"""The launches of conv.wgsl and its kin: a product of weights in blocks with an input that is
+addressed in one of several ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tflgpu_plugin import kernels, ops
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir import Node
+from tflgpu_plugin.ops.blocks import Blocks, weight_parts
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
+from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
+
+STAGE = 8  # iterations whose weights are in workgroup memory at a time
+# Channels of a partial sum where errors of long sums would be too large, by what they are counted
+# in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
+# ones: sums of 64 channels are up to 1.72 off as a whole, 1.32 in parts of 32, 1.08 of 16 and 0.83
+# of 8; those of 96 and more up to 0.77 in parts of 32.
+PART, LONG_PART, LONG = 8, 32, 96
+
+
+@dataclass(frozen=True)
+class Addressing:
+    """Where a product reads its input and writes its result: `pixels` output pixels in each of
+    `planes`, found in the way of the kernel that `taps` names, whose `parameters` these are.
+
+    `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
+    those in the result from `pixels`, where `parameters` does not tell others. If `strided`, all
+    distances in x are in elements, and `x_slice` is that of channels. `threads` make the pixels of
+    one plane; if not given, as many as are needed. `width` is that of the window, where taps of one
+    row may be loaded together.
+    """
+
+    taps: str
+    pixels: int
+    planes: int
+    x_slice: int
+    parameters: Mapping[str, object]
+    strided: bool = False
+    threads: int | None = None
+    width: int = 1
+
+    def given(self, **parameters: object) -> Addressing:
+        """Returns the same with further parameters, or others."""
+        return replace(self, parameters={**self.parameters, **parameters})
+
+
+@dataclass(frozen=True)
+class Product:
+    """A launch of `kernel` for each part of the weights that one binding holds.
+
+    `source`, `packed` and `target` stand for the node's own input, weights and output; no epilogue
+    is applied to another target. If `split`, planes are parts of the channels, each with weights of
+    its own (`w_batch` vec4). If `in_parts`, sums of many channels are computed as sums of partial
+    sums. `variant` adds to what every such kernel is given.
+    """
+
+    blocks: Blocks
+    tile: Tile
+    address: Addressing
+    kernel: str = "conv"
+    source: Source | None = None
+    packed: Source | None = None
+    target: int | None = None
+    split: bool = False
+    in_parts: bool = False
+    variant: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """How a thread goes through the input channels: `steps` iterations of the tile at each tap, or
+    at `across` taps together. `stage` iterations share weights in workgroup memory, or make one
+    `partial` sum (0: neither)."""
+
+    tile: Tile
+    threads: int
+    steps: int
+    across: int
+    stage: int
+    partial: bool
+
+
+def multiply(low: Lowering, node: Node, product: Product) -> None:
+    """Record the launches. Raises Unsupported for more channels or taps than loops take."""
+    loop, blocks = _loop(low, node, product), product.blocks
+    low.loops(node, _rounds(product, loop))
+    y = node.outputs[0] if product.target is None else product.target
+    source: Source = node.operand() if product.source is None else product.source
+    packed, gates = product.packed, ops.gates(node)
+    parameters, variant = _parameters(product, loop), _variant(product, loop, gates is not None)
+    for first, last, part in (
+        [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
+    ):
+        reads: dict[str, Source | Access] = {"x": Access(source, view=loop.tile.step), "w": part}
+        if gates is not None:
+            reads["gate"] = Access(gates, view=loop.tile.step)
+            parameters["gate_batch"] = blocks.channels // loop.tile.step
+        low.dispatch(
+            product.kernel,
+            node,
+            reads=reads,
+            writes={"y": y},
+            workgroups=(-(-loop.threads // loop.tile.lanes), last - first, product.address.planes),
+            parameters={"first_block": first, **parameters},
+            variant=variant,
+            fused=product.target is None,
+        )
+
+
+def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
+    blocks, address, tile = product.blocks, product.address, product.tile
+    threads = -(-address.pixels // tile.pixels) if address.threads is None else address.threads
+    if address.taps == "point":
+        tile = point_tile(low.target, tile)
+    steps = -(-blocks.depth * blocks.merged // tile.step)
+    tile = waiting(low.target, tile, threads * blocks.count * address.planes, steps)
+    tile, across = along_row(tile, address.width, steps)
+    if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
+        said = f"{blocks.depth} channels or {blocks.taps} taps are too many."
+        raise Unsupported.of("shape.too_large", said, node.id)
+    length = PART if blocks.depth < LONG else LONG_PART
+    partial = product.in_parts and steps * tile.step > length
+    stage = STAGE if tile.weights == "memory" else length if partial else 0
+    if partial:
+        stage = min(stage, length // tile.step)
+        tile = replace(tile, ahead=min(tile.ahead, stage))
+    return _Loop(tile, threads, steps, across, stage, partial)
+
+
+def _rounds(product: Product, loop: _Loop) -> int:
+    """Rounds of all loops of a thread."""
+    tile, steps = loop.tile, loop.steps
+    several = tile.ahead > 1
+    rounds = steps // tile.ahead + steps % tile.ahead + several
+    staged = -(-steps // loop.stage) * (19 + several) if loop.stage else 0  # 16 to fill it
+    lines = 2 * steps + 2 if product.address.taps == "rows" else 0
+    stores = tile.slices * (tile.pixels + 2) + 1
+    return product.blocks.taps * (2 + rounds + staged + lines) + 1 + stores
+
+
+def _parameters(product: Product, loop: _Loop) -> dict[str, object]:
+    blocks, address, tile = product.blocks, product.address, loop.tile
+    found: dict[str, object] = {
+        "group_blocks": blocks.group_blocks,
+        "group_slices": blocks.group_slices,
+        "group_x": blocks.channels // 4 * address.x_slice,
+        "x_slice": address.x_slice,
+        "tile_slices": tile.slices,
+        "tile_pixels": tile.pixels,
+        "block_vectors": blocks.block_vectors,
+        "steps": loop.steps,
+        "planes": address.planes,
+        "pixels": address.pixels,
+        "x_batch": -(-blocks.depth * blocks.groups // 4) * address.x_slice,
+        "y_batch": -(-blocks.outputs // 4) * address.pixels,
+        "y_slice": address.pixels,
+    }
+    if loop.stage:
+        found["stage"] = loop.stage
+    return found | dict(address.parameters)
+
+
+def _variant(product: Product, loop: _Loop, gated: bool) -> dict[str, object]:
+    tile = loop.tile
+    return {
+        "pixels": tile.pixels,
+        "slices": tile.slices,
+        "step": tile.step,
+        "ahead": tile.ahead,
+        "lanes": tile.lanes,
+        "shared": tile.shared,
+        "memory": tile.weights == "memory",
+        "taps": product.address.taps,
+        "strided": product.address.strided,
+        "split": product.split,
+        "run": 0,
+        "across": loop.across,
+        "gated": gated,
+        "parts": loop.partial,
+        "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
+        **product.variant,
+    }
