@@ -1,5 +1,5 @@
-"""One form for what a host says in several ways: bias and fused activation become `EpilogueOp`
-steps of their node."""
+"""One form for what a host says in several ways: bias and fused activation become epilogue ops of
+their node."""
 
 from __future__ import annotations
 

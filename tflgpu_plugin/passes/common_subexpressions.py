@@ -1,5 +1,5 @@
-"""Nodes that compute the same of the same tensors become one: what every layer of a model works out
-anew, as masks, places and angles."""
+"""Nodes that compute the same from the same tensors become one: models compute masks, positions and
+angles anew in every layer."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def share_common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(e: Rewriter, node: Node) -> Hashable:
-    """The same for nodes that make the same."""
+    """Returns a key that is equal for nodes that compute the same."""
     made = [e.tensors[t] for t in node.outputs]
     kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)
     return node.op, node.inputs, attributes_key(node), node.epilogue, kinds
 
 
 def attributes_key(node: Node) -> str:
-    """The same for equal attributes."""
+    """Returns a key that is equal for equal attributes."""
     return repr(tuple(sorted((name, _held(value)) for name, value in node.attributes.items())))
 
 

@@ -1,6 +1,4 @@
-"""What has no elements needs no work: nodes whose results are all empty, and empty parts of a
-concatenation.
-"""
+"""Nodes whose results have no elements, and empty parts of concatenations, are removed."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ def drop_empty_results(graph: Graph) -> Graph:
 
 
 def idle(graph: Graph, node: Node) -> bool:
-    """All results are empty (and no state depends on them)."""
+    """Whether all results of a node are empty, and no state depends on the node."""
     op = ops.rows().get(node.op)
     if op is None or op.states or not node.outputs:
         return False

@@ -1,4 +1,4 @@
-"""A graph while passes change it, which know what its nodes do that only move data."""
+"""The editor of graphs for passes, which knows nodes that only move data as views."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Editor, Graph, Node, Tensor
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.lowering import spread
-from tflgpu_plugin.ops.views import View
+from tflgpu_plugin.ops.views import View, part
 
 Perm = tuple[int, ...]
 
@@ -24,9 +24,8 @@ class Rewriter(Editor):
         self._views: dict[int, tuple[Node, dict[int, Tensor], View | None]] = {}
 
     def view(self, node: Node) -> View | None:
-        """What a node does that moves data, and nothing else; worked out once for the tensors that
-        it has.
-        """
+        """Returns the view that a node takes of its input, None for a node that computes. It is
+        worked out once for the tensors that the node has."""
         before, had, view = self._views.get(id(node), (None, {}, None))
         if before is not node or any(self.tensors[t] is not seen for t, seen in had.items()):
             moves = not node.epilogue and movement.moves(node)
@@ -36,13 +35,13 @@ class Rewriter(Editor):
         return view
 
     def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:
-        """The node as this view of a tensor."""
+        """Returns the node as this view of a tensor."""
         whole = view.reshapes(self.shape(source))
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
     def per_channel(self, tensor: int, result: int) -> Array | None:
-        """A constant of floats that spreads over a result, as a value for each of its channels;
+        """Returns a constant of floats that broadcasts to a result with a value for each channel;
         None for anything else."""
         data, channels = self.data(tensor), self.shape(result)[-1]
         fits = spread(self.now, tensor, result) in ("channel", "scalar")
@@ -51,12 +50,19 @@ class Rewriter(Editor):
         return np.broadcast_to(data.reshape(-1), (channels,))
 
     def layout(self, op: str, source: int, output: int, *origin: Node, **attributes: Any) -> Node:
-        """A new node that only brings a tensor into another layout for nodes of the host."""
+        """Returns a new node that only brings a tensor into another layout for the host's nodes."""
         made = self.node(op, (source,), (output,), origin, **attributes)
         return replace(made, layout=True)
 
+    def cut(self, source: int, output: int, start: int, *origin: Node, **attributes: Any) -> Node:
+        """Returns a new node that takes a tensor's channels from `start` on, as many as the output
+        has."""
+        shape = self.shape(source)
+        view = part(shape, len(shape) - 1, start, self.shape(output)[-1])
+        return self.layout("view", source, output, *origin, view=view, **attributes)
+
     def put(self, made: Sequence[Node], *gone: Node) -> None:
-        """New nodes in place of others, where the first of these stands."""
+        """Puts new nodes in place of others, where the first of these is."""
         numbers = {node.id for node in gone}
         place = next(k for k, node in enumerate(self.nodes) if node.id in numbers)
         kept = [node for node in self.nodes[place:] if node.id not in numbers]

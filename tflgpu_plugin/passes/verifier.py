@@ -1,7 +1,6 @@
-"""What every pass must keep, whatever it changes: the graph is well formed, shapes are those that
-the ops' shape functions tell, inputs, outputs and states are as the host has them, no id is given
-again, and no constant loses its quantization. Tests check it after each pass, and so does
-TFLGPU_DEBUG."""
+"""The invariants of every pass: the graph is well formed, shapes are those of the ops' shape
+functions, inputs, outputs and states are the host's, no id is given again, and no constant loses
+its quantization. Tests check them after each pass, and so does TFLGPU_DEBUG."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from tflgpu_plugin.ir import COMPLEX, Graph, Node, Tensor, paired, verify
 
 
 class BrokenGraph(ValueError):
-    """A pass has made a graph that is wrong in itself; the text names the pass."""
+    """Raised for a graph that is wrong in itself; the text names the pass that made it."""
 
 
 def check(name: str, before: Graph, after: Graph) -> None:
-    """Raise BrokenGraph when the graph that the pass of this name has made of another one is not as
-    it must be."""
+    """Raises BrokenGraph when the graph that the pass of this name has made of another one is
+    not as it must be."""
     try:
         verify(after)
         check_ports(before, after)
@@ -32,7 +31,7 @@ def check(name: str, before: Graph, after: Graph) -> None:
 
 
 def check_ports(before: Graph, after: Graph) -> None:
-    """Raise ValueError unless inputs, outputs and states are the same tensors."""
+    """Raises ValueError unless inputs, outputs and states are the same tensors."""
     for what in ("inputs", "outputs", "states"):
         if getattr(before, what) != getattr(after, what):
             raise ValueError(f"{what} {getattr(before, what)} are {getattr(after, what)} now")
@@ -45,14 +44,15 @@ def check_ports(before: Graph, after: Graph) -> None:
 
 
 def _port(tensor: Tensor, kept: bool) -> Tensor:
-    """What the host has to do with. How numbers of a state are read is up to the ops."""
+    """Returns the facts of a tensor that the host relies on. How the numbers of a state are read
+    is up to the ops."""
     quantization = None if kept else tensor.quantization
     return replace(paired(tensor), data=None, wide=False, quantization=quantization)
 
 
 def check_ids(before: Graph, after: Graph) -> None:
-    """Raise ValueError where a tensor or node has an id that another one had before, or a tensor
-    another shape."""
+    """Raises ValueError where a tensor or node has an id that another one had before, or a
+    tensor another shape."""
     old, new = before.next_ids(), after.next_ids()
     if new.tensor < old.tensor or new.node < old.node:
         raise ValueError(f"the next ids {tuple(old)} have become {tuple(new)}")
@@ -69,7 +69,7 @@ def check_ids(before: Graph, after: Graph) -> None:
 
 
 def check_shapes(graph: Graph) -> None:
-    """Raise ValueError where a tensor has not the shape that its node gives it."""
+    """Raises ValueError where a tensor does not have the shape that its node gives it."""
     for node in graph.nodes:
         row = ops.row(node.op)
         if row is None:
@@ -81,8 +81,8 @@ def check_shapes(graph: Graph) -> None:
 
 
 def check_quantization(before: Graph, after: Graph) -> None:
-    """Raise ValueError where a constant has lost its quantization, or a new one has the elements of
-    a quantized constant, in whatever order, without it."""
+    """Raises ValueError where a constant has lost its quantization, or a new one has the
+    elements of a quantized constant, in any order, without it."""
     held: dict[tuple[str, str, int], list[Tensor]] = {}
     for tensor in before.tensors.values():
         if tensor.data is not None and tensor.quantization is not None:

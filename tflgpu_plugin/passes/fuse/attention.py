@@ -4,6 +4,10 @@ between them, however scale and mask are applied and heads are split and joined.
 A mask that chooses between scores and -inf, or a number beside which every score is lost, becomes 0
 and that number, which are added. A softmax whose NaN are replaced by 0 is that of queries which may
 see nothing. Where something else reads a step in between, all stays as it is.
+
+The steps between the products come in any order and number, each scales, masks or moves what the
+steps before have made, and none may be read elsewhere. That is a walk that accumulates, not a
+formula; patterns say what single steps look like.
 """
 
 from __future__ import annotations
@@ -17,7 +21,14 @@ from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.attention_masks import Mask, Masks
-from tflgpu_plugin.passes.fuse.head_layout import Held, Lead, counts, held, joined, put_together
+from tflgpu_plugin.passes.fuse.head_layout import (
+    HeadSource,
+    Lead,
+    counts,
+    head_sources,
+    joined,
+    read_heads,
+)
 from tflgpu_plugin.passes.pattern import Match, named, number, op
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -37,18 +48,18 @@ def fuse_attention(graph: Graph) -> Graph:
     """Replaces two products with a softmax between them by attention."""
     if not any(node.op == "softmax" for node in graph.nodes):
         return graph
-    attending = _Attending(Rewriter(graph))
-    changed = [attending.replace(node) for node in graph.nodes if node.op == "matmul"]
+    fusion = _AttentionFusion(Rewriter(graph))
+    changed = [fusion.replace(node) for node in graph.nodes if node.op == "matmul"]
     if not any(changed):
         return graph
-    attending.e.drop_unused()
-    return attending.e.finish()
+    fusion.e.drop_unused()
+    return fusion.e.finish()
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """From shares back to the product: the steps so far, what they apply, and shapes that scores
-    have in between."""
+    """The steps from the shares back to the first product, what they apply to scores, and the
+    shapes that scores have in between."""
 
     steps: tuple[Node, ...] = ()
     scale: float = 1.0
@@ -65,15 +76,16 @@ class _Scores:
         return self.steps[-1]
 
 
-class _Attending:
-    """The graph while it changes."""
+class _AttentionFusion:
+    """A graph in which attention takes the place of its second product."""
 
     def __init__(self, e: Rewriter) -> None:
         self.e, self.uses = e, DefUse(e)
         self.masks = Masks(e, self.uses)
 
     def replace(self, product: Node) -> bool:
-        """Whether this was the second product of attention, which now is there in its place."""
+        """Replaces a matrix product by attention. Returns whether it was the second product of
+        one."""
         if product.epilogue or not self.uses.plain(product):
             return False
         found = self._shares(product.operand(), _Scores())
@@ -82,7 +94,8 @@ class _Attending:
         return any(self._made(product, found, lead) for lead in self._leads(found))
 
     def _made_by(self, tensor: int | None, readers: int = 1) -> Node | None:
-        """What makes a tensor that so many nodes read, once each, and nothing else."""
+        """Returns the node that makes a tensor, if so many nodes read the tensor, once each, and
+        nothing else does."""
         node = None if tensor is None else self.uses.producer.get(tensor)
         if tensor is None or node is None or tensor in self.e.needed:
             return None
@@ -92,13 +105,14 @@ class _Attending:
         return self.uses.made_by(tensor, node.op)
 
     def _moved(self, node: Node) -> bool:
-        """Whether a node only gives scores other axes in front."""
+        """Whether a node only reshapes the axes in front of the last one."""
         view = self.e.view(node)
         given = view and self.e.shape(node.operand())
         return bool(view and given and view.reshapes(given) and view.shape[-1:] == given[-1:])
 
     def _shares(self, tensor: int, found: _Scores, readers: int = 1) -> _Scores | None:
-        """From the tensor that the second product reads."""
+        """Walks back from the tensor that the second product reads to the softmax, and on to the
+        first product. Returns None where a step is none of attention."""
         node = self._made_by(tensor, readers)
         if node is None:
             return None
@@ -117,7 +131,8 @@ class _Attending:
         return self._shares(x, found.past(node), readers) if self._moved(node) else None
 
     def _scores(self, tensor: int, found: _Scores) -> _Scores | None:
-        """From scores on."""
+        """Walks back from scores to the first product. Returns None where a step is none of
+        attention."""
         node = self._made_by(tensor)
         if node is None:
             return None
@@ -152,7 +167,7 @@ class _Attending:
                     yield scores, Mask(shape, mask, node, value, where)
 
     def _leads(self, found: _Scores) -> Iterator[Lead]:
-        """How many batches and heads there may be, by what is done to scores."""
+        """Yields the batches and heads that there may be, by what is done to scores."""
         outer, (rows, keys) = (s := self.e.shape(found.product.outputs[0]))[:-2], s[-2:]
         masked = [mask.scores for mask in found.masks]
         shapes = [s[:-2] for s in (*masked, *found.shapes) if s[-2:] == (rows, keys)]
@@ -164,7 +179,8 @@ class _Attending:
             yield every, 1
 
     def _made(self, product: Node, found: _Scores, lead: Lead) -> bool:
-        """Whether these are the batches and heads of attention that the op has."""
+        """Adds attention with these batches and heads. Returns False where the op does not take
+        them."""
         first = found.product
         *outer, rows, keys = self.e.shape(first.outputs[0])
         depth, width = self.e.shape(first.operand())[-1], self.e.shape(product.outputs[0])[-1]
@@ -174,11 +190,11 @@ class _Attending:
             return False
         if not lasts(keys, depth):
             return False
-        straight, turned = (bool(n.attributes.get("transpose_b")) for n in (first, product))
-        queries = held(self.uses, first.operand(), (*lead, rows, depth), scaled=True)
+        straight, swapped = (bool(n.attributes.get("transpose_b")) for n in (first, product))
+        queries = head_sources(self.uses, first.operand(), (*lead, rows, depth), scaled=True)
         asked = (*lead, keys, depth), (*lead, keys, width)
-        ks = held(self.uses, first.operand(1), asked[0], turned=not straight, scaled=True)
-        vs = held(self.uses, product.operand(1), asked[1], turned=turned)
+        ks = head_sources(self.uses, first.operand(1), asked[0], swapped=not straight, scaled=True)
+        vs = head_sources(self.uses, product.operand(1), asked[1], swapped=swapped)
         q = next((q for q in queries if q.heads == lead[1]), None)
         pair = next(((k, v) for k in ks for v in vs if k.heads == v.heads), None)
         mask = self.masks.joined(found.masks, (*lead, rows, keys)) if q and pair else None
@@ -188,14 +204,14 @@ class _Attending:
         return True
 
     def _put(
-        self, product: Node, found: _Scores, parts: tuple[Held, Held, Held],
+        self, product: Node, found: _Scores, parts: tuple[HeadSource, HeadSource, HeadSource],
         mask: tuple[list[Node], int | None], heads: tuple[int, int, int, int],
     ) -> None:  # fmt: skip
-        """The op in place of the product, and of the nodes that join its results."""
+        """Puts the op in place of the product and of the nodes that join its heads."""
         e, (q, k, _) = self.e, parts
         steps, tail = (product, *found.steps), joined(self.uses, product, heads)
         nodes = list(mask[0])
-        added = [put_together(e, nodes, part, product) for part in parts]
+        added = [read_heads(e, nodes, part, product) for part in parts]
         output = (tail or [product])[-1].outputs[0]
         batch, count, rows, width = heads
         shape = (batch, rows, count * width) if tail else heads

@@ -1,4 +1,4 @@
-"""What a model adds to the scores of attention, in however many steps, as one mask."""
+"""Everything that a model adds to the scores of attention, in any number of steps, as one mask."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MAX_KNOWN = 1 << 24  # elements of constant masks that are put together here
 
 
 class Mask(NamedTuple):
-    """What is added to scores of this shape: a tensor; or, with a `value`, scores give way to that
-    number where the tensor is true or is not (`where`). `origin` does it."""
+    """A tensor that is added to scores of this shape; or, with a `value`, a condition by which
+    scores are replaced by that value, where it is true or, unless `where`, false. `origin` is
+    the node that does it."""
 
     scores: Shape
     tensor: int
@@ -29,7 +30,7 @@ class Mask(NamedTuple):
 
 
 class Masks:
-    """Those that have been made: layers share them."""
+    """The masks that have been made, which layers share."""
 
     def __init__(self, e: Rewriter, uses: DefUse) -> None:
         self.e, self.uses = e, uses
@@ -38,9 +39,9 @@ class Masks:
     def joined(
         self, masks: Sequence[Mask], scores: tuple[int, int, int, int]
     ) -> tuple[list[Node], int | None] | None:
-        """The tensor to add to scores of [batch, heads, queries, keys] for all of them, the first
-        one applied first, with the nodes that make it. None where one does not spread over these,
-        or has not every key."""
+        """Returns the new nodes and the tensor to add to scores of [batch, heads, queries, keys]
+        for all masks, the first one applied first. Returns None where a mask does not broadcast
+        to these scores, or does not have every key."""
         nodes: list[Node] = []
         masks = [self._narrow(mask) for mask in masks]
         shapes = [_spread(self.e.shape(mask.tensor), mask.scores, scores) for mask in masks]
@@ -56,13 +57,13 @@ class Masks:
         return nodes, total
 
     def _narrow(self, mask: Mask) -> Mask:
-        """Before it was repeated along axes, which comes to the same."""
+        """Returns the mask before it is broadcast by a node, which gives the same."""
         while (node := self.uses.made_by(mask.tensor, "expand")) is not None:
             mask = mask._replace(tensor=node.operand())
         return mask
 
     def _with(self, nodes: list[Node], total: int | None, mask: Mask, shape: Shape) -> int:
-        """What there is so far, if anything, and this mask."""
+        """Returns the sum of the masks so far, if any, and this one."""
         tensor = self._seen(nodes, mask, shape)
         if mask.value is not None:
             value = self.e.constant(np.float32(mask.value))
@@ -72,7 +73,7 @@ class Masks:
         return tensor if total is None else self._made(nodes, "add", mask.origin, total, tensor)
 
     def _seen(self, nodes: list[Node], mask: Mask, shape: Shape) -> int:
-        """The tensor of a mask in this shape."""
+        """Returns the tensor of a mask in this shape."""
         tensor = mask.tensor
         if self.e.shape(tensor) == shape:
             return tensor
@@ -84,7 +85,7 @@ class Masks:
         return made
 
     def _made(self, nodes: list[Node], op: str, origin: Node, *inputs: int) -> int:
-        """The result of an op, known now where its inputs are."""
+        """Returns the result of an op, a constant where its inputs are constants."""
         shape = broadcast(*(self.e.shape(t) for t in inputs))
         known = [data for t in inputs if (data := self.e.data(t)) is not None]
         if len(known) == len(inputs) and prod(shape) <= MAX_KNOWN:
@@ -98,8 +99,9 @@ class Masks:
 
 
 def _spread(shape: Shape, outer: Shape, scores: tuple[int, int, int, int]) -> Shape | None:
-    """This shape, which spreads over scores whose batches and heads lie on other axes (`outer`: the
-    shape of these scores), as it spreads over those."""
+    """Returns a mask's shape for scores of [batch, heads, queries, keys], from its shape for
+    scores whose batches and heads are on other axes (`outer` is the shape of those scores).
+    Returns None where it does not broadcast."""
     outer, lead = outer[:-2], scores[:2]
     if len(shape) < 3 or outer == lead:
         return shape

@@ -29,8 +29,8 @@ def fuse_epilogue(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """The graph while it changes: nodes by id, their order, and who writes and reads each tensor
-    (ids of nodes)."""
+    """A graph while it changes: nodes by id, their order, and the ids of the nodes that write
+    and read each tensor."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
@@ -43,8 +43,8 @@ class _Fusion:
                 self.readers.setdefault(tensor, []).append(node.id)
 
     def candidates(self, node: Node) -> list[Node]:
-        """Nodes whose only reader is `node`, once, and which may take it over; the last in order
-        first."""
+        """Returns the nodes whose result only `node` reads, once, and which may take it over,
+        the last in order first."""
         if ops.rows()[node.op].as_epilogue is None:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
@@ -75,12 +75,13 @@ class _Fusion:
 
 
 def _operands(node: Node) -> list[int]:
-    """Every tensor that a node reads, once per use."""
+    """Returns every tensor that a node reads, once per use."""
     return [t for t in (*node.inputs, *(p.tensor for p in node.epilogue)) if t is not None]
 
 
 def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
-    """The step that does what `node` does to the producer's output, or None when there is none."""
+    """Returns the epilogue op that does what `node` does to the producer's output, None where
+    there is none."""
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None

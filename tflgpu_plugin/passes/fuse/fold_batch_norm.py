@@ -1,5 +1,5 @@
-"""Constant factors and offsets per channel after a convolution go into its weights and its bias:
-what a batch normalization leaves behind costs nothing then.
+"""Constant factors and offsets per channel after a layer are folded into its weights and its bias,
+so that a batch normalization costs nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | None:
-    """The leading steps as one, y * scale + offset, and how many these are, when they are worth it:
-    a factor, or more than one offset."""
+    """Returns scale, offset and number of the leading epilogue ops, which are y * scale + offset
+    together; None unless they have a factor or more than one offset."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
@@ -54,7 +54,7 @@ def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | No
 
 
 def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | None:
-    """The constant operand of a step, one value per channel in float64."""
+    """Returns the constant operand of an epilogue op, one value per channel in float64."""
     kind = ops.traits(each.op).affine
     if not kind:
         return None

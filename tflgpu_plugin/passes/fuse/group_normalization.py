@@ -50,8 +50,8 @@ def _replace(uses: DefUse, node: Node) -> None:
 def _put(
     e: Rewriter, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
 ) -> None:
-    """The op, of a tensor whose channels come last (it is `turned` for that, if they come first),
-    and the turn that the last node's readers know, in its place."""
+    """Puts the op, of a tensor whose channels come last (`turned`: they come first, and it is
+    transposed), and the transpose back, in place of the last node."""
     attributes = {"groups": e.shape(node.operand())[2]}
     attributes["epsilon"] = node.attributes.get("epsilon", 1e-5)
     made, nodes = e.tensor(given, like=node.outputs[0]), list[Node]()
@@ -67,8 +67,9 @@ def _put(
 
 
 def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
-    """What a tensor of groups was brought from, and whether that has its channels first: those with
-    their channels last, which need no turn, before the others, the furthest before nearer ones."""
+    """Returns the tensors that groups are made of, and whether each has its channels first.
+    Tensors with their channels last, which need no transpose, come before the others, and
+    further ones before nearer ones."""
     last, first = list[int](), list[int]()
     for source, view, _ in islice(uses.sources(tensor), 1, None):
         given = uses.e.shape(source)
@@ -80,7 +81,7 @@ def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
 
 
 def _bare(e: Rewriter, node: Node) -> bool:
-    """Without a scale and a bias, or with such as change nothing."""
+    """Whether a normalization has no scale and bias, or such as change nothing."""
     scale, bias = (*node.inputs[1:], None, None)[:2]
     kept = [(scale, 1), (bias, 0)]
     found = [(e.data(tensor), value) for tensor, value in kept if tensor is not None]
@@ -88,8 +89,8 @@ def _bare(e: Rewriter, node: Node) -> bool:
 
 
 def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
-    """[batch, values of a group, groups] of [batch, ..., channels], or where the channels are on
-    another axis, in the order of a group's channels, each as a whole."""
+    """Returns the view [batch, values of a group, groups] of [batch, ..., channels], or of a
+    tensor with its channels on another axis, in the order of a group's channels."""
     batch, *values = map(Axis, shape, row_strides(shape))
     lane = values.pop(at if at < 0 else at - 1)
     each = lane.extent // groups if lane.extent % groups == 0 else 0
@@ -98,7 +99,8 @@ def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
 
 
 def _back(uses: DefUse, node: Node, view: View, wanted: View) -> Node | None:
-    """The node that brings the result into the wanted view of the tensor, of which it is `view`."""
+    """Returns the node whose result is the wanted view of the tensor, from the view that the
+    given node's result is."""
     while (reader := uses.reader(node.outputs[0])) is not None:
         further = through(view, uses.e.view(reader))
         if further is None:

@@ -1,5 +1,5 @@
-"""Where the heads of attention lie: the tensor from which queries, keys or values are split,
-however that is spelled, and the one into which results are joined."""
+"""The places where the heads of attention are in memory: the tensor from which queries, keys or
+values are split, however a model spells that, and the tensor into which results are joined."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ Lead = tuple[int, int]  # extents: batch, heads
 Heads = tuple[int, int, int, int]  # and length, depth
 
 
-class Held(NamedTuple):
-    """A tensor that has the heads, as it is once it is seen under `shape`: that of rank 3, or with
-    an axis of heads. They are repeated to those asked for, in a row, and multiplied by `factor`.
-    `turned`: once its last two axes have been swapped. `part`: they are a part of the rows under
-    that shape, from a channel on, of so many."""
+class HeadSource(NamedTuple):
+    """A tensor that has heads, and the shape, of rank 3 or with an axis of heads, under which it
+    is read. Each head stands for several in a row, until there are as many as wanted, and is
+    multiplied by `factor`. `swapped`: its last two axes are swapped before. `part`: the first
+    channel and the number of channels of the rows that have the heads."""
 
     tensor: int
     shape: Shape
     heads: int
     factor: float = 1.0
-    turned: bool = False
+    swapped: bool = False
     part: tuple[int, int] | None = None
 
 
-def held(
-    uses: DefUse, tensor: int, heads: Heads, *, turned: bool = False, scaled: bool = False
-) -> list[Held]:
-    """Where the heads may be read that this tensor has (`turned`: with the last two axes swapped),
-    the best first. `scaled`: a factor may be taken out."""
-    start = _start(uses.e.shape(tensor), heads, turned)
-    found: list[tuple[tuple[bool, bool, int], Held]] = []
+def head_sources(
+    uses: DefUse, tensor: int, heads: Heads, *, swapped: bool = False, scaled: bool = False
+) -> list[HeadSource]:
+    """Returns the places where the heads of a tensor may be read (`swapped`: with the last two
+    axes swapped), the best first. `scaled`: a factor may be left to the reader."""
+    start = _start(uses.e.shape(tensor), heads, swapped)
+    found: list[tuple[tuple[bool, bool, int], HeadSource]] = []
     sources = uses.sources(tensor, start, scaled=scaled) if start else ()
     batch, count, length, depth = heads
     for number, (source, view, factor) in enumerate(sources):
@@ -52,15 +52,15 @@ def held(
             apart = (depth, own * depth) if packed else (length * depth, depth)
             if view.key == _view(heads, own, *apart).key:
                 rank = packed, shape == uses.e.shape(source), number
-                found.append((rank, Held(source, shape, own, factor)))
-    if start and turned and not found:
+                found.append((rank, HeadSource(source, shape, own, factor)))
+    if start and swapped and not found:
         own = prod(uses.e.shape(tensor)[:-2]) // batch
-        return [Held(tensor, (batch, own, length, depth), own, turned=True)]
+        return [HeadSource(tensor, (batch, own, length, depth), own, swapped=True)]
     return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
-def put_together(e: Rewriter, nodes: list[Node], found: Held, origin: Node) -> int:
-    """The tensor as it has the heads, by further nodes where it has not yet."""
+def read_heads(e: Rewriter, nodes: list[Node], found: HeadSource, origin: Node) -> int:
+    """Returns the tensor that has the heads, and appends the nodes that make it."""
 
     def made(op: str, tensor: int, extents: Shape, **attributes: Any) -> int:
         result = e.tensor(extents, like=tensor)
@@ -68,7 +68,7 @@ def put_together(e: Rewriter, nodes: list[Node], found: Held, origin: Node) -> i
         return result
 
     tensor, shape = found.tensor, found.shape
-    if found.turned:
+    if found.swapped:
         *outer, rows, columns = e.shape(tensor)
         perm = (*range(len(outer)), len(outer) + 1, len(outer))
         tensor = made("transpose", tensor, (*outer, columns, rows), perm=perm)
@@ -80,21 +80,22 @@ def put_together(e: Rewriter, nodes: list[Node], found: Held, origin: Node) -> i
     return tensor
 
 
-def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> Held | None:
-    """Heads beside each other among others in rows of this width; of one batch, where such a part
-    can be read as it lies."""
+def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> HeadSource | None:
+    """Returns heads that are a part of rows of this width, where such a part can be read in
+    place: one batch, and vec4s."""
     batch, count, length, depth = heads
     for own in (n for n in range(count, 0, -1) if count % n == 0 and n * depth < width):
         axes = (Axis(own, depth), Axis(count // own), Axis(length, width), Axis(depth, 1))
         fits = view.key == View(heads, axes, view.offset).key
         if fits and batch == 1 and depth % 4 == 0 and view.offset % 4 == 0:
-            return Held(source, (1, length, width), own, factor, part=(view.offset, own * depth))
+            rows, channels = (1, length, width), (view.offset, own * depth)
+            return HeadSource(source, rows, own, factor, part=channels)
     return None
 
 
 def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
-    """Batches and heads that may be `every` one of a tensor [..., length, depth], from the widths
-    of what it is split from."""
+    """Yields batches and heads whose product is `every`, from the widths of the tensors that a
+    tensor [..., length, depth] is split from."""
     *_, depth = uses.e.shape(tensor)
     for source, _, _ in uses.sources(tensor, scaled=True):
         width = uses.e.shape(source)[-1]
@@ -103,8 +104,8 @@ def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
 
 
 def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
-    """The nodes that join these heads of a result, one after the other; none where nothing does, or
-    something else reads what is between."""
+    """Returns the nodes that join the heads of a result, in order; none where nothing does, or
+    something else reads a tensor in between."""
     batch, count, length, depth = heads
     tensor = product.outputs[0]
     axes = (
@@ -124,18 +125,19 @@ def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
 
 
 def _beside(heads: int, depth: int) -> bool:
-    """Whether the op takes heads beside each other as they are: each begins with a vec4."""
+    """Whether the op takes heads side by side: each begins with a vec4."""
     return heads == 1 or depth % 4 == 0
 
 
-def _start(shape: Shape, heads: Heads, turned: bool) -> View | None:
-    """These heads as a view of a tensor [..., length, depth] that spreads over them."""
+def _start(shape: Shape, heads: Heads, swapped: bool) -> View | None:
+    """Returns the wanted heads as a view of a tensor [..., length, depth] that broadcasts to
+    them."""
     batch, count, length, depth = heads
     outer, every = shape[:-2], prod(shape[:-2])
     own = count if every == batch * count else 1
     if own == 1 and (every != batch or (batch > 1 and outer[-1] != 1 and count > 1)):
         return None
-    return _view(heads, own, length * depth, *((1, length) if turned else (depth, 1)))
+    return _view(heads, own, length * depth, *((1, length) if swapped else (depth, 1)))
 
 
 def _view(heads: Heads, own: int, head: int, row: int, lane: int = 1) -> View:

@@ -1,9 +1,9 @@
-"""Small convolutions of one tensor become one, of whose result each has a part: heads of a
+"""Small convolutions of one tensor become one, and each has a part of its result: heads of a
 detector, branches of a block, the scales of a style. Each alone leaves most of a GPU idle, and
 waits for the launch before.
 
-Only where parts are read as they lie: of one batch, each from a whole vec4 on, so that channels of
-zeros fill one up, whatever the input is.
+They are joined only where parts of the result can be read in place: one batch, each part from a
+vec4 on. Channels of zeros fill up a part, whatever the input is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, geometry
 from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
-from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -30,8 +29,8 @@ MOST_VECTORS = 4 * WAITING_THREADS  # of a result; of larger ones threads make f
 
 @dataclass(frozen=True)
 class _Branch:
-    """A convolution, its filters, and the operands of its epilogue, a value per channel each;
-    `into` is the concatenation in which its result may lie, at the end."""
+    """A convolution with its filters and the operands of its epilogue, one value per channel
+    each. `into` is the concatenation whose result may have the branch's result as its last part."""
 
     node: Node
     weights: Array
@@ -63,7 +62,7 @@ def join_convolutions(graph: Graph) -> Graph:
 
 
 def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
-    """The same for those that may be one."""
+    """Returns a key that is equal for convolutions that can be joined."""
     node, made = branch.node, e.tensors[branch.node.outputs[0]]
     steps = tuple((each.op, each.parameters, each.tensor is None) for each in node.epilogue)
     attributes = repr(sorted(node.attributes.items()))
@@ -72,7 +71,7 @@ def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
 
 
 def _branch(uses: DefUse, node: Node) -> _Branch | None:
-    """The node as a branch: dense, of one batch, all of it constant but for the input, small."""
+    """Returns a small, dense convolution of one batch as a branch, None for any other node."""
     e, output, weights = uses.e, node.outputs[0], uses.e.data(node.operand(1))
     x, made = e.shape(node.operand()), e.shape(output)
     if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
@@ -93,8 +92,8 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
 
 
 def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
-    """The concatenation that alone reads a branch, as its last input, where that may lie in the
-    result from the start, and the others of the branch's launch behind it."""
+    """Returns the concatenation that alone reads a branch, as its last input, where the branch
+    can be written in place and the other branches of its launch behind it."""
     tensor = branch.node.outputs[0]
     node = uses.reader(tensor)
     if node is None or node.op != "concat" or branch.channels % 4:
@@ -106,8 +105,8 @@ def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
 
 
 def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> list[_Branch]:
-    """Those of one kind that are better off in one launch: of those that a concatenation ends with
-    one at most, the first then, unless what reads another one makes a part of that, too."""
+    """Returns the branches of one kind that are quicker in one launch: at most the first of
+    those that end a concatenation, unless a part of the launch would be in that, too."""
     ends = [branch for branch in branches if branch.into]
     free = [branch for branch in branches if not branch.into]
     near = {t for b in free for n in readers.get(b.node.outputs[0], []) for t in n.outputs}
@@ -116,8 +115,8 @@ def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> lis
 
 
 def _placed(uses: DefUse, tensor: int) -> bool:
-    """Whether the tensor may be made where it is wanted, in the host's buffer or in a
-    concatenation: a part of another one would have to be copied there."""
+    """Whether a tensor may be written in place, in the host's buffer or in a concatenation: a
+    part of another tensor would be copied there."""
     e = uses.e
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True
@@ -130,7 +129,7 @@ def _placed(uses: DefUse, tensor: int) -> bool:
 
 
 def _alias(e: Rewriter, node: Node) -> bool:
-    """Whether its result is its input as that lies."""
+    """Whether a node's result is stored as its input is."""
     view = e.view(node)
     if view is None:
         return False
@@ -139,7 +138,8 @@ def _alias(e: Rewriter, node: Node) -> bool:
 
 
 def _join(e: Rewriter, branches: list[_Branch]) -> None:
-    """One node, and a part of its result for each; what fills no vec4 comes last."""
+    """Adds one node, and a part of its result for each branch. Branches that do not fill a vec4
+    come last."""
     branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
     origin, starts = [b.node for b in branches], list(_starts(branches))
     first = next(node for node in e.nodes if node in origin)
@@ -150,15 +150,13 @@ def _join(e: Rewriter, branches: list[_Branch]) -> None:
     node = e.node("conv_2d", inputs, (whole,), origin, **first.attributes)
     made = [replace(node, epilogue=_epilogue(e, first, branches))]
     for branch, start in zip(branches, starts, strict=True):
-        view = part(shape, len(shape) - 1, start, branch.channels)
-        output = branch.node.outputs[0]
-        made.append(e.layout("view", whole, output, branch.node, view=view, zeros=True))
+        made.append(e.cut(whole, branch.node.outputs[0], start, branch.node, zeros=True))
     e.put(made, *origin)
 
 
 def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:
-    """The steps of all, the operands side by side. After them, channels that fill up a part are
-    zero."""
+    """Returns the epilogue of all branches, with their operands side by side. At its end the
+    channels that fill up a part become zero."""
     steps, operands = [], zip(*(branch.operands for branch in branches), strict=True)
     for each in first.epilogue:
         if each.tensor is not None:
@@ -171,12 +169,12 @@ def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[Epilog
 
 
 def _starts(branches: Sequence[_Branch]) -> Iterator[int]:
-    """The channel that each part begins with, that of a whole vec4."""
+    """Yields the first channel of each part, which begins with a vec4."""
     return accumulate((-(-b.channels // 4) * 4 for b in branches[:-1]), initial=0)
 
 
 def _side_by_side(branches: Sequence[_Branch], parts: Sequence[Array]) -> Array:
-    """One after the other, with zeros up to where the next one begins."""
+    """Returns the parts one after the other, with zeros up to where the next one begins."""
     gaps = [-branch.channels % 4 for branch in branches[:-1]] + [0]
     filled = [
         np.pad(part, [(0, gap)] + [(0, 0)] * (part.ndim - 1))

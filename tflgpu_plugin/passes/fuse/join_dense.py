@@ -1,14 +1,15 @@
 """Dense layers over one input become one where their results are read side by side: queries, keys
-and values of attention are one product, and so is what all blocks of a diffusion model make of the
-time.
+and values of attention are one product, and so are the layers by which all blocks of a diffusion
+model read the time step.
 
-Only where parts of the result are read as they lie: one batch, and parts that begin with a vec4; of
-a single row by any reader.
+They are joined only where parts of the result can be read in place: one batch, and parts that
+begin with a vec4; parts of a single row by any reader.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node
 from tflgpu_plugin.ops.table import BIAS
-from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -73,8 +73,8 @@ def _layer(uses: DefUse, node: Node) -> _Layer | None:
 
 
 def _apart(uses: DefUse, tensor: int) -> bool:
-    """Whether a part of a tensor does as well for all that reads it: it takes heads where they lie,
-    or moves them."""
+    """Whether everything that reads a tensor can read a part of another one: it takes heads in
+    place, or moves elements."""
     read = [(node, ops.rows()[node.op]) for node in uses.readers.get(tensor, [])]
     return tensor in uses.e.needed or (
         bool(read)
@@ -87,7 +87,7 @@ def _apart(uses: DefUse, tensor: int) -> bool:
 
 
 def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
-    """The constant per channel, or number, that a node adds to a tensor."""
+    """Returns the constant that a node adds to a tensor, one value per channel."""
     (other,) = [t for t in node.inputs[:2] if t != tensor] or [None]
     if other is None or e.shape(node.outputs[0]) != e.shape(tensor):
         return None
@@ -96,7 +96,7 @@ def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
 
 
 def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:
-    """One layer, and a view of its result for each."""
+    """Adds one layer, and a part of its result for each."""
     first, origin = layers[0].nodes[0], [node for layer in layers for node in layer.nodes]
     sizes = [len(layer.weights) for layer in layers]
     whole = e.tensor((*e.shape(first.outputs[0])[:-1], sum(sizes)), like=first.outputs[0])
@@ -108,9 +108,6 @@ def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:
         bias = e.constant(np.concatenate(parts).astype(np.float32))
     attributes = {"keep_num_dims": True, "activation": "none"}
     made = [e.node("fully_connected", (x, weights, bias), (whole,), origin, **attributes)]
-    start = 0
-    for layer, size in zip(layers, sizes, strict=True):
-        view = part(e.shape(whole), len(e.shape(whole)) - 1, start, size)
-        made.append(e.layout("view", whole, layer.output, *layer.nodes, view=view))
-        start += size
+    for layer, start in zip(layers, accumulate(sizes[:-1], initial=0), strict=True):
+        made.append(e.cut(whole, layer.output, start, *layer.nodes))
     e.put(made, *origin)

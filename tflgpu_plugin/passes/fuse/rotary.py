@@ -13,7 +13,7 @@ from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.rotary import even
 from tflgpu_plugin.ops.views import View, axis_of, part, region, transposed
 from tflgpu_plugin.passes.def_use import DefUse
-from tflgpu_plugin.passes.fuse.head_layout import held, put_together
+from tflgpu_plugin.passes.fuse.head_layout import head_sources, read_heads
 from tflgpu_plugin.passes.pattern import (
     Match,
     Pattern,
@@ -42,12 +42,12 @@ def _read_in_place(uses: DefUse, node: Node) -> None:
     """Reads heads that are beside each other before they get an axis of their own."""
     e, x = uses.e, node.operand()
     batch, heads, length, depth = e.shape(x)
-    beside = held(uses, x, (batch, heads, length, depth))
+    beside = head_sources(uses, x, (batch, heads, length, depth))
     found = next((h for h in beside if h.heads == heads and len(h.shape) == 3), None)
     if found is None:
         return
     made = list[Node]()
-    source = put_together(e, made, found, node)
+    source = read_heads(e, made, found, node)
     result = e.tensor(e.shape(source), like=node.outputs[0])
     given = {**node.attributes, "heads": heads, "joined": True}
     inputs = (source, *node.inputs[1:])

@@ -1,4 +1,4 @@
-"""The means of a map's channels and the two small layers that make gates of them are one launch
+"""The means of a map's channels and the two small layers that make gates of them become one launch
 where a workgroup has time for all of it (see `ops.squeeze_excite`); of larger maps the two layers.
 """
 

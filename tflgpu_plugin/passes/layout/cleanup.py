@@ -1,5 +1,5 @@
-"""Nodes that only move elements, tidied: constants moved now, consecutive ones joined, repeated and
-idle ones dropped."""
+"""Nodes that only move elements are tidied: constants are moved here, consecutive movements joined,
+repeated and idle ones dropped."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on 
 
 
 def clean(e: Rewriter) -> None:
-    """Tidy until nothing changes."""
+    """Tidies movements until nothing changes."""
     while _fold_constants(e) or _join(e) or _drop(e):
         e.drop_unused()
     e.drop_unused()
 
 
 def reshapes_for_transposes(e: Rewriter) -> None:
-    """A transpose that keeps the order of elements becomes a reshape."""
+    """Replaces transposes that keep the order of elements by reshapes."""
     for k, node in enumerate(e.nodes):
         view = e.view(node) if ops.arranges(node) == "order" else None
         if view is not None and view.reshapes(e.shape(node.operand())):
@@ -30,7 +30,7 @@ def reshapes_for_transposes(e: Rewriter) -> None:
 
 
 def _fold_constants(e: Rewriter) -> bool:
-    """Move constants here; what reads the result reads a new constant."""
+    """Moves the elements of constants here. Returns whether there were any."""
     names: dict[int, int] = {}
     for node in e.nodes:
         source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
@@ -49,7 +49,8 @@ def _fold_constants(e: Rewriter) -> bool:
 
 
 def _join(e: Rewriter) -> bool:
-    """A transpose of a transpose, and what is a reshape together, read the first one's input."""
+    """Joins a transpose with a transpose, and two movements that are a reshape together. Returns
+    whether there were any."""
     producers, changed = e.producers(), False
     for k, node in enumerate(e.nodes):
         source = node.inputs[0] if node.inputs else None
@@ -62,7 +63,8 @@ def _join(e: Rewriter) -> bool:
 
 
 def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
-    """One node for two of a kind: transposes have to be told apart while they move about."""
+    """Returns one node for two of a kind. Transposes stay apart from others, because they are
+    still moved about."""
     if (ops.arranges(before) == "order") != (ops.arranges(node) == "order"):
         return None
     view = e.view(node)
@@ -82,8 +84,8 @@ def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
 
 
 def _drop(e: Rewriter) -> bool:
-    """Of equal nodes over one input the first stays, and nothing of those whose result is their
-    input under another name."""
+    """Drops all but the first of equal movements of one tensor, and movements that change
+    nothing. Returns whether there were any."""
     first: dict[tuple[object, ...], int] = {}
     names: dict[int, int] = {}
     idle: list[Node] = []
@@ -113,12 +115,13 @@ def _idle(e: Rewriter, node: Node, view: View) -> bool:
 
 
 def _facts(tensor: Tensor) -> tuple[object, ...]:
-    """What is known of a tensor that takes the place of another one."""
+    """Returns the facts in which a tensor must equal the one that it replaces."""
     return tensor.dtype, tensor.quantization, tensor.wide
 
 
 def _take_over(e: Rewriter, node: Node) -> bool:
-    """The producer of what an idle node reads writes the graph's output itself."""
+    """Lets the producer of an idle node's input write the output of the graph. Returns whether
+    it can."""
     source = node.operand()
     if source in e.needed:
         return False

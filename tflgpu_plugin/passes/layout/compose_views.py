@@ -1,6 +1,6 @@
-"""Nodes that only move data become fewer: a movement of what another one moved reads the first
-one's input, through the view of both (`ops.views`). Pixel shuffles and channel shuffles become one
-launch this way.
+"""Nodes that only move data become fewer: a movement of a moved tensor reads the first movement's
+input, through the composition of both views (`ops.views`). Pixel shuffles and channel shuffles
+become one launch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Joining:
     lying: dict[tuple[object, ...], bool] = field(default_factory=dict)  # networks repeat views
 
     def join(self, node: Node) -> bool:
-        """Whether it is gone, and others read what it read."""
+        """Removes a movement, and lets its readers read its input. Returns whether it did."""
         graph, gone, found = self.graph, [node], dict[int, View]()
         view = movement.view_of(graph, node)
         if view is None or not all(map(movement.moves, self.readers.get(node.outputs[0], ()))):
@@ -50,9 +50,9 @@ class _Joining:
         return True
 
     def _through(self, view: View, gone: list[Node], found: dict[int, View]) -> bool:
-        """Whether all that reads the last of `gone`, whose result is this view of the first one's
-        input, can read that, with as many launches. `found` tells how, by node; free ones between
-        are gone, too."""
+        """Whether all readers of the last of `gone`, whose result is this view of the first
+        one's input, can read that input with as many launches. `found` gets the view of each;
+        free movements in between are added to `gone`."""
         node = gone[-1]
         output = node.outputs[0]
         if node.epilogue or output in self.graph.needed() or output not in self.readers:
@@ -73,8 +73,9 @@ class _Joining:
         return True
 
     def _launches(self, first: Node, last: Node, view: View | None = None) -> int:
-        """Of the view of the first node's input that is the last one's result (default: the node's
-        own): none where it is the input as it lies, or the I/O conversion turns it."""
+        """Returns the launches of a view of the first node's input that is the last one's result
+        (by default the node's own view): none where it is stored as the input is, or where the
+        I/O conversion transposes it."""
         view = view or movement.view_of(self.graph, last)
         assert view is not None
         output, shape = last.outputs[0], self.graph.shape

@@ -1,8 +1,8 @@
-"""Dense layers work on rows wherever these lie: a model that puts all rows on one axis for a layer
-and takes them apart again, as exporters write it, has them where they were.
+"""Dense layers work on rows wherever these are: a model that reshapes rows onto one axis for a
+layer, and back again, as exporters write it, has them where they were.
 
-In memory a tensor [batch, rows, channels] and the rows on one axis are not the same, so that each
-way costs a launch, and what comes after could not be applied where the layer stores its result.
+In memory a tensor [batch, rows, channels] and the rows on one axis differ, so that each reshape
+costs a launch, and what comes after cannot be applied where the layer stores its result.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _kept(uses: DefUse, node: Node) -> bool:
 
 
 def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
-    """The result of moving rows from this node on, as soon as they are in this shape."""
+    """Returns the result of the first of the movements from this node on that has rows in this
+    shape."""
     given = uses.e.shape(node.operand())
     view: View | None = whole(given)
     while (view := through(view, uses.e.view(node))) is not None:
@@ -71,6 +72,6 @@ def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
 
 
 def _fits(shape: Shape) -> bool:
-    """Whether rows of this shape are as quick as those on one axis."""
+    """Whether a layer over rows of this shape is as quick as over rows on one axis."""
     rows = prod(shape[1:-1])
     return rows == 1 or rows >= MANY_ROWS or prod(shape[:-1]) < MANY_ROWS

@@ -29,13 +29,13 @@ def inverse(perm: Perm) -> Perm:
 
 
 def permuted(shape: Shape, perm: Perm) -> Shape:
-    """The shape of a transpose by `perm`; of a permutation, that of both one after the other."""
+    """Returns the shape of a transpose by `perm`; for a permutation, the composition of both."""
     return tuple(shape[axis] for axis in perm)
 
 
 def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """How the tensors of `node` are held when `tensor`, one of them, is held by `perm`; None when
-    the node cannot work on what is held."""
+    """Returns how the tensors of `node` are held when `tensor`, one of them, is held by `perm`;
+    None when the node cannot work on held tensors."""
     if node.epilogue:
         return None
     row = ops.traits(node.op)
@@ -44,7 +44,7 @@ def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
-    """The node on the held tensors, whose ids are `names`."""
+    """Returns the node that works on the held tensors, whose ids are `names`."""
     source, result = node.operand(), node.outputs[0]
     outputs = tuple(names.get(t, t) for t in node.outputs)
     perm = held.get(source) or held[result]
@@ -66,14 +66,15 @@ def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping
 
 
 def _axes(e: Rewriter, node: Node, perm: Perm) -> int:
-    """The axes of a reduction, by their places in what is held."""
+    """Returns a constant of the axes of a reduction, as they are in the held tensor."""
     data = e.data(node.inputs[AXES])
     assert data is not None
     return e.indices(sorted(perm.index(int(axis) % len(perm)) for axis in {*data.reshape(-1)}))
 
 
 def _operand(e: Rewriter, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
-    """An operand of an elementwise node: held, a constant permuted here, or a single value."""
+    """Returns an operand of an elementwise node: the held tensor, a constant permuted here, or a
+    single value."""
     if tensor is None or tensor in names:
         return None if tensor is None else names[tensor]
     data = e.data(tensor)
@@ -108,7 +109,8 @@ def _concat(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _along(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """One input, one output of the same rank, whatever the order of axes."""
+    """Returns how input and output are held for an op of one input and one output of the same
+    rank, whatever the order of axes."""
     first = node.inputs[0]
     if first is None or tensor not in (first, node.outputs[0]):
         return None
@@ -137,8 +139,8 @@ def _reduction(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """What goes along each axis by itself keeps doing so on what is held, and so does a reshape
-    that only joins and splits neighbouring axes."""
+    """Returns how input and output of a movement are held, if it goes along each axis by itself,
+    or is a reshape that only joins and splits neighbouring axes."""
     first, output, view = node.operand(), node.outputs[0], e.view(node)
     if view is None or ops.arranges(node) == "order" or tensor not in (first, output):
         return None
@@ -152,8 +154,9 @@ def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
-    """How `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of axes of
-    equal size move as wholes. None when a block would be split. Axes of extent 1 come first."""
+    """Returns how `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks
+    of axes of equal size move together. Returns None when a block would be split. Axes of extent
+    1 come first."""
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
     for run in transposed(shape, perm).simple.axes:

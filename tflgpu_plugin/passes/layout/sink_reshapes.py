@@ -1,5 +1,5 @@
-"""Functions of each value move from behind a reshape to its front, where what makes the values may
-take them over as steps; reshapes then meet, and join.
+"""Elementwise ops move from behind a reshape to its front, where the producer of the values may
+take them over as epilogue ops. Reshapes then follow each other, and are joined.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ def sink_reshapes(graph: Graph) -> Graph:
 
 
 def _takes_steps(maker: Node) -> bool:
-    """A movement takes them, too, but is one with the reshapes where these come next."""
+    """Whether a producer takes epilogue ops. A movement would, too, but is joined with the
+    reshapes."""
     row = ops.rows()[maker.op]
     return row.fuses and row.kind != "movement"
 
 
 def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
-    """The reshapes, one after the other, that bring a tensor to its shape; none where one of them,
-    or what they begin with, is read elsewhere."""
+    """Returns the consecutive reshapes that bring a tensor to its shape; none where something
+    else reads one of them or their first input."""
     found = list[Node]()
     while (move := uses.made_by(tensor, "reshape")) is not None:
         found.insert(0, move)
@@ -59,7 +60,7 @@ def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
 
 
 def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:
-    """Whether a step of `moved`, a reshape of `source`, is the same step of that, reshaped."""
+    """Whether a step does the same to `moved`, a reshape of `source`, and to `source`."""
     same = graph.shape(moved) == graph.shape(node.outputs[0])
     if not same or ops.rows()[node.op].as_epilogue is None:
         return False

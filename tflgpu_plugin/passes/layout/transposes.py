@@ -47,8 +47,8 @@ def reduce_transposes(graph: Graph) -> Graph:
 
 
 def _improve(e: Rewriter) -> bool:
-    """Apply the regions that save most and do not touch each other; False when none saves
-    anything."""
+    """Applies the regions that save most and do not touch each other. Returns False when none
+    saves anything."""
     uses = DefUse(e)
     found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
     for tensor, perm in _seeds(e):
@@ -69,20 +69,20 @@ def _improve(e: Rewriter) -> bool:
 
 
 def _beside(uses: DefUse, tensor: int) -> list[Node]:
-    """The nodes that read a tensor, and the one that makes it."""
+    """Returns the nodes that read a tensor, and the one that makes it."""
     producer = uses.producer.get(tensor)
     return [*uses.readers.get(tensor, ()), *([] if producer is None else [producer])]
 
 
 def _near(uses: DefUse, region: _Region) -> set[int]:
-    """Tensors of a region, and those on the other side of transposes at its edge."""
+    """Returns the tensors of a region, and those on the other side of transposes at its edge."""
     beside = [node for tensor in region.held for node in _beside(uses, tensor)]
     turns = [node for node in beside if ops.arranges(node) == "order"]
     return {*region.held, *(t for n in turns for t in (*n.reads, *n.outputs))}
 
 
 def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
-    """Each transpose could vanish by holding its result like its input, or the other way round."""
+    """Yields tensors with the permutations by which a transpose beside them would vanish."""
     for node in e.nodes:
         if ops.arranges(node) == "order" and node.inputs[0] is not None:
             perm = tuple(node.attributes["perm"])
@@ -91,8 +91,8 @@ def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
 
 
 def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
-    """Everything that can be held along with `tensor`. A node that would need one tensor held in
-    two ways stays outside."""
+    """Returns the region of everything that can be held along with `tensor`. A node that would
+    need one tensor held in two ways stays outside."""
     region = _Region({tensor: perm})
     waiting = [tensor]
     while waiting:
@@ -109,14 +109,14 @@ def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
 
 
 def _price(shape: Shape, perm: Perm) -> float:
-    """What a transpose costs, in bytes."""
+    """Returns the cost of a transpose, in bytes."""
     if perm == tuple(range(len(perm))):
         return 0
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
 def _gain(uses: DefUse, region: _Region) -> float:
-    """Bytes saved by holding the region: transposes at its edge before and after."""
+    """Returns the bytes that holding a region saves: transposes at its edge before and after."""
     e, saved = uses.e, 0.0
     made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
     gone: set[int] = set()
@@ -153,8 +153,9 @@ def _gain(uses: DefUse, region: _Region) -> float:
 
 
 def _apply(e: Rewriter, region: _Region) -> None:
-    """Rewrite: held tensors get ids of their own. A transpose brings each in that nodes of the
-    region do not make, and one brings each made one back; `clean` drops those nobody needs."""
+    """Rewrites a region: held tensors get ids of their own. A transpose brings in each tensor
+    that no node of the region makes, and one brings back each that a node makes; `clean` drops
+    those that nothing reads."""
     inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}
     names = {
         t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside

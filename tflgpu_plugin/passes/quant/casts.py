@@ -1,5 +1,5 @@
-"""Casts to whole numbers and back, of numbers that are whole already, such as sums of products of
-integers."""
+"""Casts to integers and back are removed for numbers that are integers already, such as sums of
+products of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Constants of models stored in 16 or 8 bits as float32, once; nodes that only did this go away."""
+"""Constants of models stored in 16 or 8 bits become float32, once; nodes that only convert them are
+removed."""
 
 from __future__ import annotations
 
@@ -36,14 +37,15 @@ def dequantize(graph: Graph) -> Graph:
 
 
 def folded(graph: Graph, node: Node) -> bool:
-    """The node's result is a constant that the graph knows already."""
+    """Whether a node's result is a constant that the graph has already."""
     return node.op == FOLDED or (
         ops.quantizes(node) == "from" and graph.constant(node.outputs[0]) is not None
     )
 
 
 def widen(graph: Graph) -> Graph:
-    """The same nodes over float32 constants: results that `known` makes, quantized ones, biases."""
+    """Returns the same nodes over float32 constants: results that `known` makes, quantized ones,
+    biases."""
     graph = known(graph)
     tensors = dict(graph.tensors)
     _values(graph, tensors)
@@ -53,9 +55,9 @@ def widen(graph: Graph) -> Graph:
 
 
 def known(graph: Graph, made: Made | None = None) -> Graph:
-    """The same nodes; the results of dequantize nodes of constants are constants, still written by
-    these nodes, so that each reader may have a copy of its own. What is `made` of a constant is
-    made once for several graphs of a model."""
+    """Returns the same nodes, with the results of dequantize nodes of constants as constants.
+    These nodes stay, so that each reader may have a copy of its own. `made` keeps the results
+    for further graphs of a model."""
     tensors, made = dict(graph.tensors), {} if made is None else made
     for node in graph.nodes:
         if ops.quantizes(node) == "from":
@@ -64,7 +66,7 @@ def known(graph: Graph, made: Made | None = None) -> Graph:
 
 
 def forgotten(graph: Graph) -> Graph:
-    """The graph as before `known`, so that the constants which that has made can be freed."""
+    """Returns the graph as before `known`, so that the constants of that can be freed."""
     made = {
         n.outputs[0]
         for n in graph.nodes
@@ -93,7 +95,8 @@ def _fold(tensors: dict[int, Tensor], node: Node, made: Made) -> None:
 
 
 def dequantized(source: Tensor) -> Array | None:
-    """A constant as float32, None when it is none or stands for no real numbers."""
+    """Returns a constant as float32, None for anything else and where it does not stand for real
+    numbers."""
     if source.data is None:
         return None
     if source.dtype == "f32":  # widened before
@@ -107,7 +110,7 @@ def dequantized(source: Tensor) -> Array | None:
 
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
-    """Quantized constants in place; they keep their quantization, which tells what they were."""
+    """Dequantizes constants in place; they keep their quantization, which says what they were."""
     made = (n for n in graph.nodes if n.op not in ("", FOLDED))
     readers = [n for n in made if ops.quantizes(n) != "from"]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
@@ -119,10 +122,9 @@ def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
 
 
 def _with_bias(e: Rewriter, node: Node, made: dict[tuple[object, ...], int]) -> Node:
-    """The node with its int32 bias of a quantized layer as float32, of which each is `made` once:
-    its scale is the input's times that of the weights, as in the hosts' kernels, whatever the
-    tensor itself says.
-    """
+    """Returns a node of a quantized layer with its int32 bias as float32, which is `made` once
+    for each bias and scale. The scale is the input's times that of the weights, as in the hosts'
+    kernels, whatever the tensor itself says."""
     x, weights, bias = (*node.inputs, None, None)[:3]
     if ops.bias(node) is None or x is None or weights is None or bias is None:
         return node

@@ -1,8 +1,8 @@
-"""Quantization simulators: a result that the model holds in 8 bits is rounded to its levels where
-it is stored, so that what reads it sees the values it was trained or calibrated for.
+"""Fake quantization: a result that the model stores in 8 bits is rounded to its levels where it is
+stored, so that its readers get the values that the model was trained or calibrated for.
 
-Where the hosts' kernels round twice, so does the simulator: then most layers give the very numbers
-of the reference kernels.
+Where the hosts' kernels round twice, so does this: most layers then give the very numbers of the
+reference kernels.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Simulation:
         return made
 
     def _mean(self, node: Node, levels: quantization.Levels) -> Node | None:
-        """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
+        """Returns a mean in 8 bits as the integer sum times one factor, as hosts compute it."""
         x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
         if node.op != "mean" or node.epilogue or x is None or not quantization.quantized(x):
             return None
@@ -99,7 +99,8 @@ class _Simulation:
     def _by_rows(
         self, node: Node, table: Array, unit: float, levels: quantization.Levels
     ) -> EpilogueOp:
-        """The step that takes multiples of a unit to these levels, by rows of `requantize`."""
+        """Returns the epilogue op that takes multiples of a unit to these levels, by rows of
+        `requantize`."""
         rows = self.e.constant(table, name="requantization")
         even, once = self._even(node.outputs[0]), bool(node.attributes.get("rounds_once"))
         kind = "rescale" if even else requantize.in_fixed_point(table, levels, once)

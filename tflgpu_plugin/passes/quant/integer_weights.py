@@ -1,5 +1,5 @@
-"""Weights that a model stores in 8 bits become whole numbers again, and their scale a step after
-the sum: then they lie in memory as bytes (see `precision.whole`), a quarter of float32.
+"""Weights that a model stores in 8 bits become integers again, with their scale as an epilogue op:
+they then take a byte each in memory (see `precision.whole`), a quarter of float32.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def may_be_whole(node: Node) -> bool:
 
 
 def numbers_on_levels(weights: Tensor) -> Array | None:
-    """The stored numbers less their zero point; None where the weights are not on levels of
-    one scale, or one per output."""
+    """Returns the stored numbers minus their zero point; None where the weights are not on the
+    levels of one scale, or of one per output."""
     held, data = weights.quantization, weights.data
     if held is None or data is None or data.dtype != np.float32:
         return None

@@ -25,7 +25,8 @@ def fuse_qdq(graph: Graph) -> Graph:
 
 
 def _stands_between(graph: Graph, node: Node) -> bool:
-    """A quantize of float32 values, or a dequantize, that rounds halves to even."""
+    """Whether a node is a quantize of float32 values, or a dequantize, that rounds halves to
+    even."""
     first = node.inputs[0] if node.inputs else None
     if first is None or node.epilogue:
         return False
@@ -39,14 +40,15 @@ def _stands_between(graph: Graph, node: Node) -> bool:
 
 
 def _moves(graph: Graph, node: Node) -> bool:
-    """Its results are elements of its first input, which is its only one with values."""
+    """Whether a node's results are elements of its first input, which is its only one with
+    values."""
     view = movement.view_of(graph, node)
     valued = view is not None and view.value != 0
     return ops.rows()[node.op].keeps == "first" and not node.epilogue and not valued
 
 
 class _Merging:
-    """Limits and quantize nodes join the node before them."""
+    """A graph in which limits and quantize nodes join the node before them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -66,7 +68,7 @@ class _Merging:
         return replace(self.graph, tensors=self.tensors, nodes=tuple(self.nodes.values()))
 
     def _limit(self, node: Node) -> None:
-        """A limit between a layer and a quantize becomes a step of the layer."""
+        """Makes a limit between a layer and a quantize an epilogue op of the layer."""
         layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
         if layer is None or ops.weights(layer) is None:
             return
@@ -76,7 +78,7 @@ class _Merging:
             self._merge(layer, node, (*layer.epilogue, EpilogueOp(node.op)))
 
     def _quantize(self, node: Node) -> None:
-        """The maker's result is quantized, and what is moved after it."""
+        """Quantizes the result of the maker, and what is moved after it."""
         maker, result = self._maker(node), self.tensors[node.outputs[0]]
         if maker is None or ops.quantizes(maker) == "from":
             return
@@ -92,7 +94,7 @@ class _Merging:
             maker = before
 
     def _maker(self, node: Node) -> Node | None:
-        """The node whose only result is a float32 tensor that this node alone reads."""
+        """Returns the node whose only result is a float32 tensor that this node alone reads."""
         tensor = node.inputs[0]
         if tensor not in self.makers or tensor in self.needed:
             return None
@@ -109,7 +111,7 @@ class _Merging:
 
 
 def _bypassed(graph: Graph) -> Graph:
-    """Readers of a dequantize take its source; it stays where its result leaves the graph."""
+    """Lets readers of a dequantize read its source. It stays where its result leaves the graph."""
     e = Rewriter(graph)
     made = (n for n in graph.nodes if ops.quantizes(n) == "from")
     gone = {n.id: n for n in made if _stands_between(graph, n)}
@@ -124,7 +126,7 @@ def _bypassed(graph: Graph) -> Graph:
 
 
 def _kept(graph: Graph) -> Graph:
-    """What moves elements of a quantized tensor gives a quantized tensor."""
+    """Quantizes the results of nodes that move elements of a quantized tensor."""
     tensors, needed = dict(graph.tensors), graph.needed()
     for node in graph.nodes:
         first = tensors[node.inputs[0]] if node.inputs and node.inputs[0] is not None else None

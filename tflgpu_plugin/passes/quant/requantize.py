@@ -1,8 +1,8 @@
-"""Layers over 8-bit constants in whole numbers, as hosts compute them: the device sums products of
-whole weights and of inputs that are multiples of their scale in float32. The sum divided by that
-scale is rounded to a whole number, and the multiplication in fixed point that follows is exact. The
-layer then gives the very numbers of the reference kernels; sums of millions may be a whole number
-off by their roundings, and then results one level.
+"""Layers over 8-bit constants in integers, as hosts compute them: the device sums products of
+integer weights and of inputs that are multiples of their scale in float32. The sum divided by that
+scale is rounded to an integer, and the multiplication in fixed point that follows is exact. The
+layer then gives the very numbers of the reference kernels; sums of millions may be off by one
+through their roundings, and then results by one level.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
 
 
 def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
-    that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (a multiple of `BIAS_UNIT`
-    and the rest), and the factor as fraction (high and low parts) and power of two, or as one
-    float32 number.
+    """Returns a layer's constants: integer weights in the layout of the op, and the rows [5 or
+    3, channels] that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (a multiple
+    of `BIAS_UNIT` and the rest), and the factor as fraction (high and low parts) and power of
+    two, or as one float32 number.
 
-    None unless input and result are quantized as a whole, and weights and bias are constants.
-    The only epilogue op that may be there is the bias.
-    """
+    Returns None unless input and result have one scale each, and weights and bias are constants.
+    The only epilogue op that may be there is the bias."""
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
     result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
     if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
@@ -66,25 +65,25 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 
 
 def parted(bias: Array) -> tuple[Array, Array]:
-    """A multiple of `BIAS_UNIT` and what is left, both exact in float32."""
+    """Returns a multiple of `BIAS_UNIT` and the rest, both exact in float32."""
     return bias // BIAS_UNIT * BIAS_UNIT, bias % BIAS_UNIT
 
 
 def fixed_rows(bias: Array, fraction: Array, shift: Array) -> Array:
-    """Those of `requantized`, of factors fraction * 2^(shift - 31)."""
+    """Returns the rows of `requantized`, for factors fraction * 2^(shift - 31)."""
     high, low = fraction // FACTOR_UNIT * FACTOR_UNIT, fraction % FACTOR_UNIT
     return np.array([*parted(bias), high / ONE, low / ONE, np.exp2(shift)], np.float32)
 
 
 def factor_rows(factor: float, count: int, channels: int) -> Array:
-    """Rows that `rescaled` of kernels/numbers.wgsl takes, for means of `count` numbers, times a
-    factor."""
+    """Returns the rows of `rescaled`, for means of `count` numbers, times a factor."""
     return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
 
 
 def mean_rows(factor: float, count: int, channels: int) -> Array:
-    """Those of `requantized`. As `QuantizedMeanOrSum` of tensorflow/lite/kernels/internal/
-    reference/reduce.h divides: the fraction by the count, after a shift that keeps its bits."""
+    """Returns the rows of `requantized` for means. The fraction is divided by the count after a
+    shift that keeps its bits, as in `QuantizedMeanOrSum` of
+    tensorflow/lite/kernels/internal/reference/reduce.h."""
     fractions, shifts = fixed_point(np.array([factor]))
     fraction, shift = int(fractions[0]), int(shifts[0])
     more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
@@ -94,15 +93,15 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
-    """The step after the sums; `scale` is that of the layer's input, `rows` the tensor of those
-    that `whole` gives."""
+    """Returns the epilogue op after the sums. `scale` is that of the layer's input, `rows` the
+    tensor of the rows that `whole` gives."""
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
 def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
-    """The step that multiplies by these rows: `once`, where hosts round what they multiply once;
-    else the quicker one where nothing that is not cut passes `SMALL`, the sums twice that, and no
-    sum is shifted to the left."""
+    """Returns the name of the epilogue op that multiplies by these rows: `once`, where hosts
+    round the product once; else the quicker one, where no result that is not limited exceeds
+    `SMALL`, no sum twice that, and no sum is shifted to the left."""
     if once:
         return "requantize_once"
     _, _, high, low, power = rows
@@ -113,7 +112,7 @@ def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
 
 
 def whole_numbers(weights: Tensor) -> Array:
-    """The stored numbers of dequantized weights less their zero point."""
+    """Returns the stored numbers of dequantized weights minus their zero point."""
     assert weights.data is not None and weights.quantization is not None
     scale = np.asarray(weights.quantization.scale, np.float32)
     if scale.size > 1:
@@ -124,5 +123,5 @@ def whole_numbers(weights: Tensor) -> Array:
 
 
 def retyped(weights: Tensor, data: Array) -> Tensor:
-    """The weights' tensor with whole numbers."""
+    """Returns the weights' tensor with integers."""
     return replace(weights, name=f"{weights.name}, whole", data=data, quantization=None)

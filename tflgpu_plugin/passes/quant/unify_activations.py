@@ -24,7 +24,7 @@ def unify_activations(graph: Graph) -> Graph:
 
 
 def _bias_first(node: Node) -> bool:
-    """A bias, then at most a limit."""
+    """Whether an epilogue is a bias and at most a limit."""
     first, *rest = node.epilogue or (EpilogueOp(""),)
     cut = not rest or ops.traits(_form(node)).limits is not None
     return first.op == "add" and first.tensor is not None and cut
