@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Rooms by area: what of them is mutated. Files that only print, ask or explain are left out.
 AREAS: dict[str, tuple[str, ...]] = {
-    "kernels": ("tflgpu_plugin/kernels/*.wgsl", "tflgpu_plugin/kernels/__init__.py"),
+    "kernels": tuple(
+        f"tflgpu_plugin/kernels/{name}"
+        for name in ("*.wgsl", "__init__.py", "accessors.py", "epilogue.py")
+    ),
     "ops": ("tflgpu_plugin/ops/*.py",),
     "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
     "readers": (

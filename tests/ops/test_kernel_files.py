@@ -17,10 +17,14 @@ from tflgpu_plugin.ir import Target
 from tflgpu_plugin.kernels import templates, unroll
 
 FOLDER = Path(kernels.__file__).parent
-PARTS = {"conv": ("conv.wgsl", "conv_channels.wgsl", "conv_point.wgsl", "conv_rows.wgsl",
-                  "conv_taps*.wgsl")}  # fmt: skip
-MOST = {"conv": 0.50}  # of the lines; 0.75 when conv.wgsl was one file
+PARTS = {
+    "conv": ("conv.wgsl", "conv_at_*.wgsl", "conv_sum_*.wgsl"),
+    "depthwise": ("depthwise.wgsl", "depthwise_*.wgsl"),
+}
+# Of the lines; conv.wgsl had 75 % and depthwise.wgsl 66 % when each was one file.
+MOST = {"conv": 0.34, "depthwise": 0.35}
 _TEMPLATE = re.compile(r"{[{%#]")
+_OURS = re.compile(r" *[@}]")
 _DIRECTIVE = re.compile(r"{[%#]")
 _ROW = re.compile(r"//   (\w+) +\S")
 
@@ -30,10 +34,12 @@ def files(kernel: str) -> list[Path]:
 
 
 def template_lines(text: str) -> int:
-    """How many lines are no WGSL: Jinja2's syntax, or first and last lines of blocks of ours."""
-    made = unroll.jinja(text).replace("{#\n#}", "{##}\n").splitlines()
-    both = zip(text.splitlines(), made, strict=True)
-    return sum(bool(_TEMPLATE.search(own) or _DIRECTIVE.search(new)) for own, new in both)
+    """How many lines have Jinja2's syntax, or ours: first and last lines of blocks, too."""
+    both = zip(text.splitlines(), unroll.jinja(text).splitlines(), strict=True)
+    return sum(
+        bool(_TEMPLATE.search(own) or (_OURS.match(own) and _DIRECTIVE.search(new)))
+        for own, new in both
+    )
 
 
 def share(kernel: str) -> float:
@@ -43,7 +49,7 @@ def share(kernel: str) -> float:
 
 @pytest.mark.parametrize("kernel", MOST)
 def test_a_kernel_is_mostly_wgsl(kernel: str) -> None:
-    assert MOST[kernel] - 0.05 < share(kernel) <= MOST[kernel]  # lower the number with the share
+    assert MOST[kernel] - 0.03 < share(kernel) <= MOST[kernel]  # lower the number with the share
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,8 @@ def test_a_kernel_is_mostly_wgsl(kernel: str) -> None:
         ("@if SHARED {\nlet x = 0u;\n} @else {\nlet x = 1u;\n}", 3),
         ("@let VIEWS = 4 / STEP;", 1),
         ("@load(0, 1);", 1),
+        ("@each j in 2;\nlet a[j] = 0u;", 1),
+        ("@if SHARED: let a = 0u;", 1),
         ("for (var k = 0u; k < 3u; k++) {\n}", 0),
     ],
 )
@@ -95,10 +103,21 @@ def rendered(text: str, **variant: object) -> list[str]:
         ("@macro add(j) {\na[j] += j;\n@for q in 2 {\nb[j][q] = a[j];\n}\n}\n@add(1);\nend",
          ["a1 += 1u;", "b1_0 = a1;", "b1_1 = a1;", "end"]),
         ("let a = LANES;  // of LANES", ["let a = 8u;  // of LANES"]),
+        ("@let LOAD, ONE = 'half_x', 1;\nlet a = LOAD(ONE);", ["let a = half_x(1u);"]),
+        ("@each j in 2, q in 2;\nlet a[q][j] = q;\nlet b = a[0][1];",
+         ["let a0_0 = 0u;", "let a1_0 = 1u;", "let a0_1 = 0u;", "let a1_1 = 1u;", "let b = a0_1;"]),
+        ("@each j in 2;\n@for j in 1 {\na[j] = j;\n}\nb", ["a0 = 0u;", "b"]),
+        ("@each j in 2;\n@if SHARED: a[j] = LANES;\n@if !SHARED: b", ["a0 = 8u;", "a1 = 8u;"]),
+        ("@macro b(j) {\nb[j];\n}\n@if SHARED: @b(1);\n@if !SHARED: @b(2);", ["b1;"]),
     ],
 )  # fmt: skip
 def test_what_is_written(text: str, wanted: list[str]) -> None:
     assert rendered(text, lanes=8, shared=True) == wanted
+
+
+def test_a_repeated_line_is_complete() -> None:
+    with pytest.raises(ValueError, match="cannot be repeated: if"):
+        unroll.jinja("@each j in 2;\nif (a[j] > 0u) {\n}\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // Convolution as a product: each invocation makes PIXELS output pixels of SLICES channel slices.
 //
-// This file loads weights, multiplies and stores. Where pixels and taps lie is in conv_point.wgsl, conv_taps.wgsl and
-// conv_rows.wgsl; the sum over the channels at a tap is in conv_channels.wgsl.
+// This file loads weights, multiplies and stores. Where pixels and taps lie is in conv_at_*.wgsl, a file for each value of `taps`
+// with functions of the same names; in which order taps and channels are added up is in conv_sum_*.wgsl.
 //
 // Variant:
 //   pixels   output pixels of an invocation
@@ -26,75 +26,55 @@
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so an iteration reads `step * slices` neighbours.
 // Pixels past the end repeat the last one and write the same value again, so that there is no divergence at the edge.
-@let VIEWS = 1 if STRIDED else 4 / STEP;
-@let WEIGHTS = STEP * SLICES;
-{% set vector, load, padded = ("vec4<f16>", "half", "padded_half") if run else ("vec4f", "load", "padded") %}
-{% set value = {1: "f16", 2: "vec2<f16>", 4: "vec4<f16>"}[step] if run else {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
+@let VIEWS, WEIGHTS = 1 if STRIDED else 4 / STEP, STEP * SLICES;
+@let LOAD_X, LOAD_W, PADDED_X = ("half_x", "half_w", "padded_half_x") if RUN else ("load_x", "load_w", "padded_x");
 {% set lane = [""] if step == 1 else [".x", ".y", ".z", ".w"] %}
-alias Vector = {{ vector }};
-alias Value = {{ value }};  // of x, channels of one iteration
+alias Vector = vec4<{{ "f16" if run else "f32" }}>;
+alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};  // of x, the channels of an iteration
+@if MEMORY: var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
+@each q in SLICES, j in PIXELS, i in STEP, n in WEIGHTS, e in (WEIGHTS + 7) / 8;
+// The weights of iteration u at tap t.
 @macro load_weights(u, t) {
 @if SHARED {
-  @for i in (WEIGHTS + 7) / 8 {
-      let w[i][u] = load_w(w_at[t] + (WEIGHTS * u + 8u * i));
-  }
+      let w[e][u] = load_w(w_at[t] + (WEIGHTS * u + 8u * e));
 } @else if MEMORY {
-  @for i in WEIGHTS {
-      let b[i][u][t] = tile[t_at + (WEIGHTS * u + i)];
-  }
+      let b[n][u][t] = tile[t_at + (WEIGHTS * u + n)];
 } @else if EIGHTS {
       let eight[u][t] = eight_w(w_at[t]) + u;
-  @for i in WEIGHTS {
-      let b[i][u][t] = {{ load }}_eight_w(eight[u][t], i);
-  }
+      let b[n][u][t] = {{ load_w[:4] }}_eight_w(eight[u][t], n);
 } @else {
-  @for i in WEIGHTS {
-      let b[i][u][t] = {{ load }}_w(w_at[t] + (WEIGHTS * u + i));
-  }
+      let b[n][u][t] = LOAD_W(w_at[t] + (WEIGHTS * u + n));
 }
 }
-{# The products of iteration u at tap t. A sum takes all terms of an iteration at once: it is not in a register for long. #}
+// The products of iteration u at tap t. A sum takes all terms of an iteration at once: it is not in a register for long.
 @macro multiply(u, t, last) {
-@for q in SLICES {
-  @if SHARED {
-    @for i in STEP {
-      let b[i * SLICES + q][u][t] = subgroupShuffle(w[(i * SLICES + q) / 8][u], base + (i * SLICES + q) % 8u);
-    }
-  }
-  @for j in PIXELS {
-    @if RUN {
-@add_half(u, t, last, j, q);
-    } @else {
-      @for i in STEP {
+@if RUN {
+@multiply_halves(u, t, last, [run / step, 1] | max);
+} @else {
+  @for q in SLICES {
+      @if SHARED: let b[i * SLICES + q][u][t] = subgroupShuffle(w[(i * SLICES + q) / 8][u], base + (i * SLICES + q) % 8u);
       c[j][q] = fma(Vector(a[j][u][t]{{ lane[i] }}), b[i * SLICES + q][u][t], c[j][q]);
-      }
-    }
   }
 }
 }
-{# In float16: a run ends after RUN channels, and with the `last` iteration of those that are loaded together. Every second
-   run takes the sum of the one before along. #}
-@macro add_half(u, t, last, j, q) {
-@let EACH = [RUN / STEP, 1] | max;
+// In float16: a run ends after `each` iterations, and with the `last` of those that are loaded together. Every second run takes
+// the sum of the one before along.
+@macro multiply_halves(u, t, last, each) {
 @let TURN = u / EACH;
-@for i in STEP {
-  @if u % EACH == 0 && i == 0 {
-      var h[j][q][TURN][t] = Vector(a[j][u][t]{{ lane[i] }}) * b[q][u][t];
-  } @else {
+@for q in SLICES, j in PIXELS {
+      @if u % EACH == 0: var h[j][q][TURN][t] = Vector(a[j][u][t]{{ lane[0] }}) * b[q][u][t];
+  @for i in (u % EACH == 0) * 1..STEP {
       h[j][q][TURN][t] = fma(Vector(a[j][u][t]{{ lane[i] }}), b[i * SLICES + q][u][t], h[j][q][TURN][t]);
   }
-}
-@if (last || (u + 1) % EACH == 0) && TURN % 2 == 1 {
+  @if (last || (u + 1) % EACH == 0) && TURN % 2 == 1 {
       c[j][q] += vec4f(h[j][q][TURN][t] + h[j][q][TURN - 1][t]);
-} @else if last {
+  } @else if last {
       c[j][q] += vec4f(h[j][q][TURN][t]);
+  }
 }
 }
-@if MEMORY {
-var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
-}
-{% import "conv_%s.wgsl" % ("taps" if taps in ("window", "volume", "transposed") else taps) as where with context %}
-@where.functions();
+{% import "conv_sum_%s.wgsl" % (taps if taps in ("point", "rows") else "taps") as order with context %}
+{% include "conv_at_%s.wgsl" % taps %}
 {% set shuffles = shared %}
 {% include "each_group.wgsl" %}
   let block = p.first_block + wi.y;
@@ -106,47 +86,36 @@ var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
   let plane = plane_of(min(wi.z, p.planes - 1u));
   let batch = plane.batch;
   let lane = lid % 8u;
-@if SHARED {
-  let base = sid - sid % 8u;
+  @if SHARED: let base = sid - sid % 8u;
+@if TAPS != "rows" {
+  let first = (wi.x * (LANES / 8u) + lid / 8u) * (8u * PIXELS) + lane;
+  let m[j] = min(first + 8u * j, plane.pixels - 1u);
+  let at[j] = position(plane, m[j]);
+  let x[j] = distance(at[j]);
+  let y[j] = result_of(plane, m[j]);
 }
-@where.place_pixels();
-@for j in PIXELS, q in SLICES {
   var c[j][q] = vec4f(0.0);
-}
   // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
   let steps = p.steps;
   let x_slice = p.x_slice * VIEWS;
   let zero = select(0u, p.off_x ^ p.off_w{{ " ^ p.off_gate" if gated }}, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * VIEWS + zero;
   var w_base = wi.y * p.block_vectors;
-@if TAPS == "point" || SPLIT {
-  w_base += batch * p.w_batch;
-}
-@if SHARED {
-  w_base += {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }};
-}
-@if GATED {
-  let gate_base = batch * p.gate_batch;
-}
-@where.sum_taps();
-@if RUN {
-  @for q in SLICES, j in PIXELS {
-  c[j][q] *= p.unscale;
-  }
-}
+  @if TAPS == "point" || SPLIT: w_base += batch * p.w_batch;
+  @if SHARED: w_base += min(lane, WEIGHTS - 1u);
+@order.sum();
+  @if RUN: c[j][q] *= p.unscale;
   // The sums move down one slice per iteration, so that each pixel has one store instruction.
-  for (var q = 0u; q < count; q++) {
-    let epilogue = epilogue_y(out_slice + q);
-    let y_at = batch * p.y_batch + (out_slice + q) * p.y_slice;
+  for (var number = 0u; number < count; number++) {
+    let epilogue = epilogue_y(out_slice + number);
+    let y_at = batch * p.y_batch + (out_slice + number) * p.y_slice;
 @if LANES == 8 && PIXELS > 2 {
     // And one pixel per iteration of an inner loop, so that there is one store instruction: many of them take software
     // drivers (which have groups of 8) long to compile.
-  @for j in PIXELS {
     var v[j] = c[j][0];
     var z[j] = y[j];
-  }
     let tile_pixels = p.tile_pixels;
-    for (var j = 0u; j < tile_pixels; j++) {
+    for (var pixel = 0u; pixel < tile_pixels; pixel++) {
       store_y(y_at + z[0], epilogue, v[0]);
   @for j in PIXELS - 1 {
       v[j] = v[j + 1];
@@ -154,12 +123,10 @@ var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
   }
     }
 } @else {
-  @for j in PIXELS {
     store_y(y_at + y[j], epilogue, c[j][0]);
-  }
 }
-@for q in SLICES - 1, j in PIXELS {
+  @for q in SLICES - 1 {
     c[j][q] = c[j][q + 1];
-}
+  }
   }
 }

@@ -1,12 +1,15 @@
 """Compile-time loops and conditions in kernel files, written like WGSL.
 
-A kernel file reads as WGSL with four additions, which are resolved when the kernel is rendered:
+A kernel file reads as WGSL with these additions, which are resolved when the kernel is rendered:
 
 * `PIXELS`: the variant's `pixels`, or a constant of `@let SHARE = ...;`, as a u32 literal. A word
-  in capitals that the file declares with `const` is WGSL's own.
+  in capitals that the file declares with `const` is WGSL's own. `LOAD(i)` calls the function that
+  the constant names.
 * `@for j in PIXELS { ... }`: the lines once for each j from 0; `1..PIXELS` begins at 1, and
   `j in PIXELS, q in SLICES` nests. In them `sum[j][q]` is a variable of its own, `sum0_1`.
-* `@if SHARED && STEP > 1 { ... } @else { ... }`: one of the blocks, without a scope of its own.
+* `@each j in PIXELS, q in SLICES;`: from here on a line that names j is there once for each j.
+* `@if SHARED && STEP > 1 { ... } @else { ... }`: one of the blocks, without a scope of its own;
+  `@if SHARED: let x = 0u;` is a block of one line.
 * `@macro load(j, u) { ... }`, called as a line `@load(j, 0);`: lines that occur more than once.
 
 A block ends with the brace that is indented like its first line. All of that becomes Jinja2's own
@@ -16,19 +19,21 @@ syntax, which a kernel file may use as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-_CONSTANT = re.compile(r"(?<![\w.\"])[A-Z][A-Z_]+(?![\w(])")
+_CONSTANT = re.compile(r"(?<![\w.\"])[A-Z][A-Z_]+(?!\w)")
 _DECLARED = re.compile(r"\bconst (\w+)")
 _JINJA = re.compile(r"({[{%#].*?[}%#]}\w*)")
 _INDEXED = re.compile(r"(?<![\w.])([a-z]\w*)((?:\[[^\[\]]+\])+)")
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*")
-_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w(])")
+_WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w)(\(?)")
 _TYPED = re.compile(r"\d[uif]\b")
 _OPENING = re.compile(r"( *)@(for|if|macro) (.*) {$")
 _CLOSING = re.compile(r"( *)}(?: @else(?: if (.*))? {)?$")
-_LET = re.compile(r" *@let (\w+) = (.*);$")
-_CALL = re.compile(r" *@([\w.]+)\((.*)\);$")
+_EACH = re.compile(r" *@each (.*);$")
+_SINGLE = re.compile(r"( *)@if ([^:{]+): (.*)$")
+_LET = re.compile(r" *@let ([\w, ]+) = (.*);$")
+_CALL = re.compile(r" *(?:@if ([^:{]+): )?@([\w.]+)\((.*)\);$")
 _OPERATORS = {"&&": "and", "||": "or", "!": "not ", "/": "//"}
 _OPERATOR = re.compile(r"&&|\|\||!(?!=)|/")
 
@@ -39,7 +44,7 @@ def jinja(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    own, unrolled = {*_DECLARED.findall(text)}, "@for" in text
+    own, each = {*_DECLARED.findall(text)}, dict[str, str]()
     blocks: list[tuple[str, tuple[str, ...], str]] = []  # indentation, names, what ends it
     for line in text.splitlines():
         indent = blocks[-1][0] if blocks else None
@@ -52,13 +57,37 @@ def _lines(text: str) -> Iterator[str]:
                 yield f"{{% elif {_value(closed[2])} %}}\n" if closed[2] else "{% else %}\n"
             else:
                 yield f"{blocks.pop()[2]}\n"
+        elif found := _EACH.match(line):
+            each |= dict(_spans(found[1]))
+            yield "{##}\n"
         elif found := _LET.match(line):
             yield f"{{% set {found[1].lower()} = {_value(found[2])} %}}\n"
         elif found := _CALL.match(line):
-            yield f"{{{{ {found[1]}({_value(found[2])}) }}}}{{#\n#}}"
+            condition = f"if {_value(found[1])}" if found[1] else "if true"
+            yield f"{{% {condition} %}}{{{{ {found[2]}({_value(found[3])}) }}}}{{% endif %}}\n"
         else:
             bound = {name for block in blocks for name in block[1]}
-            yield f"{_written(line, bound, own, unrolled)}\n"
+            yield _statement(line, bound, each, own)
+
+
+def _statement(line: str, bound: Set[str], each: Mapping[str, str], own: Set[str]) -> str:
+    """A line of WGSL, perhaps on a condition, as often as it stands for."""
+    single = _SINGLE.match(line)
+    if single:
+        line = single[1] + single[3]
+    code = line.partition("//")[0]
+    words = {*_NAME.findall("".join(_JINJA.split(code)[::2]))} - bound
+    loops = [(name, span) for name, span in each.items() if name in words]
+    if loops and code.count("{") != code.count("}"):
+        raise ValueError(f"a line that begins or ends a block cannot be repeated: {line}")
+    names = bound | {name for name, _ in loops}
+    made = _written(line, names, own, bool(each or bound))
+    if not single and not loops:
+        return f"{made}\n"
+    begins, ends = _loops(loops)
+    if single:
+        begins, ends = f"{{% if {_value(single[2])} %}}{begins}", f"{ends}{{% endif %}}"
+    return f'{begins}{made}{{{{ "\\n" }}}}{ends}\n'
 
 
 def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
@@ -68,9 +97,20 @@ def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
     if kind == "macro":
         names = tuple(_NAME.findall(head[head.index("(") :]))
         return names, f"{{% macro {head} %}}", "{% endmacro %}"
-    loops = [loop.split(" in ") for loop in head.split(", ")]
+    loops = _spans(head)
+    return tuple(name for name, _ in loops), *_loops(loops)
+
+
+def _spans(head: str) -> list[tuple[str, str]]:
+    """The names of loops, and what they count to."""
+    parts = (loop.partition(" in ") for loop in head.split(", "))
+    return [(name, span) for name, _, span in parts]
+
+
+def _loops(loops: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The first and the last of Jinja2's lines for nested loops."""
     begins = "".join(f"{{% for {name} in {_range(span)} %}}" for name, span in loops)
-    return tuple(name for name, _ in loops), begins, "{% endfor %}" * len(loops)
+    return begins, "{% endfor %}" * len(loops)
 
 
 def _range(span: str) -> str:
@@ -100,12 +140,15 @@ def _written(line: str, names: Set[str], own: Set[str], unrolled: bool) -> str:
     constants = {*_CONSTANT.findall(code)} - own
     if unrolled:
         code = _outside(code, _INDEXED, variable)
-    code = _outside(code, _WORD, lambda found: _literal(found[0], names, constants))
+    code = _outside(code, _WORD, lambda found: _literal(found, names, constants))
     return code + slashes + comment
 
 
-def _literal(word: str, names: Set[str], constants: Set[str]) -> str:
-    return f"{{{{ {word.lower()} }}}}u" if word in names or word in constants else word
+def _literal(found: re.Match[str], names: Set[str], constants: Set[str]) -> str:
+    word, call = found.groups()
+    if word in constants:
+        return f"{{{{ {word.lower()} }}}}{call or 'u'}"
+    return f"{{{{ {word} }}}}u" if word in names and not call else found[0]
 
 
 def _outside(code: str, pattern: re.Pattern[str], new: Callable[[re.Match[str]], str]) -> str:

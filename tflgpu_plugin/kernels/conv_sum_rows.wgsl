@@ -1,27 +1,13 @@
-{# Where conv.wgsl reads x for a window whose pixels are neighbours in a row: taps that lie p.stride_w apart see the same pixels,
-   each the next one's neighbour, so that they move down by one and one pixel is loaded per tap. #}
-@macro functions() {
-  struct Plane { batch: u32 }
-  fn plane_of(number: u32) -> Plane { return Plane(number); }
-@if STRIDED {
-  fn distance(pixel: u32) -> u32 { return pixel * p.x_pixel; }  // in a row of x
-  fn row_distance() -> u32 { return p.x_row; }
-} @else {
-  fn distance(pixel: u32) -> u32 { return pixel * VIEWS; }
-  fn row_distance() -> u32 { return p.in_w * VIEWS; }
-}
-}
-@macro place_pixels() {
+// A convolution with a window whose pixels are neighbours in a row: taps that lie p.stride_w apart see the same pixels,
+// each the next one's neighbour, so that they move down by one and one pixel is loaded per tap.
+@each j in PIXELS;
+@macro sum() {
   let item = divided(min(wi.x * LANES + lid, p.items - 1u), p.row_items);
   let row = item.x;
   let column = min(item.y * PIXELS, p.out_w - PIXELS);
   let top = i32(row * p.stride_h) - p.before_h;
   let left = i32(column * p.stride_w) - p.before_w;
-@for j in PIXELS {
   let y[j] = row * p.out_w + column + j;
-}
-}
-@macro sum_taps() {
   let row_step = row_distance();
   for (var line = 0u; line < p.lines; line++) {
     let taps = divided(line, p.phases);
@@ -39,11 +25,9 @@
     let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
     for (var k = 0u; k < steps; k++) {
       let x_at = x_row + k / VIEWS * x_slice + k % VIEWS;
-@for j in PIXELS {
       var a[j][0][0] = Value();
-}
 @for j in 1..PIXELS {
-      a[j][0][0] = {{ padded }}_x(place_x(x_at + x[j], ok[j]), ok[j]);
+      a[j][0][0] = PADDED_X(place_x(x_at + x[j], ok[j]), ok[j]);
 }
       var next = start + i32((PIXELS - 1u) * p.stride_w);
       var w_at[0] = w_row + k * WEIGHTS;
@@ -52,7 +36,7 @@
         a[j][0][0] = a[j + 1][0][0];
 }
         let ok = inside && u32(next) < p.in_w;
-        a[PIXELS - 1][0][0] = {{ padded }}_x(place_x(x_at + distance(u32(next)), ok), ok);
+        a[PIXELS - 1][0][0] = PADDED_X(place_x(x_at + distance(u32(next)), ok), ok);
 @load_weights(0, 0);
 @multiply(0, 0, 1);
         next += i32(p.stride_w);

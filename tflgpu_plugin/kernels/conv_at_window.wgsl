@@ -1,4 +1,4 @@
-{# Taps of a window along two axes, with strides, dilations and padding. #}
+// Taps of a window along two axes, with strides, dilations and padding.
 struct Plane { batch: u32, pixels: u32, taps: vec2u }
 fn plane_of(number: u32) -> Plane {
   return Plane(number, p.pixels, vec2u(p.kernel_h, p.kernel_w));
@@ -6,7 +6,7 @@ fn plane_of(number: u32) -> Plane {
 fn position(plane: Plane, m: u32) -> vec2i {  // of the first tap of pixel m, in x
   return vec2i(divided(m, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.before_h, p.before_w);
 }
-fn result_of(plane: Plane, m: u32) -> u32 {
+fn result_of(plane: Plane, m: u32) -> u32 {  // where pixel m is stored
   return m;
 }
 fn offset_of(plane: Plane, tap: vec2u) -> vec2i {  // of a tap from the first
@@ -14,6 +14,9 @@ fn offset_of(plane: Plane, tap: vec2u) -> vec2i {  // of a tap from the first
 }
 fn weights_of(plane: Plane, number: u32, tap: vec2u) -> u32 {  // the tap's number in the weights
   return number;
+}
+fn next_tap(t: u32) -> u32 {  // how far the weights of the tap t after this one lie
+  return t * p.tap_vectors;
 }
 fn inside(at: vec2i) -> bool {
   let place = vec2u(at);  // negative positions wrap to large ones

@@ -1,4 +1,4 @@
-{# Taps of a window along three axes, of which the first two are one axis of taps. #}
+// Taps of a window along three axes, of which the first two are one axis of taps.
 struct Plane { batch: u32, pixels: u32, taps: vec2u }
 fn plane_of(number: u32) -> Plane {
   return Plane(number, p.pixels, vec2u(p.kernel_d * p.kernel_h, p.kernel_w));
@@ -8,7 +8,7 @@ fn position(plane: Plane, m: u32) -> vec3i {  // of the first tap of pixel m, in
   let at = vec3u(row / p.out_h * p.stride_d, row % p.out_h * p.stride_h, m % p.out_w * p.stride_w);
   return vec3i(at) - vec3i(p.before_d, p.before_h, p.before_w);
 }
-fn result_of(plane: Plane, m: u32) -> u32 {
+fn result_of(plane: Plane, m: u32) -> u32 {  // where pixel m is stored
   return m;
 }
 fn offset_of(plane: Plane, tap: vec2u) -> vec3i {  // of a tap from the first
@@ -17,6 +17,9 @@ fn offset_of(plane: Plane, tap: vec2u) -> vec3i {  // of a tap from the first
 }
 fn weights_of(plane: Plane, number: u32, tap: vec2u) -> u32 {  // the tap's number in the weights
   return number;
+}
+fn next_tap(t: u32) -> u32 {  // how far the weights of the tap t after this one lie
+  return t * p.tap_vectors;
 }
 fn inside(at: vec3i) -> bool {
   let place = vec3u(at);  // negative positions wrap to large ones

@@ -1,0 +1,180 @@
+"""Accessors: the functions by which a kernel reads and writes its operands. Nothing else touches
+memory, so that storage types change here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tflgpu_plugin.kernels.epilogue import ROWS, FusedEpilogueOp, expression, pairwise
+
+EIGHT = 8  # vec4 of constants that begin at a multiple of as many
+
+_VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
+_WHOLE_VIEWS = {4: "vec4i", 2: "vec2i", 1: "i32", 0: "u32"}
+# Of float16 in words, for the element at `i`: what the buffer is an array of, and its value.
+_HALVES = {
+    4: ("vec2u", "of_halves({0}[{1}])"),
+    2: ("u32", "unpack2x16float({0}[{1}])"),
+    1: ("u32", "of_half({0}[({1}) / 2u], {1})"),
+}
+_NATIVE = {4: "vec4<f16>", 2: "vec2<f16>", 1: "f16"}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32
+    words).
+
+    `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
+    it is not raw, and written by whole vec4: two threads must not share a word), `native`: in
+    WGSL's own type. `bytes`: a vec4 of
+    whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
+    only, as vec4). `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which
+    are read as padding: one place is chosen then, and not each lane of a value.
+    """
+
+    name: str
+    access: str = "r"
+    view: int = 4
+    half: bool = False
+    native: bool = False
+    bytes: bool = False
+    whole: bool = False
+    zeros: bool = False
+
+    def type(self, view: int) -> str:
+        """WGSL of so many lanes."""
+        return (_WHOLE_VIEWS if self.whole else _VIEWS)[view]
+
+
+def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
+    """WGSL of each operand's buffer and of the accessors that a body may call."""
+    for binding, operand in enumerate(operands, start=1):
+        kind, name = operand.type(operand.view), operand.name
+        access = "read" if operand.access == "r" else "read_write"
+        index = f"p.off_{name} + i"
+        array, value = _stored(operand)
+        if f"eight_{name}(" in main:
+            yield from _eights(operand, array, value, binding)
+            continue
+        yield f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
+        if operand.access != "w" or f"load_{name}(" in main:
+            yield f"fn load_{name}(i: u32) -> {kind} {{ return {value.format(index)}; }}"
+        if operand.native and f"half_{name}(" in main:
+            yield f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}"
+        yield from _padded(operand, array if operand.native else "", value, main)
+        if operand.access != "r" and operand.view != 4:
+            yield f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
+
+
+def _eights(operand: Operand, array: str, value: str, binding: int) -> Iterable[str]:
+    """Accessors of what lies in eights. Compilers see neighbours there, whatever the index, and
+    load them together."""
+    name, kind = operand.name, operand.type(operand.view)
+    loaded, eights = value.format("e][n"), f"array<array<{array}, {EIGHT}>>"
+    yield f"@group(0) @binding({binding}) var<storage, read> {name}_data: {eights};"
+    yield f"fn eight_{name}(i: u32) -> u32 {{ return (p.off_{name} + i) / {EIGHT}u; }}"
+    yield f"fn load_eight_{name}(e: u32, n: u32) -> {kind} {{ return {loaded}; }}"
+    if operand.native:
+        head = f"fn half_eight_{name}(e: u32, n: u32) -> {array}"
+        yield f"{head} {{ return {name}_data[e][n]; }}"
+
+
+def _stored(operand: Operand) -> tuple[str, str]:
+    """The type of the array, and the value of an element of it, whose index is to be filled in."""
+    name, kind = operand.name, operand.type(operand.view)
+    if operand.half:
+        if operand.access != "r" and operand.view != 4:
+            raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
+        if operand.native:
+            return _NATIVE[operand.view], f"{kind}({name}_data[{{0}}])"
+        array, value = _HALVES[operand.view]
+        return array, value.format(f"{name}_data", "{0}")
+    if operand.bytes:
+        if operand.access != "r" or operand.view != 4:
+            raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
+        return "u32", f"of_bytes({name}_data[{{0}}], p.low_{name})"
+    return kind, f"{name}_data[{{0}}]"
+
+
+def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[str]:
+    """Accessors of what may lie outside, if a kernel calls them. `value` is that of an element,
+    `native` the type in which the buffer may be read as it is. Places are counted from the start
+    of the buffer, so that loops add its offset once; zeros are there."""
+    name, kind = operand.name, operand.type(operand.view)
+    if f"place_{name}(" not in main:
+        return
+    stride = "select(0u, n, inside)" if operand.zeros else "n"
+    place = f"select(0u, p.off_{name} + i, inside)"
+    yield f"fn place_{name}(i: u32, inside: bool) -> u32 {{ return {place}; }}"
+    yield f"fn stride_{name}(n: u32, inside: bool) -> u32 {{ return {stride}; }}"
+    loads = ("padded", kind, value.format("i")), ("padded_half", native, f"{name}_data[i]")
+    for prefix, type_, loaded in loads:
+        if type_ and f"{prefix}_{name}(" in main:
+            made = loaded if operand.zeros else f"select({type_}(), {loaded}, inside)"
+            head = f"fn {prefix}_{name}(i: u32, inside: bool) -> {type_}"
+            yield f"{head} {{ return {made}; }}"
+
+
+def types(operands: Sequence[Operand], main: str) -> Iterable[str]:
+    """Aliases of types that a body names."""
+    for operand in operands:
+        for name, view in (("vector", 4), ("scalar", 1)):
+            if f"{name}_{operand.name}" in main:
+                yield f"alias {name}_{operand.name} = {operand.type(view)};"
+
+
+def stores(
+    operands: Sequence[Operand], epilogue: Mapping[str, Sequence[FusedEpilogueOp]], main: str
+) -> Iterable[str]:
+    for operand in operands:
+        if operand.access == "r" or operand.view != 4:
+            continue
+        yield _store(operand, epilogue.get(operand.name, ()), f"= store_{operand.name}(" in main)
+
+
+def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) -> str:
+    name, kind = operand.name, operand.type(4)
+    value = made = f"select({kind}(), v, epilogue.mask)"
+    if operand.half:
+        value = f"native_halves({value})" if operand.native else f"halves({value})"
+    if operand.whole and epilogue:
+        raise ValueError(f"operand {name!r} holds whole numbers, which no fused step takes")
+    fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
+    for k, each in enumerate(epilogue):
+        if each.operand and each.spread != "same":
+            fields.append(f"e{k}: vec4f")
+            loads.append(
+                f"load_{each.operand}(q)"
+                if each.spread == "channel"
+                else f"vec4f(load_{each.operand}(0u).x)"
+            )
+        if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts slices
+            count = ROWS[each.op]
+            fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(count))
+            slices = f"u32(p.{each.fields[-1]})"
+            loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {slices})" for r in range(count))
+            rows = ", ".join(f"epilogue.e{k}_{row}" for row in range(count))
+            steps.append(f"  v = {expression(each.op, each.fields).replace('$e', rows)};")
+        elif pairwise(each.op):
+            source = f"load_{each.operand}(i)" if each.spread == "same" else f"epilogue.e{k}"
+            source = source if each.operand else f"vec4f(p.{each.fields[0]})"
+            steps.append(f"  {{ let e = {source}; v = {expression(each.op, each.fields)}; }}")
+        else:
+            steps.append(f"  v = {expression(each.op, each.fields)};")
+    return "\n".join(
+        [
+            f"struct Epilogue_{name} {{ {', '.join(fields)} }}",
+            f"fn epilogue_{name}(q: u32) -> Epilogue_{name} "
+            f"{{ return Epilogue_{name}({', '.join(loads)}); }}",
+            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind})"
+            f"{f' -> {kind}' * told} {{",
+            "  var v = value;",
+            *steps,
+            f"  {name}_data[p.off_{name} + i] = {value};",
+            *[f"  return {made};"] * told,
+            "}",
+        ]
+    )

@@ -1,0 +1,56 @@
+// The sum over the input channels at one tap, or at ACROSS neighbours in a row of taps. The file that includes this says where x
+// is read: `load_pixels` of iteration u at tap t, and `advance` after some iterations.
+@each t in ACROSS, q in SLICES, j in PIXELS;
+// The products of so many iterations, whose x is loaded first.
+@macro add_products(together) {
+      @if TOGETHER % VIEWS == 0: let part = 0u;
+      @if TOGETHER % VIEWS != 0: let part = k % VIEWS;
+      @if MEMORY: let t_at = (k - start) * WEIGHTS;
+      let w_at[t] = w_from + next_tap(t);
+@for t in ACROSS, u in TOGETHER {
+@load_pixels(u, t);
+@if SHARED: @load_weights(u, t);
+}
+@for t in ACROSS {
+  @for u in TOGETHER {
+@if !SHARED: @load_weights(u, t);
+@multiply(u, t, u + 1 == together);
+  }
+@advance(together, t);
+}
+      @if !MEMORY: w_from += TOGETHER * WEIGHTS;
+}
+@macro add_steps() {
+    let whole = end - end % AHEAD;
+    for (var k = start; k < whole; k += AHEAD) {
+@add_products(AHEAD);
+    }
+@if AHEAD > 1 {
+    for (var k = whole; k < end; k++) {
+@add_products(1);
+    }
+}
+}
+    var w_from = w_tap;
+@if MEMORY || PARTS {
+    @if PARTS: var s[j][q] = vec4f(0.0);
+    for (var start = 0u; start < steps; start += p.stage) {
+    let end = min(start + p.stage, steps);
+  @if MEMORY {
+    workgroupBarrier();
+    for (var i = lid; i < (end - start) * WEIGHTS; i += LANES) { tile[i] = LOAD_W(w_from + i); }
+    workgroupBarrier();
+    w_from += (end - start) * WEIGHTS;
+  }
+@add_steps();
+  @if PARTS {
+    s[j][q] += c[j][q];
+    c[j][q] = vec4f(0.0);
+  }
+    }
+    @if PARTS: c[j][q] = s[j][q];
+} @else {
+    let start = 0u;
+    let end = steps;
+@add_steps();
+}

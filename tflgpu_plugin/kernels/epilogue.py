@@ -1,0 +1,134 @@
+"""Fused steps: what is applied to a value before a kernel stores it, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ...
+# its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
+# the hosts' kernels. What max, min, clamp, and comparisons that mean the same, make of NaN is the
+# driver's choice: where hosts keep it, `keep_nan` does.
+EPILOGUE_OPS: dict[str, str] = {
+    "relu": "keep_nan(v, max(v, vec4f(0.0)))",
+    "relu6": "cut(v, 0.0, 6.0)",
+    "relu_n1_to_1": "cut(v, -1.0, 1.0)",
+    "logistic": "logistic(v)",
+    "tanh": "tanh_exact(v)",
+    "exp": "exp_exact(v)",
+    "add": "v + e",
+    "sub": "v - e",
+    "reverse_sub": "e - v",
+    "mul": "v * e",
+    # TFLite's keep NaN of the second operand alone, ONNX's that of either (the attribute `nan`).
+    "maximum": "second_nan(v, e, max(v, e))",
+    "reverse_maximum": "second_nan(e, v, max(v, e))",
+    "maximum_nan": "keep_nan(v, keep_nan(e, max(v, e)))",
+    "minimum": "second_nan(v, e, min(v, e))",
+    "reverse_minimum": "second_nan(e, v, min(v, e))",
+    "minimum_nan": "keep_nan(v, keep_nan(e, min(v, e)))",
+    "prelu": "select(v * e, v, v >= vec4f(0.0))",
+    "div": "divided_exactly(v, e)",
+    "reverse_div": "divided_exactly(e, v)",
+    "pow": "pow_exact(v, e)",
+    "reverse_pow": "pow_exact(e, v)",
+    "atan2": "atan2_exact(v, e)",
+    "squared_difference": "(v - e) * (v - e)",
+    "abs": "abs(v)",
+    "neg": "-v",
+    "ceil": "ceil(v)",
+    "floor": "floor(v)",
+    "round": "round(v)",  # halves to the even neighbour
+    "sign": "select(sign(v), v, is_nan(v))",
+    "sqrt": "root(v)",
+    "rsqrt": "1.0 / root(v)",
+    "square": "v * v",
+    "cube": "v * v * v",
+    "reciprocal": "1.0 / v",
+    "log": "log_exact(v)",
+    "sin": "sine(v, 0)",
+    "cos": "sine(v, 1)",
+    "tan": "sine(v, 0) / sine(v, 1)",
+    "asin": "asin_exact(v)",
+    "acos": "acos_exact(v)",
+    "atan": "atan_exact(v)",
+    "sinh": "sinh_exact(v)",
+    "cosh": "cosh_exact(v)",
+    "asinh": "asinh_exact(v)",
+    "acosh": "acosh_exact(v)",
+    "atanh": "atanh_exact(v)",
+    "erf": "erf_exact(v)",
+    "gelu": "gelu_exact(v)",
+    "gelu_tanh": "gelu_by_tanh(v)",
+    "elu": "select($0 * expm1_exact(v), v, v >= vec4f(0.0))",
+    "selu": "$1 * select($0 * expm1_exact(v), v, v >= vec4f(0.0))",
+    "celu": "select($0 * expm1_exact(v / $0), v, v >= vec4f(0.0))",
+    "leaky_relu": "select(v * $0, v, v >= vec4f(0.0))",
+    "thresholded_relu": "select(vec4f(0.0), v, v > vec4f($0))",
+    "clip": "cut(v, $0, $1)",
+    "hard_sigmoid": "cut($0 * v + $1, 0.0, 1.0)",
+    "hard_swish": "v * (cut(v + 3.0, 0.0, 6.0) * 0.16666667)",
+    "swish": "v * logistic($0 * v)",
+    "softplus": "softplus_exact(v)",
+    "softsign": "v / (1.0 + abs(v))",
+    "mish": "mish_exact(v)",
+    "shrink": "select(select(vec4f(0.0), v - $1, v > vec4f($0)), v + $1, v < vec4f(-$0))",
+    "is_nan": "bool_as_f32(is_nan(v))",
+    "is_infinite": "bool_as_f32(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
+    "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
+    "fake_quant": "fake_quantized(v, vec4f($3), $0, $1, $2, $4)",
+    "fake_quant_even": "cut(nearest_even_units(v, $0), $1, $2) * $0",
+    "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
+    "vec4f($8, $9, $10, $11), $12, $13)",
+    "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "
+    "$11)",
+    "quantized_squared_difference": "quantized_square(v, e, vec4f($0, $1, $2, $3), "
+    "vec4f($4, $5, $6, $7), vec4f($8, $9, $10, $11), $12, $13)",
+    "quantized_prelu": "quantized_sides(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7), "
+    "vec3f($8, $9, $10))",
+    "quantized_leaky_relu": "quantized_sides(v, vec4f($10), vec2f($0, 1.0), vec3f($1, $2, $3), "
+    "vec3f($4, $5, $6), vec3f($7, $8, $9))",
+    "quantized_hard_swish": "quantized_swish(v, $0, vec2i(i32($1), i32($2)), "
+    "vec2i(i32($3), i32($4)), vec3f($5, $6, $7))",
+    "requantize": "requantized(v, $e, $0, $1, $2, $3)",
+    "requantize_small": "requantized_small(v, $e, $0, $1, $2, $3)",
+    "requantize_once": "requantized_once(v, $e, $0, $1, $2, $3)",
+    "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
+    "fake_quant_channels": "fake_quantized_up(v, e, $0, $1, $2)",
+    "quantized_factor": "quantized_factor(v, $0, vec3f($1, $2, $3), vec3f($4, $5, $6))",
+    "quantized_factor_once": "requantized_once(v, vec4f(), vec4f(), vec4f($4), vec4f($5), "
+    "vec4f($6), $0, $1, $2, $3)",
+    "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
+    "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
+    "to_bfloat16": "to_bfloat16(v)",
+    "from_bfloat16": "from_bfloat16(v)",
+}
+
+# Rows of the operand of a step that has a matrix [rows, channels].
+ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
+
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+@dataclass(frozen=True)
+class FusedEpilogueOp:
+    """An `EpilogueOp` as the preamble needs it: `operand` names a vec4 operand, `spread` says how
+    it is indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0).
+    `fields` are the dispatch's parameters that hold the step's own (for a step of two operands
+    without an operand: the second one)."""
+
+    op: str
+    operand: str | None = None
+    spread: str = "same"
+    fields: tuple[str, ...] = ()
+
+
+def expression(step: str, fields: Sequence[str] = ()) -> str:
+    """WGSL of one of `EPILOGUE_OPS` whose parameters are in these fields of the uniform block."""
+    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", EPILOGUE_OPS[step])
+
+
+def pairwise(step: str) -> bool:
+    """Whether a step of `EPILOGUE_OPS` has a second operand."""
+    return re.search(r"\be\b", EPILOGUE_OPS[step]) is not None
