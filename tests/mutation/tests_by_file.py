@@ -234,7 +234,7 @@ TESTS: dict[str, Sequence[str]] = {
     "head_layout": ("test_attention", *_PASSES),
     "group_normalization": ("test_group_normalization", *_PASSES),
     "common_subexpressions": ("test_common_subexpressions", *_PASSES),
-    "pattern": ("test_rules", "test_functions", "test_normalization", *_PASSES),
+    "pattern": ("test_pattern", "test_rules", "test_functions", "test_normalization", *_PASSES),
     "rotary": ("test_rotary", "test_rules", *_PASSES),
     "join_convolutions": ("test_join_convolutions", "test_random_onnx", *_PASSES),
     "join_rotary": ("test_join_rotary", *_PASSES),
