@@ -162,3 +162,14 @@ def test_what_the_header_exports_is_called_from_python() -> None:
         words = set(re.findall(r"\w+", " ".join(path.read_text() for path in paths)))
         mine = {name for name, said in exported if ("for tests" in said) is test}
         assert {one for one in mine - words if not one.endswith("_set_callbacks")} == set()
+
+
+def test_no_file_that_the_library_opens_reaches_other_programs() -> None:
+    """Each is closed when the process starts another program, at once where the system can."""
+    opening = r"\b(?:f?open|openat|creat|pipe|socket|accept|dup|eventfd|memfd_create|epoll_create)"
+    texts = {file: re.sub(r"\s+", " ", text) for file, text in sources("*/*.c").items()}
+    found = {file: re.findall(rf"({opening}\d?)\(", text) for file, text in texts.items()}
+    assert found.pop("platform/posix.c") == ["pipe2", "pipe"] and not any(found.values())
+    pipe2, pipe = (texts["platform/posix.c"].split(call, 1)[1] for call in ("pipe2(", "pipe("))
+    assert pipe2.startswith("probe->ends, O_CLOEXEC)")
+    assert "fcntl(probe->ends[i], F_SETFD, FD_CLOEXEC)" in pipe.split("}", 1)[0]

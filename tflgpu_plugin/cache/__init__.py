@@ -1,1 +1,1 @@
-"""What is kept between processes: plans with their weights, in files of the user."""
+"""Keeps plans and their weights between processes, in files of the user."""

@@ -1,8 +1,8 @@
-"""Plain dataclasses as JSON values and back, by their own annotations: a field that is added is
-stored without a change here, and every value that is read is checked against its type.
+"""Converts dataclasses to JSON values and back, by their annotations. A new field needs no change
+here, and every value that is read is checked against its type.
 
-A dataclass becomes the list of its fields that count in comparisons, a mapping the list of its
-pairs; bytes become base64, and arrays stay beside the JSON value.
+A dataclass becomes a list of its fields that are compared, a mapping a list of its pairs, bytes
+become base64, and arrays are kept next to the JSON value.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tflgpu_plugin.ir import Array
 
 ARRAY = "array"  # the key of an array's name
 
-MAX_EXACT_INTEGER = 1 << 53  # of a whole number: what every reader of JSON keeps exact
+MAX_EXACT_INTEGER = 1 << 53  # every reader of JSON represents smaller integers exactly
 
 
 class Mismatch(ValueError):
-    """What was read is not of the type that was asked for."""
+    """A value that was read does not have the requested type."""
 
 
 def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:
-    """A JSON value for dataclasses, mappings, tuples, bytes, numbers, texts and None; with `arrays`
-    also for those, which are added to it. Raises TypeError for anything else.
+    """Returns a JSON value for dataclasses, mappings, tuples, bytes, numbers, strings and None, and
+    for arrays where `arrays` is given, to which they are added. Raises TypeError for other types.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return [encode(getattr(value, name), arrays) for name in _fields(type(value))]
@@ -53,8 +53,9 @@ def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:
 
 
 def decode(kind: Any, value: Any, arrays: Mapping[str, Array] | None = None) -> Any:
-    """The value of type `kind` that `encode` wrote as `value`. What is `Any` may be a number,
-    bytes, an array or a tuple of such. Raises Mismatch, and KeyError where an array is missing."""
+    """Returns the value of type `kind` that `encode` wrote as `value`. A value of type `Any` may be
+    a number, bytes, an array or a tuple of these. Raises Mismatch, and KeyError for a missing
+    array."""
     return _decoder(kind)(value if arrays is None else _with_arrays(value, arrays))
 
 
@@ -66,7 +67,7 @@ def _with_arrays(value: Any, arrays: Mapping[str, Array]) -> Any:
 
 @functools.cache
 def _decoder(kind: Any) -> Callable[[Any], Any]:
-    """What reads values of this type: worked out once, as plans hold thousands."""
+    """Returns the function that reads values of this type; cached, because plans have thousands."""
     if is_dataclass(kind):
         return partial(_record, kind)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
@@ -88,7 +89,7 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
 
 @functools.cache
 def _fields(kind: type) -> Mapping[str, Any]:
-    """Names of the fields that are stored, with their types."""
+    """Returns the names and types of the fields that are stored."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.compare}
 
@@ -106,7 +107,7 @@ def _record(kind: Any, value: Any) -> Any:
     return kind(**{name: read(item) for (name, read), item in pairs})
 
 
-# Types whose values are read as they are: what these may be, and what is said of others.
+# Types whose values need no conversion: the types of JSON values, and the error for others.
 _PLAIN: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "neither true nor false"),
     int: ((int,), "no int"),
@@ -133,7 +134,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _anything(value: Any) -> object:
-    """Scalars, and tuples of them."""
+    """Reads scalars, and tuples of them."""
     if isinstance(value, list):
         return tuple(_anything(item) for item in value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -150,7 +151,7 @@ def _untyped(value: Any) -> Any:
 
 
 def _either(readers: Sequence[Callable[[Any], Any]], value: Any) -> Any:
-    """What the first one makes of it that can."""
+    """Returns the result of the first reader that accepts the value."""
     for read in readers:
         with suppress(Mismatch):
             return read(value)

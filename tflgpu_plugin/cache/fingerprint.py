@@ -1,5 +1,5 @@
-"""What a graph is, as digests: of its structure (everything but the values of its constants), and
-of all of it. Equal digests mean that the same plan and the same packed weights come out.
+"""Digests of a graph: of its structure (everything except the values of its constants), and of all
+of it. Equal digests mean that the compiler makes the same plan and the same packed weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir import Array, Graph, HostOp, Tensor
 from tflgpu_plugin.ir.digests import of_array
 
-THREADS = max(1, threads.MAX_THREADS - 1)  # a core stays for the rest of a start
+THREADS = max(1, threads.MAX_THREADS - 1)  # leaves a core to the rest of a start
 CODE_FOLDERS = (
     ".", "ir", "frontend", "importer", "compile", "cache", "kernels", "ops",
     "passes", "passes/layout", "passes/fuse", "passes/quant",
@@ -27,8 +27,8 @@ CODE_FOLDERS = (
 
 
 def structure(graph: Graph) -> str:
-    """A digest (hexadecimal) of nodes, attributes, tensors, names and numbers; of constants only
-    type and shape. Raises TypeError for an attribute whose value it cannot tell.
+    """Returns a digest (hexadecimal) of nodes, attributes, tensors and names, with only type and
+    shape of constants. Raises TypeError for an attribute of an unknown type.
     """
     texts: list[str] = []
     _texts(graph, texts)
@@ -38,9 +38,9 @@ def structure(graph: Graph) -> str:
 def content(
     graph: Graph, known: Mapping[int, bytes] | None = None, structured: str | None = None
 ) -> str:
-    """A digest (hexadecimal) of the structure and of every constant's bytes. `known` maps the id
-    of an array that lives to its digest, so that nothing is read twice; see `constants`.
-    `structured` is what `structure` gives, where it is known.
+    """Returns a digest (hexadecimal) of the structure and of every constant's bytes. `known` maps
+    ids of arrays to their digests, so that no array is read twice (`constants`). `structured` is
+    the result of `structure`, where it is known.
     """
     digest = sha256((structured or structure(graph)).encode())
     for tensor in sorted(graph.tensors):
@@ -51,13 +51,14 @@ def content(
 
 
 def constants(graph: Graph) -> dict[int, bytes]:
-    """Digests of the graph's constants by the ids of their arrays; true while the graph lives."""
+    """Returns digests of the graph's constants by the ids of their arrays, which are valid as long
+    as the graph exists."""
     values = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
     if sum(data.nbytes for data in values) < threads.WORTH:
         return {id(data): of_array(data) for data in values}
     found: dict[int, bytes] = {}
 
-    def hash_one(data: Array) -> None:  # lets go of the GIL
+    def hash_one(data: Array) -> None:  # releases the GIL
         found[id(data)] = of_array(data)
 
     threads.share(hash_one, values, "hash", THREADS)
@@ -66,9 +67,9 @@ def constants(graph: Graph) -> dict[int, bytes]:
 
 @functools.cache
 def of_plugin() -> str:
-    """The version of this package and a digest (hexadecimal) of the code that plans depend on, so
-    that who changes a kernel never gets a plan from before. It is kept beside a digest of what the
-    file system says of these files, since reading them all takes a while.
+    """Returns the version of this package and a digest (hexadecimal) of the code that plans depend
+    on, so that a changed kernel never gets an old plan. It is cached with a digest of these files'
+    status, because reading all of them takes a while.
     """
     signature, folder = _signature(), folders.cache("code")
     path = folder / "digest" if folder else None
@@ -82,15 +83,16 @@ def of_plugin() -> str:
 
 
 def code_files() -> list[os.DirEntry[str]]:
-    """Files that plans depend on."""
+    """Returns the files that plans depend on."""
     package = Path(__file__).parent.parent
     listed = (entry for name in CODE_FOLDERS for entry in os.scandir(package / name))
     return [entry for entry in listed if entry.name.endswith((".py", ".wgsl"))]
 
 
 def _signature() -> str:
-    """A file that is written or replaced has another time of change (ctime), which nobody sets,
-    whatever its installer does with the time of its content."""
+    """Returns a digest of the files' status. A file that is written or replaced gets another change
+    time (ctime), which programs cannot set, whatever an installer does with its modification
+    time."""
     listed = []
     for file in code_files():
         s = file.stat()
@@ -118,7 +120,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def _texts(value: Any, texts: list[str]) -> None:
-    """Add a value as texts in one order, equal only for equal values."""
+    """Appends texts for a value, in a fixed order; they are equal only for equal values."""
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
         texts.append(f"{type(value).__name__} {value!r}")
     elif isinstance(value, (tuple, list)):
@@ -126,7 +128,7 @@ def _texts(value: Any, texts: list[str]) -> None:
         for item in value:
             _texts(item, texts)
     elif isinstance(value, HostOp):
-        pass  # a row of a host's table: what it allows was decided before
+        pass  # a row of a host's table, whose conditions were checked before
     elif isinstance(value, np.ndarray):
         texts.append(f"array {value.dtype.str} {value.shape} {of_array(value).hex()}")
     elif is_dataclass(value) and not isinstance(value, type):

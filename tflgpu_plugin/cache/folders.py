@@ -1,8 +1,8 @@
-"""What is kept between runs: rendered kernels, tuning results, a digest of our code, plans.
+"""Files that are kept between runs: rendered kernels, tuning results, a digest of our code, plans.
 
-All of it is data with a digest, in folders and files of this user that nobody else can write. What
-lies in such a place and is anything else (a pipe, a link, a file of somebody else) is left unused
-with one line; nothing is waited for.
+They contain data with a digest, in folders and files of this user that nobody else can write to.
+Anything else in such a place (a pipe, a link, a file of another user) is not used, with one line
+for the user, and never makes the program wait.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tflgpu_plugin import log, trusted
 from tflgpu_plugin.registry import Once
 
 PACKAGE = "tflgpu-plugin"
-# The variable with the user's folder for caches, and that folder in the user's home, by platform.
+# By platform: the variable with the user's cache folder, and its default in the home folder.
 PLACES = {"win32": ("LOCALAPPDATA", "AppData/Local")}
-MOST_TEXT = 4 << 20  # bytes of what `keep` writes
-# A pipe does not make its reader wait, a link is not followed, a child process inherits nothing.
+MOST_TEXT = 4 << 20  # limit in bytes for texts of `keep`
+# Opening a pipe does not wait, links are not followed, and child processes inherit no file.
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 _OPEN = sum(getattr(os, name, 0) for name in _FLAGS)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -30,14 +30,14 @@ _told = Once()
 
 
 class Unsafe(ValueError):
-    """What lies there is not to be used; the text goes on from "it" or its name."""
+    """A file must not be used; the text continues a sentence about it."""
 
 
 def cache(name: str) -> Path | None:
-    """A folder of this name in the user's cache folder for this package, made when it is absent;
-    None where it cannot be made, when TFLGPU_NO_CACHE is set, in a privileged process or, with a
-    line for the user, when it is a link or somebody else could write to it or put another one in
-    its place.
+    """Returns a folder of this name in the user's cache folder for this package, and makes it where
+    it is absent. Returns None where it cannot be made, when TFLGPU_NO_CACHE is set, in a
+    privileged process and, with a line for the user, when it is a link or another user could write
+    to it or replace it.
     """
     if os.environ.get("TFLGPU_NO_CACHE") or trusted.privileged():
         return None
@@ -78,13 +78,13 @@ def keep(path: Path, text: str) -> None:
 
 
 def kept(path: Path) -> str | None:
-    """What `keep` has put there; None when there is nothing, or not all of it or, with a line for
-    the user, when it is not safe to use.
+    """Returns the text that `keep` has written; None where there is none or it is incomplete and,
+    with a line for the user, where the file is not safe to use.
     """
     try:
         with os.fdopen(opened(path, MOST_TEXT), encoding="utf-8", newline="") as stream:
             digest, _, text = stream.read(MOST_TEXT).partition("\n")
-    except (FileNotFoundError, UnicodeDecodeError):  # the latter: not what was written
+    except (FileNotFoundError, UnicodeDecodeError):  # the latter: `keep` has not written it
         return None
     except (OSError, Unsafe) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -94,10 +94,10 @@ def kept(path: Path) -> str | None:
 
 
 def opened(path: Path, most: int | None, private: bool = True) -> int:
-    """The number of this file, open for reading: the one way in which what is kept is opened.
-    Raises Unsafe unless it is a regular file of at most so many bytes (None: any) and, when it is
-    `private`, no link, of this user, and nobody else can write it; OSError when it cannot be
-    opened, FileNotFoundError when there is none.
+    """Opens a file for reading and returns its descriptor; all kept files are opened here. Raises
+    Unsafe unless it is a regular file of at most `most` bytes (None: any size) and, where it is
+    `private`, not a link, and only this user owns it and can write to it. Raises OSError when it
+    cannot be opened, FileNotFoundError when it does not exist.
     """
     try:
         handle = os.open(path, _OPEN | (_NO_LINK if private else 0))
@@ -120,8 +120,8 @@ def opened(path: Path, most: int | None, private: bool = True) -> int:
 
 
 def unsafe(status: os.stat_result) -> str | None:
-    """The reason why others may write to what has this status, None when only this user may
-    (always where files have no such modes).
+    """Returns why other users may write to the file with this status, None when only this user may
+    (always on systems without such modes).
     """
     if not hasattr(os, "getuid"):
         return None
@@ -133,12 +133,12 @@ def unsafe(status: os.stat_result) -> str | None:
 
 
 def unsafe_above(path: Path) -> str | None:
-    """The reason why others may put something else in the place of this file or folder: one of the
-    folders above it belongs to another user, or everybody can write to it and remove what others
-    have there. None when only this user and the system's owner may."""
+    """Returns why other users may replace this file or folder: a folder above it belongs to another
+    user, or is writable for everybody without the sticky bit. None when only this user and root
+    may."""
     if not hasattr(os, "getuid"):
         return None
-    owners = {0, os.getuid(), os.stat("/").st_uid}  # the last where a container hides who root is
+    owners = {0, os.getuid(), os.stat("/").st_uid}  # the last is root in containers with other ids
     for folder in dict.fromkeys((*path.absolute().parents, *path.resolve().parents)):
         status = os.stat(folder)
         if status.st_uid not in owners:
@@ -149,11 +149,11 @@ def unsafe_above(path: Path) -> str | None:
 
 
 def tell(text: str) -> None:
-    """One line for the user, once per process."""
+    """Writes a line for the user, once per process."""
     if _told.first(text):
         log.say(text)
 
 
 def _digest(path: Path, text: str) -> str:
-    """Of a text and of the name it is kept by, so that no file stands for another."""
+    """Returns a digest of a text and its file's name, so that no file can be used for another."""
     return sha256(f"{path.name}\0{text}".encode()).hexdigest()

@@ -1,10 +1,10 @@
-"""A plan with its packed weights as one run of bytes, for files and for models that carry it.
+"""A plan with its packed weights as bytes, for files and for compiled models.
 
-Layout (little endian): magic, format, crc32 of all that follows it up to the body, bytes of the
-header and of the body, the checksum of the body; the header as JSON; at the next multiple of 64 the
-body: the plan's weight buffers one after another, each at a multiple of 64, as they lie on the
-device, and what else its writer wants kept as arrays. Nothing in it is ever executed on the
-host, and every number is checked before it is used.
+Layout (little endian): magic, format, crc32 of everything from there to the body, sizes of header
+and body in bytes, checksum of the body; then the header as JSON; then, at the next multiple of 64,
+the body: the plan's weight buffers, each at a multiple of 64 and laid out as on the device, and the
+writer's own arrays. Nothing in it is ever executed on the host, and every number is checked before
+it is used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Dispatch, Graph, Plan,
 
 MAGIC, FORMAT = b"tflgpu\r\n", 3
 PREAMBLE = struct.Struct("<8sIIQQQ")
-CHECKED = 16  # where the bytes that the first checksum covers begin
+CHECKED = 16  # offset of the first byte that the crc32 covers
 ALIGNMENT = 64
-BLOCK = 4096  # bytes that the checksum adds up
+BLOCK = 4096  # bytes whose sum enters the checksum
 READ_BACK = BLOCK << 8  # bytes that are read at a time after they were written
 UNIFORM_BLOCK = 256
 MOST_DISPATCHES = 1 << 18
@@ -36,7 +36,7 @@ ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
 
 
 class Damaged(ValueError):
-    """These bytes are no plan that this version can use; the text goes on from "it" or "the"."""
+    """The bytes are not a plan for this version; the text continues a sentence about them."""
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> int:
@@ -47,9 +47,9 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
     """
     crc = 0
     for part in parts:
-        data, whole = memoryview(part), len(part) // BLOCK * BLOCK
-        rest = bytes(data[whole:])
-        for blocks in (data[:whole], rest + bytes(-len(rest) % BLOCK)):
+        data, end = memoryview(part), len(part) // BLOCK * BLOCK
+        rest = bytes(data[end:])
+        for blocks in (data[:end], rest + bytes(-len(rest) % BLOCK)):
             words = np.frombuffer(blocks, "<u8").reshape(-1, BLOCK // 8)
             sums: Array = words.sum(axis=1, dtype=np.uint64)
             crc = zlib.crc32(sums.astype("<u8").tobytes(), crc)
@@ -58,9 +58,8 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
 
 @dataclass(frozen=True)
 class Stored:
-    """A plan that was read: `key` says what it was made for, `tuning` what was measured for it,
-    `extra` and `arrays` what its writer added. Without `weights` its constants are those of another
-    plan.
+    """A plan that was read, with its key, its tuning results, and the writer's own data in `extra`
+    and `arrays`. Without `weights`, its constants must come from another plan.
     """
 
     key: Mapping[str, str]
@@ -73,12 +72,12 @@ class Stored:
     checksum: int
 
     def check(self) -> None:
-        """Raise Damaged when the weights and arrays are not what was written."""
+        """Raises Damaged where the weights and arrays are not those that were written."""
         if checksum([self.body]) != self.checksum:
             raise Damaged("its checksum is wrong")
 
     def serves(self, graph: Graph) -> bool:
-        """The plan's inputs, outputs and states are those of this graph."""
+        """Returns whether the plan has the inputs, outputs and states of this graph."""
         states = tuple(before for before, _ in graph.states)
         pairs = (
             (self.plan.inputs, graph.inputs),
@@ -101,8 +100,8 @@ def write(
     extra: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write at the start of an empty stream that can be read and seeks; one weight at a time is
-    packed. `extra` is a map of JSON values."""
+    """Writes to an empty stream that supports reading and seeking, and packs one weight at a time.
+    `extra` maps names to JSON values."""
     arrays = arrays or {}
     header = {
         "key": dict(key),
@@ -129,9 +128,9 @@ def write(
     stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
 
 
-def read(data: memoryview, whole: bool = True) -> Stored:
-    """The plan in these bytes; its weights are views on them. Without `whole`, who uses them calls
-    `check` first. Raises Damaged.
+def read(data: memoryview, check: bool = True) -> Stored:
+    """Returns the plan in these bytes, of which its weights are views. Without `check`, the caller
+    must call `Stored.check` before it uses them. Raises Damaged.
     """
     header, body, sums = _split(data)
     try:
@@ -147,7 +146,7 @@ def read(data: memoryview, whole: bool = True) -> Stored:
         found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, sums)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Damaged(f"its content is not valid ({error})") from error
-    if whole:
+    if check:
         found.check()
     return found
 
@@ -194,7 +193,7 @@ def _aligned(size: int) -> int:
 
 
 def _starts(plan: Plan) -> dict[int, int]:
-    """Where each weight buffer begins in the body, by its number."""
+    """Returns the offset of each weight buffer in the body, by its number."""
     starts, end = {}, 0
     for number, buffer in enumerate(plan.buffers):
         if buffer.role == "weights":
@@ -208,8 +207,8 @@ def _body_bytes(plan: Plan) -> int:
 
 
 def _write_weights(stream: BinaryIO, plan: Plan, start: int) -> int:
-    """Write each at its place in the body, which starts there. Returns how many bytes they take:
-    what nothing is written to holds zeros."""
+    """Writes each weight to the body, which starts at `start`. Returns their size in bytes; bytes
+    between them stay zero."""
     starts = _starts(plan)
     for weight in plan.weights:
         stream.seek(start + starts[weight.buffer] + weight.offset)
@@ -237,7 +236,7 @@ def _same(image: Array) -> Array:
 
 
 def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
-    """Views on the rest of the body, which they must fill."""
+    """Returns arrays as views of the rest of the body, which they must fill."""
     arrays, end = dict[str, Array](), 0
     for name, (dtype, extents) in found.items():
         shape = codec.decode(tuple[int, ...], extents)
@@ -254,7 +253,7 @@ def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
 
 
 def _check(plan: Plan) -> None:
-    """Raise Mismatch for numbers that do not fit together, whoever wrote them."""
+    """Raises Mismatch for inconsistent numbers."""
     buffers = plan.buffers
     for buffer in buffers:
         inside = buffer.bytes >= 0 and 0 <= buffer.zeros <= buffer.bytes
@@ -285,7 +284,7 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
     _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
     _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
     _require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
-    # Each group reads or writes something of its own; who asks for more keeps the device busy.
+    # Each workgroup reads or writes bytes of its own; more workgroups would only block the device.
     bound = {number for number in dispatch.buffers if plan.buffers[number].role != "uniforms"}
     most = sum(plan.buffers[number].bytes for number in bound)
     _require(prod(dispatch.groups) <= most, "a dispatch")

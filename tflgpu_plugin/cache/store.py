@@ -1,8 +1,8 @@
-"""Plans and packed weights kept between processes, in the folder of the option serialization_dir.
+"""Plans and packed weights that are kept between processes, in the folder `serialization_dir`.
 
-A file's name follows from the token, the adapter, the options and the structure of the partition,
-so that each has a file of its own. What must be the same for its content to be right, the weights'
-values among it, is its key; a file with another key is left unused and written anew."""
+A file's name depends on the token, the adapter, the options and the structure of the partition. Its
+key has everything that its content depends on, also the weights' values; a file with another key is
+not used and written anew."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tflgpu_plugin.options import OptionError, Options
 Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
-ROOM, PACKED = 64 << 20, 64  # bytes of a file beside its constants, and of these packed, at most
-KEEPS_MAPPED = os.name == "nt"  # the system puts no file in the place of a mapped one
-ABANDONED = 3600  # seconds since a file that is being written was last written to
-# Parts of a key in the order in which they are compared, and what a user reads where one differs.
+ROOM, PACKED = 64 << 20, 64  # largest size of a file without constants; their growth by packing
+KEEPS_MAPPED = os.name == "nt"  # the system does not replace a file that is mapped
+ABANDONED = 3600  # seconds after which a partly written file is deleted
+# Parts of a key in the order of comparison, and the message for a difference.
 DIFFERENCES = {
     "plugin": "it was written by another version of this plugin",
     "adapter": "it was written for another adapter",
@@ -44,7 +44,7 @@ DIFFERENCES = {
 
 
 def target_key(target: Target) -> dict[str, str]:
-    """The parts of a key that an adapter decides."""
+    """Returns the parts of a key that depend on the adapter."""
     rest = asdict(target)
     named = [rest.pop(name) for name in ("name", "vendor", "backend")]
     rest["features"], rest["tuning"] = sorted(target.features), sorted(target.tuning.items())
@@ -58,7 +58,7 @@ def target_key(target: Target) -> dict[str, str]:
 
 
 def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
-    """The sentence for the first part in which two keys differ, None for equal ones."""
+    """Returns the message for the first part in which two keys differ, None for equal keys."""
     for part, sentence in DIFFERENCES.items():
         if found.get(part) != wanted.get(part):
             return sentence
@@ -67,8 +67,8 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 
 @dataclass(frozen=True)
 class Entry:
-    """The file of one partition's plan, and the key that its content must have: `key`, and what
-    `content` gives for the part of that name, which takes longer to work out.
+    """The file of a partition's plan, and the key that it must have. `content` computes the part of
+    that name, which takes longer than the rest.
     """
 
     path: Path
@@ -76,10 +76,10 @@ class Entry:
     content: Callable[[], str]
 
     def load(self, graph: Graph) -> Stored | None:
-        """What is kept here, mapped into memory; None when there is nothing or, with a line for the
-        user, when it cannot be used for this partition. It is of use when `check` has passed it."""
+        """Returns the stored plan, mapped into memory; None where there is none and, with a line
+        for the user, where it cannot be used for this partition. The caller must `check` it."""
         try:
-            found = plan_file.read(mapped_file(self.path, _most(graph)), whole=False)
+            found = plan_file.read(mapped_file(self.path, _most(graph)), check=False)
             if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
                 raise Damaged(reason)
             if not found.serves(graph):
@@ -92,19 +92,19 @@ class Entry:
         return found
 
     def check(self, found: Stored) -> None:
-        """Raise Damaged unless this was written whole, and for these weights."""
-        found.check()  # while constants are still being hashed
+        """Raises Damaged unless the file is complete and has these weights."""
+        found.check()  # meanwhile constants are hashed
         if reason := difference(found.key, {**self.key, CONTENT: self.content()}):
             raise Damaged(reason)
 
     def refuse(self, reason: str) -> None:
-        """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
+        """Tells the user why the file is not used; `reason` continues a sentence about it."""
         rest = "" if self.path.is_dir() else " It is written anew."
         folders.tell(f"tflgpu: {self.path} is not used: {reason}.{rest}")
 
     def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
-        """Keep a plan, with its weights or without. What goes wrong is told once; it costs the
-        next start its time, nothing else.
+        """Writes a plan, with or without its weights. Errors are reported once; they only make the
+        next start slower.
         """
         folder, part = self.path.parent, ""
         try:
@@ -119,12 +119,12 @@ class Entry:
                 with suppress(OSError):
                     os.unlink(part)
             if self.path.is_dir():
-                return  # which was told when it was looked for
+                return  # `load` has reported it
             reason = error.strerror if isinstance(error, OSError) else error
             _tell_unkept(folder, reason)
 
     def _sweep(self) -> None:
-        """Remove what processes that were killed have left half written for this file."""
+        """Removes partly written versions of this file from processes that were killed."""
         for old in self.path.parent.glob(f".{glob.escape(self.path.stem)}-*.part"):
             with suppress(OSError):
                 if time.time() - old.stat().st_mtime > ABANDONED:
@@ -133,7 +133,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cache:
-    """The folder as one set of options uses it."""
+    """The folder as it is used with some options."""
 
     folder: Path
     token: str
@@ -155,8 +155,8 @@ class Cache:
 
 
 def opened(options: Options) -> Cache | None:
-    """The cache that these options ask for; None when they ask for none, or when, with a line for
-    the user, the folder cannot be made. Raises OptionError for one that others can write to.
+    """Returns the cache of these options; None where they name none and, with a line for the user,
+    where the folder cannot be made. Raises OptionError for one that other users can write to.
     """
     if options.serialization_dir is None:
         return None
@@ -180,14 +180,15 @@ def _tell_unkept(folder: Path, reason: object) -> None:
 
 
 def _most(graph: Graph) -> int:
-    """Bytes that no plan of this graph needs: packed, a constant may take some times its size."""
+    """Returns a size in bytes that plans of this graph do not exceed; packed constants may be
+    several times larger."""
     constants = (tensor.data for tensor in graph.tensors.values() if tensor.data is not None)
     return ROOM + PACKED * sum(data.nbytes for data in constants)
 
 
 def mapped_file(path: Path, most: int) -> memoryview:
-    """The file's bytes, as they were when it was opened: writers put a new file in its place.
-    Raises OSError, or Damaged for what cannot be a plan of at most so many bytes.
+    """Returns the file's bytes. They do not change, because writers replace the file. Raises
+    OSError, or Damaged for a file that cannot be a plan of at most `most` bytes.
     """
     try:
         handle = folders.opened(path, most)
@@ -205,7 +206,7 @@ def mapped_file(path: Path, most: int) -> memoryview:
 
 
 def _copied(file: BufferedReader, size: int) -> memoryview:
-    """The same in memory of this process, which begins with a page. Raises OSError or Damaged."""
+    """Returns the file's bytes in memory that begins with a page. Raises OSError or Damaged."""
     room = mmap.mmap(-1, size)
     file.seek(0)
     if file.readinto(room) != size:

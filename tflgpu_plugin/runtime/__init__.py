@@ -1,3 +1,1 @@
-"""From a Plan to something that runs: adapters and devices, programs (pipelines and weights),
-instances.
-"""
+"""Runs plans: adapters and devices, programs (pipelines and weights), instances."""

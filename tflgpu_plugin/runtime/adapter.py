@@ -1,5 +1,5 @@
-"""Adapters, and one device per adapter for the life of the process (a lost one is replaced for the
-next plan).
+"""Adapters, and one device for each, which is kept as long as the process and replaced for the next
+plan when it is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create,
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
-INDEX_DIGITS = 2  # of an adapter's index; longer numbers are parts of names
+INDEX_DIGITS = 2  # limit for an adapter's index; longer numbers are parts of names
 PREFERENCE = ("discrete", "integrated", "other", "software")
 BACKEND_PREFERENCE = ("Vulkan", "Metal", "D3D12")  # of one adapter: wgpu's D3D12 has no subgroups
 VENDORS = {
@@ -39,7 +39,7 @@ LIMITS = {  # WebGPU's names, and ours in tg_adapter
     "max-storage-buffers-per-shader-stage": "max_storage_buffers",
 }
 MAPPING = "mappable-primary-buffers"
-SHARED_MEMORY = ("integrated", "software")  # where a mapped buffer is not slow for the GPU
+SHARED_MEMORY = ("integrated", "software")  # kinds whose mapped buffers are not slow for the GPU
 
 _DRIVERS = {
     "win32": "Install the driver of your GPU's maker, which brings Vulkan or Direct3D 12. ",
@@ -57,15 +57,15 @@ INSTALL_HINT = (
 
 
 def adapters() -> list[AdapterInfo]:
-    """All usable adapters, best first (discrete, integrated, other, software; Vulkan before other
-    backends of the same adapter)."""
+    """Returns all usable adapters, the best first (discrete, integrated, other, software; Vulkan
+    before other backends of the same adapter)."""
     with native.busy():
         return list(_adapters())
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
-    """The adapter a user means: an index into `adapters()`, which a number of up to two digits is,
-    or a part of its name, vendor or backend; None: the best.
+    """Returns the adapter that a user names by its index in `adapters()` (up to two digits) or a
+    part of its name, vendor, backend or driver; the best one for None.
 
     Raises NoAdapter with a sentence.
     """
@@ -89,8 +89,8 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
 
 
 def open_device(info: AdapterInfo) -> Device:
-    """The process's device on this adapter, asked whether it still takes work; a new one where it
-    does not. Raises NoAdapter when it cannot be opened."""
+    """Returns the process's device on this adapter, a new one where it is lost. Raises NoAdapter
+    where it cannot be opened."""
     with native.busy(), _opening:
         device = _devices.get(info)
         if device is None or native.lib.tg_device_is_lost(device.handle):
@@ -109,13 +109,13 @@ def _enumerate() -> list[AdapterInfo]:
 
 
 _adapters = Single(_enumerate)
-_devices: Registry[AdapterInfo, Device] = Registry()  # the one that is open on each
-_opening = threads.RLock()  # threads that come while one opens a device wait for it
+_devices: Registry[AdapterInfo, Device] = Registry()  # the open device of each adapter
+_opening = threads.RLock()  # held by the thread that opens a device
 
 
 def best_first(found: Sequence[AdapterInfo]) -> list[AdapterInfo]:
-    """These adapters by kind, each numbered with its index. Among those of one kind the system's
-    order stands, except that the backends of one adapter are listed together, Vulkan first."""
+    """Returns the adapters sorted by kind, each with its index. Those of one kind keep the system's
+    order, but the backends of an adapter follow each other, Vulkan first."""
     listed = [(info.kind, info.vendor_id, info.device_id) for info in found]
 
     def rank(info: AdapterInfo) -> tuple[int, int, int]:
@@ -146,7 +146,7 @@ def _describe(raw: Any) -> AdapterInfo:
 def _open(info: AdapterInfo) -> Device:
     native.open_wgpu()
     wanted = list(info.features)
-    # TFLGPU_NO_MAPPING=1: inputs and outputs through staging buffers, as on a discrete GPU.
+    # TFLGPU_NO_MAPPING=1 uses staging buffers for inputs and outputs, as on a discrete GPU.
     if info.kind not in SHARED_MEMORY or os.environ.get("TFLGPU_NO_MAPPING"):
         wanted = [name for name in wanted if name != MAPPING]
     handle = create(info, wanted)
@@ -170,7 +170,7 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         subgroup_size=selftest.subgroup_size(handle) if use else 0,
         least_subgroup=selftest.least_subgroup(handle) if use and not info.software else 0,
         unpacks=selftest.unpacks(handle),
-        # Software drivers are slower with it, and are spared a kernel.
+        # Software drivers are slower with it, so they are not tested.
         native_half=half and selftest.native_half(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),

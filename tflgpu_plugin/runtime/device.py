@@ -1,4 +1,4 @@
-"""An adapter as users see it, and a device that is open on one, which programs are made on."""
+"""Adapters as users see them, and devices, on which programs are made."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tflgpu_plugin.runtime.pipelines import Pipelines
 
 
 class NoAdapter(RuntimeError):
-    """There is no adapter, or none that matches what was asked for; the text says what to do."""
+    """There is no adapter, or none that matches the request; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in
-    WebGPU's units. `index` is its place in `adapters()`, which tells equal ones apart.
+    """An adapter as users see it. `kind` is discrete, integrated, software or other; limits are in
+    WebGPU's units. `index` is its position in `adapters()`, which distinguishes equal adapters.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Device:
     turns: KeyLocks[bytes] = field(default_factory=KeyLocks)
 
     def helper(self) -> Callable[[], Any] | None:
-        """What opens a second device to compile on, where that helps: its driver generates code
-        one kernel at a time per device and has a disk cache, through which the first device gets
-        it."""
+        """Returns a function that opens a second device to compile on, where that helps: where the
+        driver compiles one kernel at a time per device and has a disk cache, from which the first
+        device gets the code."""
         off = ("MESA_SHADER_CACHE_DISABLE", "MESA_GLSL_CACHE_DISABLE")
         if "llvmpipe" not in self.info.name or any(os.environ.get(name) == "true" for name in off):
             return None
@@ -69,8 +69,8 @@ class Device:
 
 @functools.cache
 def feature_numbers() -> Mapping[str, int]:
-    """The features that a device asks for when the adapter has them, all of them optional, with
-    their numbers in wgpu."""
+    """Returns the optional features that a device requires when the adapter has them, with their
+    numbers in wgpu."""
     found, number, position = dict[str, int](), native.ffi.new("uint32_t *"), 0
     while name := native.lib.tg_feature(position, number):
         found[native.ffi.string(name).decode()] = int(number[0])
@@ -79,7 +79,7 @@ def feature_numbers() -> Mapping[str, int]:
 
 
 def create(info: AdapterInfo, features: Iterable[str]) -> Any:
-    """A native device, released with its handle. Raises NoAdapter."""
+    """Returns a native device, which is released with its handle. Raises NoAdapter."""
     numbers = [feature_numbers()[name] for name in features]
     try:
         handle = native.call(

@@ -20,9 +20,9 @@ from tflgpu_plugin.ir import Pipeline
 from tflgpu_plugin.registry import KeyLocks, WeakCache
 
 UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
-GLANCE = 0.005  # seconds between looks at the clock
-SILENT_SECONDS = 1.0  # seconds until the user is told what is going on
-RECENT = 128  # pipelines that are kept for models to come, beside those in use: 0.6 MB each in Mesa
+GLANCE = 0.005  # seconds between checks of the clock
+SILENT_SECONDS = 1.0  # seconds until the user gets a message
+RECENT = 128  # unused pipelines that are kept for later models: 0.6 MB each in Mesa
 
 
 Helper = Callable[[], Any] | None
@@ -37,18 +37,18 @@ class PipelineError(RuntimeError):
 
 
 class Pipelines:
-    """The native pipelines of one device: each is made once, by the thread that asks first."""
+    """The native pipelines of a device. Each is made once, by the first thread that needs it."""
 
     def __init__(self) -> None:
         self._living: WeakCache[Pipeline, Any] = WeakCache(RECENT)
         self._turns: KeyLocks[Pipeline] = KeyLocks()
 
     def get(self, pipeline: Pipeline) -> Any:
-        """The native pipeline, None when there is none."""
+        """Returns the native pipeline, None where it is not made."""
         return self._living.get(pipeline)
 
     def made(self, pipeline: Pipeline, device: Any) -> Any:
-        """The native pipeline, made now when there is none. Raises PipelineError."""
+        """Returns the native pipeline, and makes it where there is none. Raises PipelineError."""
         with self._turns.of(pipeline):
             handle = self._living.get(pipeline)
             if handle is None:
@@ -64,7 +64,7 @@ def make(
     warm: bool,
     helper: Helper = None,
 ) -> list[Any]:
-    """Native pipelines in the order of `wanted`; those in `cache` are used again, others added.
+    """Returns native pipelines in the order of `wanted`; missing ones are added to `cache`.
 
     `helper` opens a second device of the same adapter. Raises PipelineError.
     """
@@ -83,13 +83,13 @@ _MAKER, _COMPILER = threads.Worker("make"), threads.Worker("compile")
 def begin(
     wanted: tuple[Pipeline, ...], device: Any, cache: Pipelines, warm: bool, helper: Helper
 ) -> threads.Task[list[Any]]:
-    """`make` on another thread, after those that were begun before."""
+    """Begins `make` on another thread, after those that were begun before."""
     return _COMPILER.begin(lambda: make(wanted, device, cache, warm, helper))
 
 
 class _Work:
-    """Pipelines to make, the largest first: a thread makes them, this one has the driver generate
-    their code. It comes to those that the helper has prepared when they are in the driver's cache.
+    """Makes pipelines, the largest first: a thread makes them, and the calling thread has the
+    driver generate their code. Those of the helper come last, when they are in the driver's cache.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class _Work:
         self.done: dict[Pipeline, Any] = {}
         self.helper = helper if warm and len(missing) > 1 else None
         self.start = time.monotonic()
-        self.begun: float | None = None  # when the driver was given the kernel in hand
-        self.ended, self.told = threads.Queue[None](), False  # an item at the end
+        self.begun: float | None = None  # when the driver got the present kernel
+        self.ended, self.reported = threads.Queue[None](), False  # `ended` gets an item at the end
 
     def run(self) -> dict[Pipeline, Any]:
         making = _MAKER.begin(self._make_all)
@@ -141,8 +141,8 @@ class _Work:
             self._tell()
 
     def _help(self) -> None:
-        """Begins when one kernel takes long. Whatever goes wrong here, the error is told by `run`,
-        for which the pipeline in hand is left."""
+        """Begins when a kernel takes long. `run` reports errors, because it also compiles the
+        pipeline that failed here."""
         while (begun := self.begun) is None or time.monotonic() - begun < UNCACHED_SECONDS:
             with suppress(Empty):
                 return self.ended.get(timeout=GLANCE)
@@ -159,8 +159,8 @@ class _Work:
                     self.prepared.append(made)
 
     def _tell(self) -> None:
-        if not self.told and len(self.done) + len(self.prepared) < len(self.missing):
-            self.told = True
+        if not self.reported and len(self.done) + len(self.prepared) < len(self.missing):
+            self.reported = True
             log.say(
                 f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
                 "where it keeps a cache, this takes place once."

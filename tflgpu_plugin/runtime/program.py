@@ -1,6 +1,6 @@
-"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one
-partition of one interpreter or session: its buffers, ports and state. Both only hold references on
-native objects, which count for themselves."""
+"""Programs and instances. A Program is a Plan on a device, with pipelines and packed weights that
+instances share. An Instance is a partition of an interpreter or session, with its buffers, ports
+and state. Both only have references to native objects, which are reference-counted."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def shared(
     sibling: Program | None = None,
     check: Callable[[], None] | None = None,
 ) -> Program:
-    """The device's living program for an equal plan (same constants), or a new one. The driver
-    compiles while constants are compared, packed and uploaded; they are hashed before that only
-    where a program lives that may be the same. Raises PipelineError, native.NativeError, or what
-    `check` raises, which says whether plan and constants may be used.
+    """Returns the device's existing program for an equal plan (with equal constants), or a new one.
+    The driver compiles while constants are compared, packed and uploaded. They are hashed first
+    only where there is a program that may be equal. Raises PipelineError, native.NativeError, or
+    the error of `check`, which tests whether plan and constants may be used.
     """
     compiling = pipelines.begin(
         plan.pipelines, device.handle, device.pipelines, warm, device.helper()
@@ -67,7 +67,7 @@ def shared(
 
     def made() -> list[Any]:
         if check:
-            check()  # what it waits for has gone on meanwhile
+            check()  # it waits for work that was begun before
         hashing.wait()  # the program asks for the digests next
         return compiling()
 
@@ -114,14 +114,13 @@ class Program:
         self.packings = plan.packings()
 
     def forget_constants(self) -> None:
-        """Let go of the constants' values on the host; the device has them."""
+        """Releases the constants' values on the host; the device has them."""
         weights = tuple(replace(w, pack=forgotten, data=None) for w in self.plan.weights)
         self.plan = replace(self.plan, weights=weights)
 
     def _adopt(self, sibling: Program | None) -> dict[int, Any]:
-        """The sibling's weight buffers under this plan's numbers; empty when the packing
-        differs.
-        """
+        """Returns the sibling's weight buffers by this plan's numbers; none where the packing
+        differs."""
         if sibling is None or sibling.packings is None or self.plan.packings() != sibling.packings:
             return {}
         mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
@@ -151,7 +150,7 @@ class Program:
 
 @dataclass
 class Instance:
-    """One partition that can run: its own pools, input and output buffers, and state over a shared
+    """A partition that can run: its own pools, input and output buffers, and state, with a shared
     Program."""
 
     program: Program
@@ -178,8 +177,8 @@ class Instance:
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """As native code is told them: without those that are counts, and with -1 - k for an extent
-        that the k-th of these tells."""
+        """Returns the shapes for native code: without outputs that are counts, and with -1 - k for
+        an extent that is the k-th count."""
         counts = self.plan.counts
         found = []
         for place, port in enumerate(self.plan.outputs):
@@ -223,8 +222,8 @@ class Instance:
         options: Any = None,
         given: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """One inference from Python: arrays in port order (host layout, exact shapes) in, new
-        arrays out, or the `given` outputs if there are some.
+        """Runs one inference with arrays in port order (host layout, exact shapes). Returns new
+        arrays, or the `given` outputs.
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
         `options` are native ones (tg_run_options *).
@@ -240,14 +239,13 @@ class Instance:
         return outputs
 
     def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:
-        """Nanoseconds of one run, without the two timestamps at its end: in all, and on the device
-        from before the first dispatch to the end of the last. Raises NativeError on an adapter
-        without timestamps inside a pass.
+        """Returns nanoseconds of one run without the two timestamps at its end: in total, and on
+        the device from before the first dispatch to the end of the last. Raises NativeError on an
+        adapter without timestamps inside a pass.
 
-        `outputs` are written anew, as those of hosts are, whose memory is not taken from the system
-        for each run; they are what `new_outputs` gives. A software driver takes long over a
-        timestamp: it draws an empty picture after it. The time between the two is what one takes;
-        the second one ends after it was taken.
+        `outputs`, made by `new_outputs`, are written again in each run, as hosts do, which do not
+        allocate memory for each run. A software driver takes long for a timestamp, because it draws
+        an empty picture after it: the time between the two at the end is that of one.
         """
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
@@ -257,8 +255,8 @@ class Instance:
         return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
     def timestamps(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
-        """Nanoseconds on the device (int64) before the first launch of one run, and after each.
-        Raises NativeError like `timed`.
+        """Returns nanoseconds on the device (int64) before the first launch of a run and after
+        each. Raises NativeError like `timed`.
         """
         timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")
@@ -267,11 +265,11 @@ class Instance:
         return timestamps.astype(np.int64)
 
     def new_outputs(self) -> list[Array]:
-        """Arrays for the outputs of a run."""
+        """Returns arrays for the outputs of a run."""
         return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
 
     def native_ports(self, arrays: Sequence[Array]) -> Any:
-        """The memory of these arrays as native code takes it (tg_port[])."""
+        """Returns the memory of these arrays as native ports (tg_port[])."""
         ffi = native.ffi
         ports = ffi.new("tg_port[]", max(1, len(arrays)))
         for port, array in zip(ports, arrays, strict=False):
@@ -279,9 +277,8 @@ class Instance:
         return ports
 
     def counters(self) -> Any:
-        """runs, failures, uploaded_bytes, downloaded_bytes, last_nanoseconds: counted in native
-        code.
-        """
+        """Returns native counters: runs, failures, uploaded_bytes, downloaded_bytes and
+        last_nanoseconds."""
         counters = native.ffi.new("tg_counters *")
         native.lib.tg_replay_counters(self.replay, counters)
         return counters

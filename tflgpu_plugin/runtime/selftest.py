@@ -1,5 +1,5 @@
-"""Measures the subgroup size of a device, proves that shuffles among aligned groups of 8 lanes work
-on it, asks whether it unpacks float16, and proves that it computes in it.
+"""Measures the subgroup size of a device, and tests whether shuffles in aligned groups of 8 lanes,
+unpacking float16 and arithmetic in float16 are right.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tflgpu_plugin.runtime import pipelines
 from tflgpu_plugin.runtime.program import Instance, Program
 
 LANES, FEW_LANES = 64, 32  # of a workgroup
-# Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and
-# a subgroup sum of 1.
+# Each lane writes its subgroup's size, the value of lane `base + 3` of its group of 8, and a
+# subgroup sum of 1.
 WGSL = """
 @group(0) @binding(1) var<storage, read_write> result: array<vec4<u32>>;
 @compute @workgroup_size(LANES)
@@ -30,7 +30,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(subgroup_size) size
 
 
 def subgroup_size(device: Any) -> int:
-    """The measured size in lanes; 0 when it varies or the shuffles are wrong or unsupported."""
+    """Returns the measured size in lanes; 0 where it varies or shuffles do not work."""
     try:
         result = _measure(device, LANES)
     except (native.NativeError, pipelines.PipelineError):
@@ -48,8 +48,8 @@ def subgroup_size(device: Any) -> int:
 
 
 def least_subgroup(device: Any) -> int:
-    """The size in small workgroups, which some GPUs run in smaller subgroups than large ones; 0
-    when it varies or cannot be measured."""
+    """Returns the subgroup size of small workgroups, which is less than that of large ones on some
+    GPUs; 0 where it varies or cannot be measured."""
     try:
         sizes = set(_measure(device, FEW_LANES)[:, 0].tolist())
     except (native.NativeError, pipelines.PipelineError):
@@ -64,7 +64,7 @@ UNPACK = """
 
 
 def unpacks(device: Any) -> bool:
-    """Whether kernels may call `unpack2x16float`: llvmpipe on a CPU without F16C refuses it."""
+    """Returns whether kernels may call `unpack2x16float`, which llvmpipe refuses without F16C."""
     try:
         pipelines.Pipelines().made(Pipeline("unpack", UNPACK, "uw"), device)
     except pipelines.PipelineError:
@@ -72,9 +72,8 @@ def unpacks(device: Any) -> bool:
     return True
 
 
-# What kernels rely on where float16 is a type of their own: float32 is rounded to the nearest,
-# halves to even, below 2^-14, too; infinities and NaN stay; what is loaded is what was stored; a
-# product is rounded once.
+# Kernels with native float16 rely on this: float32 is rounded to nearest even, also below 2^-14;
+# infinities and NaN stay; loads return the stored bits; a product is rounded once.
 _TINY = 2.0**-24
 ROUNDED = np.array([
     0.0, 1.0, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-11 + 2.0**-20, 0.1, 1 / 3, 1000.3,
@@ -98,7 +97,7 @@ enable f16;
 
 
 def native_half(device: Any) -> bool:
-    """Whether kernels may load, store and multiply float16 as it is."""
+    """Returns whether kernels may load, store and multiply float16 natively."""
     try:
         got = _halves(device).astype(np.float64)
     except (native.NativeError, pipelines.PipelineError):
@@ -117,7 +116,7 @@ def native_half(device: Any) -> bool:
 
 
 def _halves(device: Any) -> Any:
-    """Rows of what HALF finds for the numbers above and their negatives, as float16."""
+    """Returns the results of HALF for ROUNDED and its negatives, as rows of float16."""
     wide = np.concatenate([ROUNDED, -ROUNDED])
     narrow = np.concatenate([wide, np.full(4, 0.125)]).astype(np.float16)
     ports = (

@@ -74,12 +74,12 @@ void tg_buffer_release(tg_buffer *buffer) {
 }
 
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes) {
-  uint64_t whole = bytes / 4 * 4;
-  if (whole) W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, 0, data, whole);
-  if (whole < bytes) {
+  uint64_t aligned = bytes / 4 * 4;
+  if (aligned) W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, 0, data, aligned);
+  if (aligned < bytes) {
     uint8_t tail[4] = {0};
-    memcpy(tail, (const uint8_t *)data + whole, bytes - whole);
-    W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, whole, tail, 4);
+    memcpy(tail, (const uint8_t *)data + aligned, bytes - aligned);
+    W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, aligned, tail, 4);
   }
   buffer->device->unflushed += bytes;
 }

@@ -117,10 +117,10 @@ void tg_device_release(tg_device *device) {
   free(device);
 }
 
-static bool is_told_lost(const tg_device *device) { return atomic_load(&device->fate->lost); }
+static bool is_known_lost(const tg_device *device) { return atomic_load(&device->fate->lost); }
 
 int tg_device_is_lost(tg_device *device) {
-  if (!tgi_enter_release()) return is_told_lost(device);
+  if (!tgi_enter_release()) return is_known_lost(device);
   int lost = tgi_check_alive(device, NULL);
   tgi_leave_release();
   return lost;
@@ -212,7 +212,7 @@ static popped pop(tg_device *device) {
 /* Asks the device whether it still takes work, by the cheapest call that does; with the lock held. wgpu reports a destroyed
  * device only when its queue is polled, but ends at once a process that submits to it or reads its mapped memory. */
 static bool is_alive(tg_device *device) {
-  if (!is_told_lost(device)) {
+  if (!is_known_lost(device)) {
     W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
     WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
     if (layout) W(BindGroupLayoutRelease)(layout);
@@ -226,7 +226,7 @@ static bool is_alive(tg_device *device) {
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err) {
   popped memory = pop(device), validation = pop(device);
   bool said = memory.type != WGPUErrorType_NoError || validation.type != WGPUErrorType_NoError;
-  if (said ? !is_alive(device) : is_told_lost(device))
+  if (said ? !is_alive(device) : is_known_lost(device))
     return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
   if (memory.type != WGPUErrorType_NoError) {
     tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
@@ -255,7 +255,7 @@ int tgi_check_alive(tg_device *device, tg_error *err) {
 /* Buffers that are being mapped. It is freed when no more callbacks can come. */
 typedef struct tgi_mapped {
   atomic_size_t waiting;
-  atomic_bool told;
+  atomic_bool failed;
   char text[512];                  /* why the first one failed */
   size_t count;
   const tgi_mapping *mappings;     /* owned by the thread that waits */
@@ -264,7 +264,7 @@ typedef struct tgi_mapped {
 
 static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *place) {
   tgi_mapped *mapped = data;
-  if (status != WGPUMapAsyncStatus_Success && !atomic_exchange(&mapped->told, true))
+  if (status != WGPUMapAsyncStatus_Success && !atomic_exchange(&mapped->failed, true))
     tgi_readable(message, mapped->text, sizeof mapped->text);
   atomic_store((atomic_int *)place, (int)status);
   atomic_fetch_sub(&mapped->waiting, 1);
@@ -320,12 +320,12 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
 }
 
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
-  if (!is_told_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
+  if (!is_known_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
 }
 
 /* Unmaps all buffers where one could not be mapped. */
 static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
-  bool failed = atomic_load(&mapped->told);
+  bool failed = atomic_load(&mapped->failed);
   for (size_t i = 0; i < mapped->count; i++) {
     if (atomic_load(&mapped->status[i]) != (int)WGPUMapAsyncStatus_Success)
       atomic_store(&mapped->mappings[i].buffer->mapped, false);
@@ -367,7 +367,7 @@ int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
 }
 
 int tgi_unreadable(tg_device *device, tg_error *err) {
-  if (is_told_lost(device)) return lost(err);
+  if (is_known_lost(device)) return lost(err);
   return tgi_fail(err, "The results could not be read back: they are not mapped.");
 }
 

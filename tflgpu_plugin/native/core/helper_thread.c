@@ -56,10 +56,10 @@ void tgi_run_on_helper(void (*work)(void *), void *call) {
     work(call);
     return;
   }
-  void *held = lock.current();
-  held = held && held == lock.of_this_thread() ? lock.release() : NULL;
+  void *state = lock.current();
+  state = state && state == lock.of_this_thread() ? lock.release() : NULL;
   bool ran = tgi_on_new_thread(run_task, &one);
   if (ran && !one.done) tgi_park();
-  if (held) lock.acquire(held);
+  if (state) lock.acquire(state);
   if (!ran) work(call);
 }

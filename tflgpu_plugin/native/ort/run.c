@@ -10,7 +10,7 @@ typedef struct call {
   tgi_memory memory;               /* owns the following lists except shapes */
   tg_port *inputs, *outputs;       /* counts follow the outputs */
   int32_t *counts;
-  void **held;                     /* per output: memory of ours where a count says how much the host gets, else NULL */
+  void **counted;                  /* per output: memory of ours where a count says how much the host gets, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
   size_t shape_count, shape_room;
   int built;                       /* Python's answer to the shapes */
@@ -124,15 +124,15 @@ static int get_output(const call *c, size_t i, const int32_t *shape, tgo_value *
 }
 
 static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes) {
-  size_t held = 0;
+  size_t size = 0;
   tgo_value *value = NULL;
   if (get_output(c, i, shape, &value)) return 1;
   if (!value) return 0;            /* not requested: it stays on the device */
-  if (get_data(c, value, &held, &c->outputs[i].host)) return 1;
-  if (held != bytes)
-    return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
+  if (get_data(c, value, &size, &c->outputs[i].host)) return 1;
+  if (size != bytes)
+    return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], size,
                     (unsigned long long)bytes);
-  c->outputs[i].bytes = held;
+  c->outputs[i].bytes = size;
   return 0;
 }
 
@@ -144,8 +144,8 @@ static int read_outputs(call *c, const tgi_plan *plan) {
       if (read_output(c, i, shape, bytes)) return 1;
       continue;
     }
-    if (!(c->held[i] = tgi_zeros(&c->memory, bytes, 1))) return no_memory(c);
-    c->outputs[i].host = c->held[i];
+    if (!(c->counted[i] = tgi_zeros(&c->memory, bytes, 1))) return no_memory(c);
+    c->outputs[i].host = c->counted[i];
     c->outputs[i].bytes = bytes;
   }
   return 0;
@@ -153,25 +153,25 @@ static int read_outputs(call *c, const tgi_plan *plan) {
 
 /* Copies to the host as much of an output as the run has counted. */
 static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes) {
-  size_t held = 0, lines = 1;
+  size_t size = 0, lines = 1;
   tgo_value *value = NULL;
   void *data = NULL;
   for (int32_t k = 1; k <= shape[0] && shape[k] >= 0; k++) lines *= (size_t)shape[k];
   if (get_output(c, i, shape, &value)) return 1;
   if (!value) return 0;
-  if (get_data(c, value, &held, &data)) return 1;
-  if (held > bytes)
-    return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan has room for %llu.", c->partition->outputs[i], held,
+  if (get_data(c, value, &size, &data)) return 1;
+  if (size > bytes)
+    return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan has room for %llu.", c->partition->outputs[i], size,
                     (unsigned long long)bytes);
-  for (size_t k = 0; k < lines && held; k++)
-    memcpy((char *)data + k * (held / lines), (char *)c->held[i] + k * (bytes / lines), held / lines);
+  for (size_t k = 0; k < lines && size; k++)
+    memcpy((char *)data + k * (size / lines), (char *)c->counted[i] + k * (bytes / lines), size / lines);
   return 0;
 }
 
 static int give_outputs(call *c, const tgi_plan *plan) {
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
-    if (c->held[i] && give_counted(c, i, shape, plan->replay->outputs[i].bytes)) return 1;
+    if (c->counted[i] && give_counted(c, i, shape, plan->replay->outputs[i].bytes)) return 1;
   return 0;
 }
 
@@ -219,7 +219,7 @@ static int run(call *c) {
   tgi_arity arity = c->partition->base.arity;
   c->inputs = tgi_zeros(&c->memory, arity.inputs + arity.outputs + arity.counts, sizeof *c->inputs);
   c->counts = tgi_zeros(&c->memory, arity.counts, sizeof *c->counts);
-  c->held = tgi_zeros(&c->memory, arity.outputs, sizeof *c->held);
+  c->counted = tgi_zeros(&c->memory, arity.outputs, sizeof *c->counted);
   if (c->memory.lacks) return no_memory(c);
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)
