@@ -36,19 +36,8 @@ from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = [
-    "BuildError",
-    "Claim",
-    "Grouping",
-    "ImpossibleShapes",
-    "Instance",
-    "NoAdapter",
-    "Partition",
-    "claim",
-    "judge",
-    "packed",
-    "rebuild_partition",
-    "restore_partition",
-    "unpacked",
+    "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
+    "claim", "judge", "packed", "rebuild_partition", "restore_partition", "unpacked",
 ]  # fmt: skip
 
 _numbers = itertools.count(1)
@@ -133,9 +122,7 @@ class Partition:
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
-        from tflgpu_plugin.compile import (
-            compiler,
-        )  # a start from the cache does not need the compiler
+        from tflgpu_plugin.compile import compiler  # a start from the cache needs none
 
         if self.tuned and sibling is None:
             from tflgpu_plugin.compile import tuning  # imported late: few callers need it
