@@ -205,13 +205,7 @@ def wgpu_path() -> Path:
     raise NativeError(f"{folder} has no {_WGPU[0]}. Install wgpu again: `pip install wgpu`.")
 
 
-class _Depth(threads.local):
-    """How many `delivering` contexts this thread is in."""
-
-    depth = 0
-
-
-_inside = _Depth()
+_inside = threads.local()  # `entered` where the thread is in a `delivering` context
 _taking = threads.Lock()  # no thread waits for it, because handlers may call deliver_log again
 
 
@@ -220,12 +214,12 @@ def delivering() -> Iterator[None]:
     """A context for a call into our code that has released our locks at its end. The outermost of
     these contexts on a thread then delivers messages of the GPU to `logging`.
     """
-    _inside.depth += 1
+    nested, _inside.entered = getattr(_inside, "entered", False), True
     try:
         yield
     finally:
-        _inside.depth -= 1
-        if not _inside.depth:
+        _inside.entered = nested
+        if not nested:
             deliver_log()
 
 

@@ -163,7 +163,7 @@ static void end_all(tg_device *device) {
     unlock(device);
     for (tgi_ending *next; ending; ending = next) {
       next = ending->next;
-      ending->bury(ending);
+      ending->release(ending);
     }
   }
 }

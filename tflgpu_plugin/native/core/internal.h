@@ -162,7 +162,7 @@ typedef struct tgi_fate {
 typedef struct tgi_ending {
   struct tgi_ending *next;
   void (*end)(struct tgi_ending *ending);          /* called first, with the device's lock held */
-  void (*bury)(struct tgi_ending *ending);         /* called then, without the lock, to free the object */
+  void (*release)(struct tgi_ending *ending);      /* called then, without the lock, to free the object */
 } tgi_ending;
 
 struct tg_device {

@@ -53,24 +53,17 @@ size_t tg_take_log(char *text) {
   return used;
 }
 
-typedef struct delivery {
-  void (*take)(void);
-} delivery;
-
-static delivery table;
+static void (*table)(void);
 static tgi_python python = {&table, sizeof table, "", "import tflgpu_plugin", false, 0};
 
-void tg_set_log_callback(void (*take)(void)) {
-  delivery given = {take};
-  tgi_python_set(&python, take ? &given : NULL);
-}
+void tg_set_log_callback(void (*take)(void)) { tgi_python_set(&python, take ? &take : NULL); }
 
-static void deliver(void *given) { ((const delivery *)given)->take(); }
+static void deliver(void *take) { (*(void (**)(void))take)(); }
 
 void tgi_log_deliver(void) {
   tg_error ignored;
-  delivery functions;
-  if (tg_has_log()) tgi_python_call(&python, &functions, deliver, &functions, &ignored);
+  void (*take)(void);
+  if (tg_has_log()) tgi_python_call(&python, &take, deliver, &take, &ignored);
 }
 
 /* A child of a fork does not log the messages of its parent. It has only this thread, so it needs no lock. */

@@ -200,7 +200,7 @@ static void free_replay(tgi_ending *ending) {
 void tg_replay_release(tg_replay *replay) {
   if (!replay || atomic_fetch_sub(&replay->refs, 1) != 1) return;
   tg_device *device = replay->device;
-  replay->ending = (tgi_ending){.end = end_replay, .bury = free_replay};
+  replay->ending = (tgi_ending){.end = end_replay, .release = free_replay};
   if (!tgi_enter_release()) {
     free_replay(&replay->ending);
     return;
