@@ -141,7 +141,7 @@ _NATIVE = (
     "test_exit",
     "test_upload",
     "test_threads",
-    "test_log",
+    "test_gpu_messages",
     "test_onnxruntime",
     "test_variables",
     "test_out_of_memory",
