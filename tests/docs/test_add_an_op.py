@@ -17,6 +17,7 @@ GENERAL = (
     "tests/",
     "CHANGELOG.md",
     "tflgpu_plugin/ops/table.py",
+    "tflgpu_plugin/ops/forms.py",
     "tflgpu_plugin/kernels/__init__.py",
 )
 

@@ -175,6 +175,14 @@ The nodes of a partition stay on the CPU where one of these does not hold:
 
 {_listed(rule for together in PARTITION_RULES for rule in together)}
 
+## Forms
+
+A form is one way to compute an op. The first one that suits a node and is expected to be fast
+computes it. `tflgpu kernels MODEL` shows the form of each launch. The option `without` refuses
+forms and ops by name, for drivers that compute one wrongly.
+
+{_markdown(["ops", "forms, in order of preference"], _forms())}
+
 ## Codes
 
 Each reason why a node stays on the CPU is a sentence for people and a code for programs:
@@ -184,6 +192,15 @@ code `{OTHER}`.
 
 {_markdown(["code", "what it says"], [list(row) for row in CODES.items()])}
 """
+
+
+def _forms() -> list[list[str]]:
+    """Returns a row for each list of forms, with the ops that have it."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for op in ops.rows().values():
+        if op.forms:
+            names.setdefault(tuple(dict.fromkeys(op.forms)), []).append(op.name)
+    return [[", ".join(found), ", ".join(forms)] for forms, found in names.items()]
 
 
 def _onnx_operators() -> str:
