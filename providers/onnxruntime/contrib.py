@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Condition, HostOp
 
 from . import (
     attention,
-    block_quantization,
+    blockwise,
     conditions,
     diffusion,
     fused_operators,
@@ -82,7 +82,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("FusedMatMul", "matmul", TWO, by=fused_operators.matmul),
     _contrib(
         "GatherBlockQuantized", "gather_blocks", "weights! index scales! zero_points!?",
-        block_quantization.table, by=block_quantization.gather_block_quantized,
+        blockwise.table, by=blockwise.gather_block_quantized,
         types="f32 f16 u8 i8",
     ),
     _contrib("Gelu", "gelu"),
@@ -101,7 +101,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
-        *block_quantization.N_BITS, by=block_quantization.matmul_n_bits, types="f32 f16 u8",
+        *blockwise.N_BITS, by=blockwise.matmul_n_bits, types="f32 f16 u8",
     ),
     _contrib(
         "PackedAttention", "attention", "value weights bias index index bias?",

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Condition, Refusal, asks, needs
 from tflgpu_plugin.providers import Builder
 
 from . import windows
-from .products_and_norms import normalized_groups
+from .matmul_norm import normalized_groups
 from .rearranging import parts
 
 

@@ -12,16 +12,16 @@ from tflgpu_plugin.providers import arithmetic
 
 from . import (
     attention,
-    block_quantization,
+    blockwise,
     conditions,
     counted_results,
     einsum,
     elementwise as ew,
     image_regions,
     indexing,
+    matmul_norm,
     narrow_integers,
     operand_shapes,
-    products_and_norms,
     quantize,
     quantized,
     rearranging,
@@ -62,7 +62,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
-        operand_shapes.by_channel(1, 2, 3, 4), by=products_and_norms.batch_norm, gives="value",
+        operand_shapes.by_channel(1, 2, 3, 4), by=matmul_norm.batch_norm, gives="value",
         listed=BOTH,
     ),
     row(
@@ -120,12 +120,12 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("DepthToSpace", "depth_to_space", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
     row(
-        "Det", "reduce_sum", (11, 22), "value", products_and_norms.SQUARE,
-        by=products_and_norms.det, types="f32 f16",
+        "Det", "reduce_sum", (11, 22), "value", matmul_norm.SQUARE, by=matmul_norm.det,
+        types="f32 f16",
     ),
     row(
         "DequantizeLinear", "dequantize", (10, 28), rows.QUANTIZED, conditions.DEQUANTIZED,
-        block_quantization.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH,
+        blockwise.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH,
         bounds="opens",
     ),
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True),
@@ -163,7 +163,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Gelu", "gelu", (20, 20), by=ew.gelu),
     row(
         "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, operand_shapes.product(),
-        by=products_and_norms.gemm, listed=BOTH,
+        by=matmul_norm.gemm, listed=BOTH,
     ),
     row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
     row(
@@ -175,7 +175,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True),
     row(
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
-        by=products_and_norms.group_norm,
+        by=matmul_norm.group_norm,
     ),
     row("GridSample", "grid_sample", (16, 22), TWO, resizing.SAMPLED, by=resizing.grid_sample),
     row("HardSigmoid", "hard_sigmoid", (6, 22)),
@@ -200,7 +200,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?",
         operand_shapes.scale_and_bias,
-        by=products_and_norms.layer_norm, rounds=True,
+        by=matmul_norm.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
@@ -212,7 +212,7 @@ _ROWS: tuple[HostOp, ...] = (
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
         ceil_mode=False, p=2,
     ),
-    row("MatMul", "matmul", (1, 13), TWO, by=products_and_norms.matmul),
+    row("MatMul", "matmul", (1, 13), TWO, by=matmul_norm.matmul),
     row(
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
         by=quantized.matmul_integer, types=f"{rows.WHOLE} i32",
@@ -231,10 +231,7 @@ _ROWS: tuple[HostOp, ...] = (
         indexing.SHAPED_BY_WINDOW, by=indexing.max_unpool, types="f32",
     ),
     row("Mean", "add", (8, 13), MANY, by=ew.average),
-    row(
-        "MeanVarianceNormalization", "reduce_mean_square", (9, 13),
-        by=products_and_norms.mean_variance,
-    ),
+    row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matmul_norm.mean_variance),
     row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
     row("Mish", "mish", (18, 22)),
     row("Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True),
@@ -274,12 +271,12 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED,
-        block_quantization.along,
+        blockwise.along,
         by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes",
     ),
     row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale",
         operand_shapes.scale_and_bias,
-        by=products_and_norms.rms_norm),
+        by=matmul_norm.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
     row("Reciprocal", "reciprocal", (6, 13)),
     row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
@@ -330,7 +327,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
-        operand_shapes.scale_and_bias, by=products_and_norms.rms_norm, rounds=True,
+        operand_shapes.scale_and_bias, by=matmul_norm.rms_norm, rounds=True,
     ),
     row("Sin", "sin", (7, 22)),
     row("Sinh", "sinh", (9, 22)),

@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin.ir import EVEN, NUMBERS, Array, Quantization, Shape, quantization
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import block_quantization
+from . import blockwise
 from .host import DTYPES
 
 U8 = 2  # among DTYPES
@@ -119,10 +119,8 @@ def _parameters(e: Builder) -> tuple[int, int | None]:
     if not block:
         return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
-    scale = block_quantization.spread(e, scale, axis, block, shape)
-    return scale, zero if zero is None else block_quantization.spread(
-        e, e.numbers(zero), axis, block, shape
-    )
+    scale = blockwise.spread(e, scale, axis, block, shape)
+    return scale, zero if zero is None else blockwise.spread(e, e.numbers(zero), axis, block, shape)
 
 
 def quantize_linear(e: Builder) -> int:

@@ -1,6 +1,6 @@
 """The TFLite frontend: `load_delegate("tflgpu")` in tflite-runtime, ai-edge-litert and TensorFlow.
 
-This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
+This module is the provider; it imports neither numpy nor a host, so that finding it is fast.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ HOSTS = ("ai_edge_litert", "tflite_runtime", "tensorflow")
 
 
 def connect() -> None:
-    """Register this frontend's callbacks with the shared library."""
+    """Registers this frontend's callbacks with the shared library."""
     from . import delegate
 
     delegate.connect()
 
 
 def create(keys: int, values: int, count: int, err: int) -> int:
-    """The native create callback, its pointers as addresses: for the first delegate, which comes
-    before `connect`.
+    """Calls the native create callback with its pointers as addresses, for the first delegate,
+    which comes before `connect`.
     """
     from . import delegate
 
@@ -35,15 +35,15 @@ def create(keys: int, values: int, count: int, err: int) -> int:
 
 
 def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
-    """The `load_delegate` of whichever host is imported, else installed. Raises ImportError naming
-    what to install, and what the host raises (ValueError with a sentence when the delegate cannot
-    be made).
+    """Calls the `load_delegate` of the host that is imported, or else installed. Raises ImportError
+    that names what to install, and what the host raises (ValueError with a sentence when the
+    delegate cannot be made).
     """
     return host_module().load_delegate(library, options)
 
 
 def host_module() -> Any:
-    """The module of a host that has `load_delegate`; one that is in use already comes first."""
+    """Returns the module of a host that has `load_delegate`, an imported one if there is one."""
     package = next((host for host in HOSTS if host in sys.modules), None)
     if package is None:
         package = next((host for host in HOSTS if importlib.util.find_spec(host)), None)
@@ -55,14 +55,14 @@ def host_module() -> Any:
 
 
 def preferring(module: str) -> Any:
-    """What is wrapped in this host so that interpreters without delegates get ours."""
+    """Returns the methods to wrap in this host so that interpreters without delegates use ours."""
     from . import preferred
 
     return preferred.wrapped(module)
 
 
 def report(target: Any) -> Any:
-    """The Report of a host's Delegate object, None when it is not one of ours."""
-    from . import records
+    """Returns the Report of a host's Delegate object, or None when it is not this plugin's."""
+    from . import delegates
 
-    return records.report(target)
+    return delegates.report(target)

@@ -47,17 +47,17 @@ REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_
 
 
 def name(code: int, custom: str = "") -> str:
-    """The name of an operator code; a custom operator is named `CUSTOM <its name>`."""
+    """Returns the name of an operator code; a custom operator is named `CUSTOM <its name>`."""
     if code == CUSTOM and custom:
         return f"CUSTOM {custom}"
     return _NAMES[code] if 0 <= code < len(_NAMES) else f"op code #{code}"
 
 
 def operators() -> tuple[str, ...]:
-    """The names of all operators."""
+    """Returns the names of all operators."""
     return tuple(_NAMES)
 
 
 def dtype(number: int) -> str:
-    """The name of a tensor type, as `graph.Tensor` has it."""
+    """Returns the name of a tensor type, as `graph.Tensor` has it."""
     return _DTYPES[number] if 0 <= number < len(_DTYPES) else f"type {number}"

@@ -1,5 +1,5 @@
-"""What every node needs, and what rows ask of a node beside its operands and types, by what the
-hosts' kernels do.
+"""Conditions of every node, and conditions of rows beyond operands and types, according to the
+hosts' kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
 
 def readable(e: Builder) -> Refusal | None:
-    """Tensors that can be read: not sparse, of as many bytes as their shapes and types say."""
+    """Tensors can be read: they are not sparse, and have as many bytes as their shapes and types
+    say.
+    """
     for key in (*e.host.inputs, *e.host.writes):
         value = None if key is None else e.values[key]
         if value is not None and value.damage:
@@ -25,12 +27,12 @@ def readable(e: Builder) -> Refusal | None:
 
 
 def listed(e: Builder) -> Refusal | None:
-    """The outputs of the operator."""
+    """The node has the outputs of the operator."""
     return unlisted(e.row, len(e.host.outputs))
 
 
 def unlisted(row: HostOp, outputs: int) -> Refusal | None:
-    """The refusal of a node with so many outputs, if its operator has more or fewer."""
+    """Returns the refusal of a node whose number of outputs differs from its operator's."""
     wanted = row.outputs or ()
     if "value*" in wanted or outputs == len(wanted):
         return None
@@ -52,12 +54,14 @@ def activation(e: Builder) -> Refusal | None:
 
 
 def _set(code: str, page: str, name: str) -> Condition:
-    """A condition on a parameter that is among a node's attributes where it is not as usual."""
+    """Returns a condition on a parameter that is an attribute only where it has an unusual
+    value.
+    """
     return needs(code, page, lambda e: not e.host.attributes.get(name))
 
 
 def _least(page: str, least: float, *names: str) -> Condition:
-    """A condition on parameters, numbers or one for each axis."""
+    """Returns a condition on parameters that are numbers, or one for each axis."""
 
     def met(e: Builder) -> bool:
         given = (e.host.attributes.get(name, least) for name in names)
@@ -77,13 +81,15 @@ MIRRORED = needs(
     "The mode REFLECT or SYMMETRIC.",
     lambda e: e.host.attributes["mode"],
 )
-COUNTED = _set("attribute.invalid", "As many tensors as its parameters say.", "miscounted")
+COUNTED = _set("attribute.invalid", "The number of tensors that its parameters say.", "miscounted")
 INDEXED = _set("dtype.mismatch", "Indices of the type that its parameters name.", "asked")
 UNSHUFFLED = _set("attribute.unsupported", "No shuffled weights.", "shuffled")
-APART = _set("attribute.unsupported", "No elements between others.", "inside")
+APART = _set("attribute.unsupported", "No interior padding.", "inside")
 DENSE = _set("attribute.unsupported", "No diagonal recurrent weights.", "diagonal")
 KERNEL = _set(
-    "input.unsupported", "The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel"
+    "input.unsupported",
+    "The kernel, BASIC or FULL, that takes this number of inputs.",
+    "other_kernel",
 )
 TANH = _set("activation.unsupported", "The activation tanh.", "activation")
 INACTIVE = needs(
@@ -94,7 +100,7 @@ INACTIVE = needs(
 
 
 def one_axis(e: Builder) -> Refusal | None:
-    """One axis: of several tflite-runtime reverses the first, ai-edge-litert all."""
+    """One axis: with several axes tflite-runtime reverses the first, ai-edge-litert all."""
     axes = e.constant(e.x(1))
     if axes is None or axes.size == 1:
         return None
@@ -109,7 +115,7 @@ def _alike(e: Builder) -> bool:
 
 ALIKE = needs(
     "host.ambiguous",
-    "Of these only equal ones: hosts give the result the shape of the first operand.",
+    "Operands of equal shape: hosts give the result the shape of the first operand.",
     lambda e: e.shape() == e.shape(e.x(1)),
     "{0} needs operands of one shape: hosts give the result that of the first.",
     kind=Unfit,
@@ -122,7 +128,7 @@ WHOLE_OR_ONE = needs(
 )
 WHOLE_NUMBERS = needs(
     "dtype.unsupported",
-    "Integers: of floats hosts come to numbers of their own.",
+    "Integers: for floats, hosts compute different results.",
     lambda e: e.dtype()[0] != "f",
 )
 UNFUSED = _set("activation.unsupported", "No fused activation.", "activation")
@@ -144,21 +150,20 @@ def all_symmetric(e: Builder) -> Refusal | None:
 
 
 def _symmetric(e: Builder, index: int | None) -> Refusal | None:
-    # Kernels for int8 weights take them to be symmetric and never look at their zero points. Of
-    # float32 values they take uint8 weights for these.
+    # Kernels for int8 weights assume symmetric ones and never read their zero points. Beside
+    # float32 values they read uint8 weights as int8.
     held = None if index is None else e.tensors.table[index]
     first = e.dtype() if e.has(0) else None
     if held is not None and (first, held.dtype) == ("f32", "u8"):
         return Refusal(
             "quantization.unsupported",
-            f"The weights {held.name!r} are uint8, which hosts take for int8 beside float32 "
-            "values.",
+            f"The weights {held.name!r} are uint8, which hosts read as int8 beside float32 values.",
         )
     if held is None or held.dtype != "i8" or held.quantization is None:
         return None
     if not any(held.quantization.zero_point):
         return None
-    said = f"The int8 weights {held.name!r} have another zero point than 0, which is not supported."
+    said = f"The int8 weights {held.name!r} have a nonzero zero point, which is not supported."
     return Refusal("quantization.unsupported", said)
 
 
@@ -177,10 +182,10 @@ def _states_found(e: Builder) -> bool:
 
 STATES_FOUND = needs(
     "host.ambiguous",
-    "One sequence, time first, or results apart: elsewhere hosts mistake where states are.",
+    "One sequence, time first, or results apart: otherwise hosts read states from wrong offsets.",
     _states_found,
-    "{0} of several sequences, batch first and results merged, is not supported: hosts mistake "
-    "where their states are.",
+    "{0} of several sequences, batch first and results merged, is not supported: hosts read "
+    "their states from wrong offsets.",
     kind=Unfit,
 )
 SAME_BITS = needs(
@@ -208,7 +213,7 @@ OF_SVDF = needs(
 
 
 def one_pass(e: Builder) -> Refusal | None:
-    """No time-major sequence with weights in 8 bits: hosts go through it once for each step."""
+    """No time-major sequence with weights in 8 bits: hosts iterate over it once for each step."""
     if e.host.attributes["time_axis"] or e.dtype(e.x(1)) == "f32":
         return None
     return Refusal(

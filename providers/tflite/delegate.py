@@ -1,4 +1,5 @@
-"""The callbacks behind the native delegate: create, prepare a host graph, build for other shapes.
+"""The callbacks of the native delegate: they create it, prepare a host graph, and build for other
+shapes.
 
 They run with the GIL but not always on the main thread. No exception leaves them: it becomes a
 sentence for the host.
@@ -22,7 +23,7 @@ from tflgpu_plugin.providers import (
     native,
 )
 
-from . import codes, loops, reader, records, refusals, snapshot
+from . import codes, delegates, loops, reader, refusals, snapshot
 from .snapshot import Snapshot
 from .tensors import listed
 
@@ -33,7 +34,7 @@ GONE = Refusal(
 
 
 def connect() -> None:
-    """Register the callbacks with the shared library."""
+    """Registers the callbacks with the shared library."""
     callbacks.connect("tflite", globals())
 
 
@@ -41,29 +42,31 @@ def connect() -> None:
 
 
 def create_at(keys: int, values: int, count: int, err: int) -> int:
-    """`create` for a caller that has the callback's pointers as addresses."""
+    """Does the same as `create` for a caller that has the callback's pointers as addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
     return callbacks.callback_of(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
 
 
 def create(keys: Any, values: Any, count: int) -> int:
-    """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
+    """Returns a delegate's number for these options. Raises OptionError or NoAdapter with a
+    sentence.
+    """
     options = providers.parse(callbacks.pairs(keys, values, count))
-    return records.kept.register(records.Delegate(options, callbacks.opened(options))).number
+    return delegates.kept.register(delegates.Delegate(options, callbacks.opened(options))).number
 
 
 # ---- prepare -------------------------------------------------------------------------------------
 
 
 def prepare(number: int, pointer: Any, context: Any) -> None:
-    """Claim what can run of the host's graph. What fails here leaves the nodes on the CPU, with a
-    warning; only a host that does not keep to its own grouping makes this raise.
+    """Claims the supported nodes of the host's graph. An error here leaves the nodes on the CPU,
+    with a warning; it raises only when a host does not follow its own grouping.
     """
-    delegate, context = records.delegate(number), native.ffi.cast("tgl_context *", context)
+    delegate, context = delegates.delegate(number), native.ffi.cast("tgl_context *", context)
     delegate.pointer = pointer
     address = int(native.ffi.cast("uintptr_t", context))
-    prepared = records.Prepared(context=address)
+    prepared = delegates.Prepared(context=address)
     if delegate.replaces(address):
         delegate.replace(prepared)
         return
@@ -81,13 +84,13 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
     delegate.replace(prepared)
-    records.kept.sweep()
+    delegates.kept.sweep()
     _tell(delegate, prepared.nodes)
     messages.placed(delegate.report)
 
 
 def _unclaimed(taken: Snapshot) -> list[NodeReport]:
-    """The host's nodes, less those of other delegates."""
+    """Returns the host's nodes, without those of other delegates."""
     return [
         NodeReport(node.id, node.title, node.name, CPU, code=taken.codes[node.id])
         for node in taken.nodes
@@ -96,7 +99,7 @@ def _unclaimed(taken: Snapshot) -> list[NodeReport]:
 
 
 def _place_new(
-    prepared: records.Prepared, taken: Snapshot, delegate: records.Delegate, context: Any
+    prepared: delegates.Prepared, taken: Snapshot, delegate: delegates.Delegate, context: Any
 ) -> None:
     messages.warn_of_unknown_exclusions(
         delegate.options.exclude, prepared.nodes, codes.operators(), delegate.logged
@@ -104,7 +107,7 @@ def _place_new(
     repeated = loops.is_repeated(native.ffi, context)
     read = partial(reader.read, taken, providers.judge(delegate.options))
     stated = host = read({})
-    if not repeated:  # the shapes of a loop's body come from where it is run
+    if not repeated:  # the node that runs a loop's body gives it its shapes
         host = providers.placeholders.grown(stated, read)
     claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
     reasons = claim.refusals
@@ -112,7 +115,7 @@ def _place_new(
         reasons = providers.placeholders.explained(host, reasons, read)
     found = [providers.kept(host, one.graph) for one in claim.partitions]
     for partition, kept in zip(claim.partitions, found, strict=True):
-        # An input of another partition stays on the device. But users who ask the host not to fuse
+        # Tensors between partitions stay on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.ports for other in found if other is not kept)
         stays = {key for ports in others for key in ports} if host.graph.fused else set()
@@ -123,11 +126,12 @@ def _place_new(
 
 
 def _place_again(
-    prepared: records.Prepared, earlier: records.Prepared, delegate: records.Delegate
+    prepared: delegates.Prepared, earlier: delegates.Prepared, delegate: delegates.Delegate
 ) -> None:
-    """The same partitions as before. A host that undoes delegation for a resize prepares again
-    while its inner shapes are still the old ones, and breaks when the nodes differ (tflite-runtime
-    2.14 with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
+    """Places the same partitions as before. A host that undoes delegation for a resize prepares
+    again while its inner shapes are still the old ones, and breaks when the nodes differ
+    (tflite-runtime 2.14 with XNNPACK beside us); kernels are built for the new shapes when the host
+    has inferred them.
     """
     for old in earlier.placed:
         partition, handle = old.partition, old.handle
@@ -146,7 +150,7 @@ def _place_again(
 
 
 def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
-    """The host's own grouping of these nodes, in execution order."""
+    """Returns the host's own grouping of these nodes, in execution order."""
     found = snapshot.partitions(native.ffi, context, ids)
     group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
     grouped: dict[int | None, list[int]] = {}
@@ -161,9 +165,9 @@ def place(
     kept: Subgraph,
     stays: AbstractSet[str],
     callers: tuple[int, ...],
-) -> records.Placed:
-    """The native kernel of a partition, with its first plan. Outputs in `stays` are left on the
-    device until the host asks for them; `callers` are nodes that run other graphs of the model.
+) -> delegates.Placed:
+    """Returns the native kernel of a partition, with its first plan. Outputs in `stays` remain on
+    the device until the host asks for them; `callers` are nodes that run other graphs of the model.
     """
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
@@ -186,13 +190,13 @@ def place(
     spec.stays, spec.number, spec.names = flags, partition.number, names
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = records.Placed(partition, kernel, kept, stays, callers)
+    placed = delegates.Placed(partition, kernel, kept, stays, callers)
     placed.add(kernel, kept.shapes, partition.instance.output_shapes, partition.instance)
     return placed
 
 
-def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
-    """Print what was refused, unless this delegate has said the same before (hosts prepare again
+def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:
+    """Logs the refused nodes, unless this delegate has logged the same before (hosts prepare again
     after a resize).
     """
     text = refusals.text(nodes)
@@ -206,16 +210,16 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
 
 
 def build(number: int, kernel: Any, context: Any) -> None:
-    """Give a kernel a plan for the host's present shapes, or the sentence that its runs will fail
+    """Gives a kernel a plan for the host's present shapes, or the sentence that its runs fail
     with.
     """
     host = native.ffi.cast("tgl_context *", context)
-    placed = records.kept.claimed(number, GONE)
+    placed = delegates.kept.claimed(number, GONE)
     placed.build(kernel, tuple(listed(host.tensors[int(key)].dims) for key in placed.kept.keys))
 
 
 def fell_back(number: int, reason: Any) -> None:
-    """Warn that a run of a kernel was done on the host's own kernels."""
-    placed = records.kept.partitions.get(number)
+    """Warns that a run of a kernel used the host's own kernels."""
+    placed = delegates.kept.partitions.get(number)
     if placed is not None:
         placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "TFLite")

@@ -1,6 +1,7 @@
-"""Options of custom operators that are a map of numbers in FlexBuffers, the format of the
-FlatBuffers project without a schema: values and their types behind each other, the last two bytes
-being the type of the whole and its width."""
+"""Reads options of custom operators that are a map of numbers in FlexBuffers, the schemaless format
+of the FlatBuffers project: values and their types one after the other; the last two bytes are the
+type and the width of the root value.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from tflgpu_plugin.providers import Unsupported
 
 Number = int | float
 INT, UINT, FLOAT, BOOL = 1, 2, 3, 26
-INDIRECT = 5  # more than the type of a number that the value points to
+INDIRECT = 5  # offset from the type of an inline number to that of an indirect one
 MAP = 9
 KINDS = {INT: "bhiq", UINT: "BHIQ", FLOAT: " efd", BOOL: "BHIQ"}
 
 
 def numbers(data: bytes) -> dict[str, Number]:
-    """The numbers of a map by their keys, others left out. Raises Unsupported where `data` is no
-    map."""
+    """Returns the numbers of a map by their keys; other values are skipped. Raises Unsupported
+    where `data` is not a map.
+    """
     try:
         return _map(data)
     except (error, IndexError, ValueError) as damaged:

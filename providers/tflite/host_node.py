@@ -1,4 +1,4 @@
-"""Nodes as a TFLite host tells them."""
+"""Nodes as a TFLite host describes them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from .model_file import copied
 from .tensors import listed
 
 MOST_PATH = 4096  # bytes
-MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
+MOST_BYTES = 4096  # limit of a custom operator's parameters: no supported operator has more
 
 
 @dataclass(frozen=True)
 class RawNode:
     """One node of the execution plan in the host's structs; `inputs` has None for absent optional
-    inputs."""
+    inputs.
+    """
 
     ffi: Any
     id: int
@@ -32,12 +33,12 @@ class RawNode:
     outputs: tuple[int, ...]
     raw_params: Any
     tensors: Mapping[int, Tensor | Value]
-    has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
-    custom: bytes = b""  # parameters of a custom operator, as they are in the model
+    has_side_effect: bool = False  # the host keeps such nodes in order
+    custom: bytes = b""  # parameters of a custom operator, bytes of the model
     context: Any = None  # tgl_context *, of the graph that has the node
 
     def library(self) -> str:
-        """The path of the host's library, "" where the system does not tell."""
+        """Returns the path of the host's library, "" where the system does not know it."""
         if self.context is None:
             return ""
         held = self.ffi.new("char[]", MOST_PATH)
@@ -45,16 +46,16 @@ class RawNode:
         return str(self.ffi.string(held).decode(errors="replace"))
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
-        none.
+        """Returns the node's parameters as a struct of tflite/abi.h. Raises Unsupported when there
+        are none.
         """
         if self.raw_params == self.ffi.NULL:
             raise Unsupported.of("attribute.invalid", "The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def listed(self, struct: str, name: str) -> tuple[int, ...]:
-        """The list of this name among the node's parameters, as long as they say. Raises
-        Unsupported when it cannot be that long.
+        """Returns the list of this name among the node's parameters, with the length that they
+        give. Raises Unsupported when it cannot be that long.
         """
         params = self.params(struct)
         held, count = getattr(params, name), int(params.count)
@@ -65,15 +66,15 @@ class RawNode:
         return tuple(held[0:count])
 
     def members(self, layout: str) -> tuple[Any, ...]:
-        """The node's parameters, a struct of these types (as Python's struct module has them).
-        Raises Unsupported when there are none.
+        """Returns the node's parameters, a struct of these types (in the notation of Python's
+        struct module). Raises Unsupported when there are none.
         """
         given = self.ffi.buffer(self.params("char"), calcsize(layout))
         return unpack(layout, bytes(given))
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """The parameters of a custom operator as a struct of tflite/abi.h, zeros after their end.
-        Raises Unsupported when they are not of one of these sizes.
+        """Returns the parameters of a custom operator as a struct of tflite/abi.h, zeros after
+        their end. Raises Unsupported when they do not have one of these sizes.
         """
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
@@ -88,18 +89,18 @@ class RawNode:
         return made
 
     def has_input(self, position: int, rank: int | None = None) -> bool:
-        """The input is present (and has this rank)."""
+        """Whether the input is present (and has this rank)."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return tensor is not None and (
             rank is None or len(self.tensors[tensor].shape or ()) == rank
         )
 
     def result(self) -> str:
-        """The type that the model gives the first output."""
+        """Returns the type that the model gives the first output."""
         return self.tensors[self.outputs[0]].dtype
 
     def constant(self, position: int) -> Array | None:
-        """The value of an input that is a constant."""
+        """Returns the value of an input that is a constant, else None."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return None if tensor is None else self.tensors[tensor].data
 
@@ -107,25 +108,25 @@ class RawNode:
 def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
     plan = ffi.new("tgl_ints **")
     if context.get_execution_plan(context, plan):
-        raise HostError("The host did not tell its execution plan.")
-    return listed(plan[0])  # a copy: the host's own array goes with the next call
+        raise HostError("The host did not return its execution plan.")
+    return listed(plan[0])  # a copy: the host's own array is only valid until the next call
 
 
 def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
     node, registration = ffi.new("tgl_node **"), ffi.new("tgl_registration **")
     if context.get_node(context, index, node, registration):
-        raise HostError(f"The host did not tell its node {index}.")
+        raise HostError(f"The host did not return its node {index}.")
     return node[0], registration[0]
 
 
 def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) -> RawNode:
-    """One node of a graph whose tensors have been read. Raises HostError."""
+    """Returns one node of a graph whose tensors have been read. Raises HostError."""
     node, registration = raw_node(ffi, context, index)
     custom = registration.custom_name
     name = ffi.string(custom).decode(errors="replace") if custom else ""
     code = int(registration.builtin_code)
     inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
-    size = int(node.custom_data_size)  # parameters of other ops are no bytes
+    size = int(node.custom_data_size)  # parameters of built-in operators are structs, not bytes
     known = node.custom_data and 0 < size <= MOST_BYTES
     return RawNode(
         ffi=ffi,

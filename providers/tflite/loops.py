@@ -1,8 +1,8 @@
-"""Graphs of a model that loops run: which are run once per step (the conditions and bodies of
-WHILE, and what these run in turn), and loops that are a recurrent layer.
+"""Graphs of a model that loops run: finds those that run once per step (the conditions and bodies
+of WHILE, and the graphs that these run), and loops that are a recurrent layer.
 
-The host hands over one graph at a time and does not say which it is; while it does so, a delegate
-may look into the others. Every one is left as it was.
+The host passes one graph at a time and does not say which it is; meanwhile a delegate may read the
+others, which it leaves unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from . import codes
 from .host_node import execution_plan, raw_node
 
 LOOP = "WHILE"
-BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # operators, with how many graphs they name
+BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # operators, with the number of graphs that they name
 FIRST = 0  # the model's own graph
 
 
 def is_repeated(ffi: Any, context: Any) -> bool:
-    """A loop runs the graph of `context` (tgl_context *), so that what a launch costs is paid for
-    each step. Raises HostError when the host answers with an error.
+    """Whether a loop runs the graph of `context` (tgl_context *), so that each step pays for its
+    launches. Raises HostError when the host answers with an error.
     """
     if context.acquire_subgraph == ffi.NULL:
         return False
@@ -35,7 +35,7 @@ def is_repeated(ffi: Any, context: Any) -> bool:
 def _repeats(
     ffi: Any, context: Any, graph: Any, repeated: bool, seen: set[tuple[int, bool]]
 ) -> bool:
-    """`graph`, or one that it runs, is that of `context`, and in a loop."""
+    """Whether `graph`, or one that it runs, is that of `context`, and in a loop."""
     key = int(ffi.cast("uintptr_t", graph)), repeated
     if key in seen:
         return False
@@ -55,10 +55,10 @@ def _repeats(
 
 @contextmanager
 def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
-    """The graph of this number. The one that is being handed over stays open."""
+    """Yields the graph of this number. The graph that is being prepared stays open."""
     found = ffi.new("tgl_context **")
     if context.acquire_subgraph(context, number, found):
-        raise HostError(f"The host did not show graph {number} of the model.")
+        raise HostError(f"The host did not return graph {number} of the model.")
     try:
         yield found[0]
     finally:
@@ -67,18 +67,19 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
 
 
 def recurrent_layer(e: Builder) -> list[int | None]:
-    """A loop as the recurrent layer that it is. Raises Unsupported with the reason why it is
-    none."""
+    """Builds the recurrent layer that a loop computes. Raises Unsupported with the reason why it is
+    none.
+    """
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
-        said = "The loop carries values whose shapes only a run tells."
+        said = "The loop carries values whose shapes are only known when the model runs."
         raise Unsupported.of("dynamic.shape", said)
     if len(e.host.bodies) != BODIES[LOOP]:
         raise otherwise("it is in the body of another loop")
     found = loop_layer.layer(given, *(loop_layer.read(model, e.table) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:
-            said = f"Something reads value {position} of the loop, which counts."
+            said = f"A node reads value {position} of the loop, which is a counter."
             raise Unsupported.of("loop.unsupported", said)
     weights, recurrent, bias, content = (
         _weights(e, number, array)

@@ -1,14 +1,14 @@
-"""The table of TFLite operators: what each becomes, its version ranges, and which reader of
-`params` its parameters have.
+"""The table of TFLite operators: the op of each, its version ranges, and the reader of `params` for
+its parameters.
 
-`versions` go to the last one that the converter of TensorFlow 2.21 writes: a version is a superset
-of the ones before, and all nodes of an operator have the highest that one of them needs, so that a
-float32 node may have that of int4. Types are judged by themselves. The documented ranges are the
-two editions of the GPU delegate documentation, and "quantized": up to the version that carries int8
-and per-channel tensors by the converter's rules ("enabling quantization allows the appropriate
-versions").
+`versions` end with the last one that the converter of TensorFlow 2.21 writes: a version is a
+superset of the ones before, and all nodes of an operator have the highest that one of them needs,
+so that a float32 node may have that of int4. Types are checked separately. The documented ranges
+are the two editions of the GPU delegate documentation, and "quantized": up to the version that
+carries int8 and per-channel tensors by the converter's rules ("enabling quantization allows the
+appropriate versions").
 
-Operators without a kernel have rows as well where other nodes must know what becomes of shapes.
+Operators without a kernel have rows as well where other nodes need the shapes of their results.
 
 A custom operator is a row like any other: its host operator is named `CUSTOM <its name>`, its
 parameters are bytes of the model that `RawNode.options` reads as a struct.
@@ -44,7 +44,7 @@ VARIABLES = {
 FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
-SUMMED = ("f32", "i32")  # not int64, whose sums may be over what is held
+SUMMED = ("f32", "i32")  # not int64, whose sums may exceed int32
 # Editions of the GPU delegate documentation, by what rows call them.
 EDITIONS = {"edition_2019": "2019", "current": "current", "quantized": "quantized"}
 
@@ -71,7 +71,7 @@ def _row(
 
 
 def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
-    """Rows of operators whose ops have their names: each with its last version."""
+    """Yields rows of operators whose ops have the same names: each with its last version."""
     listed = words.split()
     for name, last in zip(listed[::2], listed[1::2], strict=True):
         yield _row(name, name.lower(), int(last), None, takes, **traits)
@@ -94,7 +94,7 @@ def _rows() -> tuple[HostOp, ...]:
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric)
-    # The documentation lists the basic one only.
+    # The documentation lists only the basic kernel.
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
         *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", quantized=2, **both),
@@ -199,7 +199,7 @@ def _rows() -> tuple[HostOp, ...]:
             need.all_symmetric, need.OF_SVDF,
         ),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted"),
-        _row("SQRT", "sqrt", 2, types=FLOATS),  # of int8 the host cuts fractions off
+        _row("SQRT", "sqrt", 2, types=FLOATS),  # for int8 the host truncates
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", bfloat16=True),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
@@ -244,7 +244,7 @@ def _rows() -> tuple[HostOp, ...]:
             order=(1, 0), types=SUMMED,
         ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", bfloat16=True),
-        # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
+        # For floats, hosts floor a rounded quotient, which every driver rounds differently.
         _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
         _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
         _row("GELU", "gelu", 2, params.gelu),
@@ -286,7 +286,7 @@ def _rows() -> tuple[HostOp, ...]:
             params.plain("ii", "time_axis", "batch_axis"), "value index",
         ),
         _row("SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, types=ANY),
-        # What indices outside do, ops/scatter.py says.
+        # ops/scatter.py describes indices out of range.
         _row(
             "SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
             "index value shape!", types=SUMMED,
@@ -305,7 +305,7 @@ def _rows() -> tuple[HostOp, ...]:
                 ("SUM", "add"), ("PROD", "mul"), ("MIN", "min"), ("MAX", "max"),
             )
         ),
-        # Where one is NaN hosts take the first of two here, and the second elsewhere.
+        # Where one operand is NaN, hosts return the first here, and the second in other operators.
         *(
             _row(f"STABLEHLO_{name}", op, 1, None, TWO, need.ALIKE, types=types, order=order)
             for name, op, types, order in (
@@ -329,7 +329,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SELECT_V2", "where", 2, None, "condition value value", types=ANY),
         _row("SLICE", "slice", 7, None, "value start length", bfloat16=True),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", bfloat16=True),
-        # The hosts' reference kernels make one number of all sums of int8.
+        # The hosts' reference kernels add up all int8 values into one number.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", types=NUMBERS),
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
         _row("TILE", "tile", 3, None, "value repeats", bfloat16=True),
@@ -346,7 +346,7 @@ def _rows() -> tuple[HostOp, ...]:
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
             *windows, need.INACTIVE, types=FLOATS,
         ),
-        # Of positions in windows, which hosts number each in its own way (importer/rules.py).
+        # Each host numbers pooling indices in its own way (importer/rules.py).
         _row(
             POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
             need.SIDE_BY_SIDE, gives="value index", types=FLOATS,
@@ -362,13 +362,13 @@ HOST_OPS: dict[str, HostOp] = table(_rows())
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:
-    """Operators of the CPU that take such operands; `build` says how results are worked out."""
+    """Returns rows of CPU operators with these operands; `build` computes their results."""
     return {
         name: HostOp(name, op, (1, 1), operands=operands(takes), **traits) for name in names.split()
     }
 
 
-# Operators that stay on the CPU: what decides the shapes of their results, where values do.
+# Operators that stay on the CPU, with the inputs whose values decide the shapes of their results.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape", build=arithmetic.common_shape)
     | _cpu("SPARSE_TO_DENSE", "value shape")
@@ -388,14 +388,14 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu(" ".join(VARIABLES), "", STORE, stated=True)
     | _cpu(COMPOSITE, "value*", stated=True)
 )
-# Nodes whose output shapes nothing outside them tells, unless constants do.
+# Nodes whose output shapes depend on values, unless these are constant.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
 # Operators that stay with the host for a reason.
 LEFT: Mapping[str, Refusal] = {
     **VARIABLES,
     COMPOSITE: Refusal(
         "operator.host_only",
-        "It lets the host run a graph of the model, whose nodes are taken by themselves.",
+        "It lets the host run a graph of the model, whose nodes are claimed separately.",
     ),
     "DELEGATE": Refusal("host.other_delegate", "This node already belongs to another delegate."),
 }

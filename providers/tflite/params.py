@@ -1,7 +1,7 @@
-"""How a TFLite host's parameters of a node become attributes of ours: one reader per struct.
+"""Converts a TFLite host's parameters of a node to attributes: one reader per struct.
 
-What makes no sense is kept as it is, or as None where it has no name: conditions of the rows ask
-about it. `Unsupported` is raised where there are no such parameters.
+Invalid values are kept, or become None where they have no name: conditions of the rows check them.
+`Unsupported` is raised where the parameters are absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "SIGN_BIT",
                6: "SIGMOID"}  # fmt: skip
 LSTM_FULL, LSTM_BASIC = 0, 1
-BASIC_INPUTS = 5  # at most, of the basic kernel
+BASIC_INPUTS = 5  # the largest number of inputs of the basic kernel
 ROUND_ONCE = {"tflite_runtime": False, "ai_edge_litert": True, "tensorflow": True}  # by package
 
 
@@ -28,12 +28,12 @@ def _activation(params: Any) -> str:
 
 
 def _unusual(**settings: Any) -> dict[str, Any]:
-    """Those that are set: conditions of the row ask about them."""
+    """Returns the attributes that are set: conditions of the row check them."""
     return {name: value for name, value in settings.items() if value}
 
 
 def _sizes(params: Any, name: str, axes: str = "hw") -> tuple[int, ...]:
-    """The members of this name, one for each axis."""
+    """Returns the members of this name, one for each axis."""
     return tuple(int(getattr(params, f"{name}_{axis}")) for axis in axes)
 
 
@@ -49,13 +49,15 @@ Reader = Callable[[RawNode], dict[str, Any]]
 
 
 def fixed(**attributes: Any) -> Reader:
-    """Attributes that the operator has by its name."""
+    """Returns a reader of attributes that follow from the operator's name."""
     return lambda node: attributes
 
 
 def plain(layout: str, *names: str) -> Reader:
-    """Parameters that are attributes as they are: the types of the host's struct and our names; but
-    for `activation`, a number there, and `time_major`, which becomes `time_axis`."""
+    """Returns a reader of parameters that become attributes unchanged: the types of the host's
+    struct and our names; except `activation`, a number there, and `time_major`, which becomes
+    `time_axis`.
+    """
 
     def reader(node: RawNode) -> dict[str, Any]:
         found = dict(zip(names, node.members(layout), strict=True))
@@ -89,12 +91,12 @@ def pool(node: RawNode) -> dict[str, Any]:
 
 
 def custom_transposed(node: RawNode) -> dict[str, Any]:
-    """Padding and strides; hosts do not look at what may follow, a fused activation."""
+    """Returns padding and strides; hosts ignore a fused activation, which may follow them."""
     return _window(node.options("tgl_transpose_conv_params", (12, 16, 20)))
 
 
 def custom_pool(node: RawNode) -> dict[str, Any]:
-    """Windows side by side, which is all that hosts take; their padding is what hangs over."""
+    """Returns adjacent windows, the only ones that hosts support; padding extends the last ones."""
     params = node.options("tgl_pool_params", (24, 32, 40))
     given = _window(params)
     window = _sizes(params, "filter")
@@ -105,7 +107,7 @@ def custom_pool(node: RawNode) -> dict[str, Any]:
 
 
 def detections(given: Mapping[str, float]) -> dict[str, Any]:
-    """By the options of TFLite_Detection_PostProcess; the host takes absent ones for 0."""
+    """Returns the options of TFLite_Detection_PostProcess; absent ones are 0, as in the host."""
     numbers = {"detections_per_class": 100} | dict(given)
     limits = [float(numbers.get(f"nms_{name}_threshold", 0)) for name in ("score", "iou")]
     counts = ("max_detections", "detections_per_class", "num_classes", "max_classes_per_detection")
@@ -134,8 +136,8 @@ def _rounds_once(node: RawNode) -> bool:
 
 
 def members(struct: str, *names: str, **others: str) -> Reader:
-    """Attributes that are members of a struct of tflite/abi.h: of the same names, and (ours=theirs)
-    of others.
+    """Returns a reader of attributes that are members of a struct of tflite/abi.h: of the same
+    names, and (ours=theirs) of others.
     """
     theirs = dict(zip(names, names, strict=True)) | others
 
@@ -162,21 +164,22 @@ def with_activation(struct: str) -> Reader:
 
 
 def concatenation(node: RawNode) -> dict[str, Any]:
-    """Hosts bring uint8 inputs to the quantization of the output; of other types they take only
-    inputs that have it."""
+    """Returns the attributes. Hosts rescale uint8 inputs to the quantization of the output; inputs
+    of other types must have it.
+    """
     params = node.params("tgl_concatenation_params")
     given = {"axis": int(params.axis), "activation": _activation(params)}
     return given | _unusual(rescales=node.result() == "u8")
 
 
 def reshape(node: RawNode) -> dict[str, Any]:
-    """Input 1 counts when it is a vector (as in GetOutputShape of the host's reshape.cc), else the
-    parameters do.
+    """Returns the shape: input 1 counts when it is a vector (as in GetOutputShape of the host's
+    reshape.cc), else the parameters do.
     """
     if node.has_input(1, rank=1):
         return {}
     shape = node.listed("tgl_reshape_params", "shape")
-    return {"shape": () if shape == (0,) else shape}  # one 0 is how old converters wrote a scalar
+    return {"shape": () if shape == (0,) else shape}  # old converters wrote a scalar as one 0
 
 
 def squeeze(node: RawNode) -> dict[str, Any]:
@@ -195,7 +198,7 @@ def expand_dims(node: RawNode) -> dict[str, Any]:
 
 
 def stablehlo_pad(node: RawNode) -> dict[str, Any]:
-    """Of up to 8 axes; elements between others are counted in `inside`."""
+    """Returns the padding of up to 8 axes; `inside` is the interior padding."""
     given = node.members("24q")
     low, high, inside = (given[k : k + 8] for k in (0, 8, 16))
     return {"paddings": tuple(zip(low, high, strict=True))} | _unusual(inside=sum(inside))
@@ -205,7 +208,7 @@ def mirror_pad(node: RawNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
-raises = fixed(raises=True)  # an index outside ends a run of hosts
+raises = fixed(raises=True)  # an index out of range is an error of the run in hosts
 
 
 def gather(node: RawNode) -> dict[str, Any]:
@@ -262,13 +265,14 @@ def argument(node: RawNode) -> dict[str, Any]:
 
 
 def l2_normalization(node: RawNode) -> dict[str, Any]:
-    (activation,) = node.members("i")  # of norms below `least` (l2normalization.h) hosts take that
+    (activation,) = node.members("i")  # hosts replace norms below `least` by it (l2normalization.h)
     return {"axis": -1, "p": 2, "least": 1e-6} | _unusual(activation=activation)
 
 
 def lrn(node: RawNode) -> dict[str, Any]:
-    """Windows hold their last channel, as in local_response_norm.h of the optimized kernels, which
-    hosts use by default; those of the reference resolver lack it. ONNX divides alpha by the size.
+    """Returns the attributes. Windows include their last channel, as in local_response_norm.h of
+    the optimized kernels, which hosts use by default; those of the reference resolver exclude it.
+    ONNX divides alpha by the size.
     """
     radius, bias, alpha, beta = node.members("ifff")
     size = 2 * radius + 1
@@ -276,13 +280,13 @@ def lrn(node: RawNode) -> dict[str, Any]:
 
 
 def axis(node: RawNode) -> dict[str, Any]:
-    """Of PACK and UNPACK."""
+    """Returns the axis of PACK and UNPACK."""
     params = node.params("tgl_pack_params")
     several = max(len(node.inputs), len(node.outputs))
     return {"axis": int(params.axis)} | _unusual(miscounted=params.count != several)
 
 
 def parts(node: RawNode) -> dict[str, Any]:
-    """Of SPLIT and SPLIT_V."""
+    """Returns the number of parts of SPLIT and SPLIT_V."""
     given = node.params("tgl_split_params").count
     return _unusual(miscounted=given != len(node.outputs))

@@ -1,4 +1,4 @@
-"""Interpreters without delegates get ours, where the user prefers us."""
+"""Adds our delegate to interpreters without delegates, where the user prefers this plugin."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
-from . import records
+from . import delegates
 
 Plain = Callable[[BoundArguments], None]
 
 
 def wrapped(module: str) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """(class, method, what is called in its place)."""
+    """Yields (class, method, replacement)."""
     host = sys.modules[module]
     yield host.Interpreter, "__init__", partial(_made, host)
 
 
 def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """`Interpreter(...)`. One that keeps all tensors is for looking at the host's own kernels."""
+    """Wraps `Interpreter(...)`. An interpreter that keeps all tensors is left alone: it is for
+    debugging the host's own kernels.
+    """
     given = arguments.arguments
     if given.get("experimental_delegates") or given.get("experimental_preserve_all_tensors"):
         preference.not_ours()
@@ -34,5 +36,5 @@ def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -
         plain(arguments)
         preference.fail("interpreter", error)
     else:
-        preference.made("interpreter", delegate, records.report)
+        preference.made("interpreter", delegate, delegates.report)
     return None

@@ -1,4 +1,4 @@
-"""A snapshot of a TFLite graph as a graph of ours."""
+"""Imports a snapshot of a TFLite graph."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .snapshot import Snapshot
 
 
 def read(taken: Snapshot, judge: Judge | None, shapes: Mapping[int, Shape]) -> Imported:
-    """Returns the graph for the host's present shapes, but for inputs that are to have others:
-    what the host states of shapes that follow from these is not gone by."""
+    """Returns the graph for the host's present shapes, except for inputs that get other `shapes`:
+    the host's shapes that depend on these are ignored.
+    """
     given = {str(t): shape for t, shape in shapes.items()}
     found = import_(taken.loosened(given), TABLE, Facts(given, taken.present, judge=judge))
     inputs = found.graph.inputs

@@ -1,5 +1,5 @@
-"""What users read on stderr: the documented lines of the GPU delegate, each followed by the reason
-it never gave.
+"""The messages on stderr: the documented lines of the GPU delegate, each followed by the
+reasons.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from tflgpu_plugin.providers import CPU, GPU, NodeReport
 
-MAX_REASONS = 4  # per op code; the report has them all
+MAX_REASONS = 4  # reasons per op code; the report has all of them
 
 
 def text(nodes: Sequence[NodeReport]) -> str:
-    """The lines about refused nodes and the summary; empty when everything was taken."""
+    """Returns the lines about refused nodes and the summary; "" when every node was claimed."""
     refused = [node for node in nodes if node.where == CPU]
     if not refused:
         return ""
@@ -30,7 +30,9 @@ def text(nodes: Sequence[NodeReport]) -> str:
 
 
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
-    """One line per reason; reasons that differ in a quoted name count as one, told by example."""
+    """Returns one line per reason; reasons that differ only in a quoted name count as one, and the
+    first is shown.
+    """
     alike: dict[str, list[NodeReport]] = {}
     for node in nodes:
         alike.setdefault(re.sub(r"'[^']*'", "''", node.reason or ""), []).append(node)

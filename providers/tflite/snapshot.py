@@ -1,7 +1,8 @@
-"""A TFLite host's graph as plain data. Knows the host's structs (through cffi), no kernels.
+"""Reads a TFLite host's graph into plain data. It knows the host's structs (through cffi), and no
+kernels.
 
-Works only while the host is in the delegate's prepare: that is when it hands out nodes and
-partitions.
+It works only while the host is in the delegate's prepare, when the host answers questions about
+nodes and partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
 from .tensors import listed, open_axes, read_tensors
 
-HIDDEN = Refusal("host.interface", "This host does not show what a loop runs.")
+HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a loop runs.")
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,12 @@ class Snapshot(HostModel):
 
 
 def take(ffi: Any, context: Any) -> Snapshot:
-    """The whole execution plan of `context` (tgl_context *). Raises HostError when the host
-    answers with an error.
+    """Returns the entire execution plan of `context` (tgl_context *). Raises HostError when the
+    host answers with an error.
 
-    Constants are views on the host's memory. Where values decide a shape, nothing is stated of it,
-    nor of those that follow from it."""
+    Constants are views of the host's memory. Where values decide a shape, that shape and those that
+    depend on it are left unstated.
+    """
     plan = execution_plan(ffi, context)
     _check_order(ffi, context, plan)
     written = {t for index in plan for t in listed(raw_node(ffi, context, index)[0].outputs)}
@@ -65,27 +67,27 @@ def take(ffi: Any, context: Any) -> Snapshot:
 
 
 def had(context: Any, delegate: Any) -> bool:
-    """This delegate has been in this graph before: hosts leave its mark on tensors when they undo
-    delegation, and new graphs have none.
+    """Whether this delegate has claimed nodes of this graph before: hosts leave its mark on tensors
+    when they undo delegation, and new graphs have none.
     """
     tensors = (context.tensors[k] for k in range(context.tensor_count))
     return any(tensor.delegate == delegate for tensor in tensors)
 
 
 def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape, Shape]]:
-    """How the host would group these nodes: the nodes of each group, and its outputs."""
+    """Returns how the host would group these nodes: the nodes of each group, and its outputs."""
     found, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
     wanted = ffi.new("tgl_ints *", {"data": sorted(nodes)})
     wanted.size = len(nodes)
     preview = context.preview_partitions
     if not preview or preview(context, wanted, found, count):
-        raise HostError("The host did not tell how it would group its nodes.")
+        raise HostError("The host did not return how it would group its nodes.")
     return [(listed(each.nodes), listed(each.outputs)) for each in found[0][0 : count[0]]]
 
 
 def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
-    """Raises HostError when a node reads what it writes itself or a later one does. CPU kernels run
-    such a model, but a host that is asked to group its nodes runs into the void.
+    """Raises HostError when a node reads a tensor that it or a later one writes. CPU kernels run
+    such a model, but a host that is asked to group its nodes reads out of bounds.
     """
     later = set[int]()
     for index in reversed(plan):
@@ -99,9 +101,9 @@ def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
 
 
 def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bool]:
-    """The outputs of the host's graph, and whether it fuses nodes. A context does not list the
-    outputs, but a preview of taking every node does; a host that does not fuse previews them one
-    by one, with all that others read.
+    """Returns the outputs of the host's graph, and whether it fuses nodes. A context does not list
+    the outputs, but a preview of claiming every node does; a host that does not fuse previews each
+    node separately, with all tensors that others read.
     """
     found = partitions(ffi, context, plan)
     outputs = dict.fromkeys(t for _, made in found for t in made)
@@ -117,8 +119,9 @@ def _node(
     wanted: Collection[int | None],
     context: Any = None,
 ) -> HostNode:
-    """A node of the host as plain data; of a loop those results that something reads, and what it
-    runs where the `context` of its graph is given."""
+    """Returns a node of the host as plain data; of a loop only the results that are read, and the
+    graphs that it runs where the `context` of its graph is given.
+    """
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
     refusal, loop = None, raw.host_op == loops.LOOP
@@ -138,7 +141,7 @@ def _node(
 
 
 def _attributes(raw: RawNode) -> Mapping[str, Any]:
-    """The node's parameters; none where it lacks tensors. Raises Unsupported."""
+    """Returns the node's parameters; none where it lacks tensors. Raises Unsupported."""
     row = ops.HOST_OPS.get(raw.host_op)
     form = row and row.form(len(raw.inputs))
     if form is None or form.parameters is None:
@@ -149,7 +152,7 @@ def _attributes(raw: RawNode) -> Mapping[str, Any]:
 
 
 def _bodies(context: Any, raw: RawNode) -> tuple[Snapshot, ...]:
-    """The graphs that a loop runs. Raises Unsupported."""
+    """Returns the graphs that a loop runs. Raises Unsupported."""
     if context.acquire_subgraph == raw.ffi.NULL:
         raise Unsupported(HIDDEN)
     named = raw.params("int32_t")
@@ -162,7 +165,7 @@ def _bodies(context: Any, raw: RawNode) -> tuple[Snapshot, ...]:
 
 
 def _body(ffi: Any, context: Any, number: int) -> Snapshot:
-    """A graph of the model. Raises Unsupported."""
+    """Returns a graph of the model. Raises Unsupported."""
     with loops.opened(ffi, context, number) as graph:
         inputs, outputs = model_file.order(ffi, (graph, context), number)
         plan = execution_plan(ffi, graph)
@@ -183,8 +186,9 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 
 def _stated(index: int, value: Value, unknown: Collection[int], open_: Collection[int]) -> Value:
-    """A tensor with the shape that the host states of it, with names where the model leaves extents
-    open."""
+    """Returns a tensor with the shape that the host states, with names where the model leaves
+    extents open.
+    """
     if value.data is not None or not (index in unknown or index in open_):
         return value
     axes = range(len(value.shape or ()))
@@ -193,21 +197,22 @@ def _stated(index: int, value: Value, unknown: Collection[int], open_: Collectio
 
 
 def _symbol(index: int, axis: int) -> str:
-    """The name of an extent of a tensor that the model leaves open."""
+    """Returns the name of an extent of a tensor that the model leaves open."""
     return f"{index}\0{axis}"
 
 
 def decided(
     nodes: Sequence[RawNode], tensors: Mapping[int, Tensor | Value], open_: Collection[int] = ()
 ) -> set[int]:
-    """Tensors whose shapes the host cannot state: values decide them, or such shapes do. The model
-    leaves those of `open_` ones open."""
+    """Returns tensors whose shapes the host cannot state: values decide them, or such shapes do.
+    The model leaves those of `open_` ones open.
+    """
     found = set[int]()
     for node in nodes:
         if _is_decided(node, tensors, open_) or found.intersection(node.inputs):
             found.update(node.outputs)
-    # Of custom operators the model file states shapes: hosts work them out, and do not agree on
-    # what follows where these differ.
+    # The model file states shapes of custom operators: hosts infer them, and disagree about
+    # dependent shapes where the two differ.
     known = (node for node in nodes if node.code == codes.CUSTOM and node.host_op in ops.HOST_OPS)
     return found - {t for node in known for t in node.outputs if tensors[t].shape != ()}
 
@@ -215,7 +220,7 @@ def decided(
 def _is_decided(
     node: RawNode, tensors: Mapping[int, Tensor | Value], open_: Collection[int]
 ) -> bool:
-    """By the value of something that is no constant of the model."""
+    """Whether the value of a tensor that is not constant decides a shape of the node."""
     name = node.host_op.split(" ")[0]
     if name in ops.OPAQUE or name.startswith("op") or name == loops.LOOP:
         return True

@@ -1,9 +1,9 @@
-"""Sparse constants of a TFLite model as dense arrays.
+"""Converts sparse constants of a TFLite model to dense arrays.
 
-Such a constant is a tree: each level holds one dimension (or one within the blocks that divide
-some dimensions), all of its indices or only listed ones; the values are the leaves, in order. All
-of it lies in a model file that may be damaged: what does not add up is a sentence, and nothing is
-made that is far larger than what the file holds.
+Such a constant is a tree: each level holds one dimension (or one within the blocks that divide some
+dimensions), all of its indices or only listed ones; the values are the leaves, in order. The data
+is in a model file that may be damaged: inconsistent data is refused with a sentence, and no array
+is made that is far larger than the file's data.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tflgpu_plugin.ir import Array, Shape
 from tflgpu_plugin.providers import Unsupported
 
 DENSE, CSR = 0, 1
-ALWAYS = 1 << 24  # elements that any sparse constant may stand for
-MOST_TIMES = 4096  # as many elements, beyond that, as it holds values
+ALWAYS = 1 << 24  # elements that every sparse constant may have
+MOST_TIMES = 4096  # more elements than that are allowed per stored value
 
 
 @dataclass(frozen=True)
 class Level:
     """One level of the tree: `extent` indices, all of them or, with `indices`, listed ones: those
-    of the k-th index above from segments[k] to segments[k + 1]. `stride` is how far one step leads
-    in the dense array.
+    of the k-th index above from segments[k] to segments[k + 1]. `stride` is the distance of
+    adjacent indices in the dense array.
     """
 
     extent: int
@@ -38,13 +38,13 @@ class Level:
 
 
 def unreadable(why: str) -> Unsupported:
-    """The refusal of a sparse constant: the end of a sentence that begins with its name."""
+    """Returns the refusal of a sparse constant: the end of a sentence that begins with its name."""
     return Unsupported.of("constant.unreadable", why)
 
 
 def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
-    """The values of the tgl_tensor `raw`, which is sparse, as an array of this numpy dtype and
-    shape. Raises Unsupported with the end of a sentence that begins with the constant's name.
+    """Returns the values of the tgl_tensor `raw`, which is sparse, as an array of this numpy dtype
+    and shape. Raises Unsupported with the end of a sentence that begins with the constant's name.
     """
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
@@ -53,7 +53,7 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
             "is sparse, and the size of its data is not a multiple of the size of its type"
         )
     if prod(shape) > max(ALWAYS, MOST_TIMES * stored):
-        raise unreadable(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
+        raise unreadable(f"is sparse: {stored} values are too few for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)
     found = np.zeros(prod(shape), kind)
     found[offsets(levels(ffi, raw.sparsity, shape), stored)] = values
@@ -61,11 +61,11 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
 
 
 def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
-    """The levels of a tgl_sparsity for a tensor of this shape. Raises Unsupported."""
+    """Returns the levels of a tgl_sparsity for a tensor of this shape. Raises Unsupported."""
     order = [int(k) for k in _numbers(ffi, sparsity.order)]
     blocked = [int(k) for k in _numbers(ffi, sparsity.blocked)]
     rank, count = len(shape), int(sparsity.level_count)
-    # Blocks come last and in order: hosts go by that, too.
+    # Blocks come last and in order: hosts assume that, too.
     wanted = list(range(rank, rank + len(blocked)))
     if sorted(order[:rank]) != list(range(rank)) or order[rank:] != wanted or count != len(order):
         raise unreadable("is sparse, with levels in an order that is not supported")
@@ -90,13 +90,13 @@ def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
             listed = _numbers(ffi, level.segments), _numbers(ffi, level.indices)
             found.append(Level(extent, step, *listed))
         else:
-            raise unreadable("is sparse, with a level that is not that of its shape")
+            raise unreadable("is sparse, with a level that contradicts its shape")
     return found
 
 
 def offsets(given: Sequence[Level], stored: int) -> Array:
-    """Where the `stored` values of a constant with these levels lie in the dense array, row-major.
-    Raises Unsupported when they are not as many.
+    """Returns the offsets of the `stored` values of a constant with these levels in the dense
+    array, row-major. Raises Unsupported when their number differs.
     """
     found: Array = np.zeros(1, np.int64)
     for level in given:
@@ -112,8 +112,9 @@ def offsets(given: Sequence[Level], stored: int) -> Array:
 
 
 def _lengths(level: Level, above: int) -> Array:
-    """How many listed indices each of the indices above has. Indices ascend within a segment, so no
-    level holds more indices than the dense array."""
+    """Returns the number of listed indices below each of the indices above. Indices ascend within a
+    segment, so no level holds more indices than the dense array.
+    """
     assert level.segments is not None and level.indices is not None
     segments, indices = level.segments.astype(np.int64), level.indices
     lengths = np.diff(segments)
@@ -129,7 +130,7 @@ def _lengths(level: Level, above: int) -> Array:
 
 
 def _numbers(ffi: Any, array: Any) -> Array:
-    """The values of a tgl_ints, none for NULL."""
+    """Returns the values of a tgl_ints, none for NULL."""
     if not array or array.size <= 0:
         return np.zeros(0, np.int32)
     return np.frombuffer(ffi.buffer(array.data, 4 * array.size), np.int32)

@@ -1,5 +1,5 @@
-"""A TFLite host's tensors as ours: names, types, constants and quantization, read with care, for
-they lie in a model file that may be damaged.
+"""Reads a TFLite host's tensors: names, types, constants and quantization, with checks, since the
+model file may be damaged.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from tflgpu_plugin.providers import Unsupported, Value, narrowed, native
 
 from . import codes, sparsity
 
-SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
+SPARSE = "DENSIFY"  # the operator that converts a sparse constant
 
 FLOATS = ("f32", "f16", "f64")
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
-NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
+NAME_BYTES = 2048  # bytes of a tensor's name; longer ones are cut
 
 
 def listed(array: Any) -> tuple[int, ...]:
-    """The values of a tgl_ints, () for NULL."""
+    """Returns the values of a tgl_ints, () for NULL."""
     return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
 
 
 def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
-    """The tensors of a context in their present shapes; nodes write those of these indices."""
+    """Returns the tensors of a context in their present shapes; nodes write those of these
+    indices.
+    """
     return {
         index: _tensor(ffi, context.tensors[index], name or f"tensor {index}", index in written)
         for index, name in enumerate(_names(ffi, context))
@@ -36,7 +38,7 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
 
 
 def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
-    """Returns the axes that the model leaves open, by tensor; older models do not tell."""
+    """Returns the axes that the model leaves open, by tensor; older models do not say."""
     found = {}
     for index in range(context.tensor_count):
         raw = context.tensors[index]
@@ -48,8 +50,8 @@ def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
 
 
 def _names(ffi: Any, context: Any) -> list[str]:
-    """The names of all tensors, "" for what is no name. They lie in the model file, which may be
-    damaged: native code reads them with care.
+    """Returns the names of all tensors, "" for invalid ones. They are in the model file, which may
+    be damaged: native code reads them with checks.
     """
     size = NAME_BYTES
     names = ffi.new("char[]", context.tensor_count * size)
@@ -76,18 +78,18 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Value:
 
 
 def _damage(ffi: Any, raw: Any, dtype: str, data: Array | None) -> str:
-    """Why a tensor cannot be read, as `Value.damage`."""
+    """Returns why a tensor cannot be read, as `Value.damage`."""
     if raw.sparsity:
         return f"is sparse, which is supported for {SPARSE} only"
     if raw.allocation == IN_MODEL and raw.bytes and dtype in NUMPY_DTYPES and data is None:
-        return f"has {raw.bytes} bytes, which are not those of its shape and type"
+        return f"has {raw.bytes} bytes, which do not match its shape and type"
     if dtype in FLOATS and _scales(ffi, raw):
         return "holds floating-point values, but has a scale"
     return ""
 
 
 def _dense(ffi: Any, raw: Any, name: str, dtype: str, shape: Shape) -> Array:
-    """The values of a sparse constant. Raises Unsupported with a sentence."""
+    """Returns the values of a sparse constant. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or dtype not in NUMPY_DTYPES:
             raise sparsity.unreadable(f"is sparse and holds {dtype} values, which is not supported")
@@ -106,12 +108,12 @@ def constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Arr
     kind = np.dtype(NUMPY_DTYPES[dtype])
     count = int(np.prod(shape, dtype=np.int64))
     if count * kind.itemsize != raw.bytes:
-        return None  # sparse, or packed more tightly than its shape says
+        return None  # sparse, or packed in fewer bytes than its shape needs
     return np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind).reshape(shape)
 
 
 def _scales(ffi: Any, raw: Any) -> Any:
-    """The tgl_affine of a tensor that has scales, None for others."""
+    """Returns the tgl_affine of a tensor that has scales, None for others."""
     if raw.quantization_type != AFFINE or not raw.quantization_params:
         return None
     affine = ffi.cast("tgl_affine *", raw.quantization_params)
@@ -124,6 +126,6 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
         return None
     scale = tuple(ffi.unpack(affine.scale.data, affine.scale.size))
     zeros = listed(affine.zero_point) or (0,)
-    # One zero point may stand for all channels.
+    # One zero point may be that of all channels.
     zero_point = (zeros + zeros[-1:] * len(scale))[: len(scale)]
     return Quantization(scale, zero_point, int(affine.dimension))

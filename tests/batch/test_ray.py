@@ -193,7 +193,7 @@ def test_ctrl_c(cluster: str, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
-    assert "--resume goes on" in said and "Traceback" not in said
+    assert "--resume continues" in said and "Traceback" not in said
     while alive("MapBatches(Actor)") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive("MapBatches(Actor)")

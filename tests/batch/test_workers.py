@@ -136,7 +136,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
-    assert "--resume goes on" in said and "Traceback" not in said
+    assert "--resume continues" in said and "Traceback" not in said
     assert gone(process.pid)
     finished = batches.files(tmp_path / "out")
     assert 0 < len(finished) < 2500

@@ -342,7 +342,7 @@ def test_without_a_place_to_write_the_model_runs(setting: Setting, unwritable: P
     for folder in (unwritable, below_a_file):
         found = setting.run(folder=folder)
         assert found["planned"] and len(found["told"]) == 1
-        assert f"nothing can be kept in {folder}" in found["told"][0]
+        assert f"nothing can be stored in {folder}" in found["told"][0]
 
 
 def test_a_folder_that_others_can_write_is_refused(setting: Setting) -> None:

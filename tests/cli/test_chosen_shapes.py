@@ -72,7 +72,7 @@ def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Pat
     """Reflection needs two rows."""
     done = run(command, onnx_file(tmp_path, "Pad", mode="reflect"))
     assert done.exit_code == 2 and "Traceback" not in done.output
-    assert "onnxruntime does not take these values: " in done.stderr
+    assert "onnxruntime does not accept these values: " in done.stderr
     assert "Shapes chosen here: x [1, 64]. Run it with other shapes in a program" in done.stderr
 
 
@@ -86,7 +86,7 @@ def test_a_tflite_model_that_does_not_take_them(
     path.write_bytes(resized_models.melspectrogram())
     done = run(command, path, "--host", host)
     assert done.exit_code == 2 and "Traceback" not in done.output
-    assert f"Error: {host} " in done.stderr and "does not take these values: " in done.stderr
+    assert f"Error: {host} " in done.stderr and "does not accept these values: " in done.stderr
     assert "Shapes chosen here: samples [1, 1]. Run it with other shapes" in done.stderr
 
 

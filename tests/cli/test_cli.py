@@ -224,4 +224,4 @@ def test_check_tells_what_is_wrong_with_options(model: str) -> None:
     lines = sorted(done.stderr.splitlines())
     assert len(lines) == 2, done.stderr
     assert lines[0].startswith("WARNING: tflgpu: the option exclude names 'Convv'")
-    assert lines[1].startswith("tflgpu: nothing can be kept in /dev/null/x")
+    assert lines[1].startswith("tflgpu: nothing can be stored in /dev/null/x")

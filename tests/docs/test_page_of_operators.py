@@ -125,7 +125,8 @@ def test_a_sentence_is_what_is_claimed(
         (
             "LSTM",
             "Or, with 24 inputs, in no edition: Constant weights, tanh, and only the parts "
-            "together that belong together. The kernel, BASIC or FULL, that takes so many inputs.",
+            "together that belong together. The kernel, BASIC or FULL, that takes this number "
+            "of inputs.",
             host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=0),
             host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=1),
         ),
@@ -155,7 +156,7 @@ def test_a_sentence_is_what_is_claimed(
         ),
         (
             "PACK",
-            "As many tensors as its parameters say.",
+            "The number of tensors that its parameters say.",
             host_node("PACK", "tgl_pack_params", count=2),
             host_node("PACK", "tgl_pack_params", count=1),
         ),

@@ -219,11 +219,11 @@ def test_the_third_party_imports_the_interface_only() -> None:
 # Facts of single ops that rows of ONNX ask about, the format of compiled models, and the importer
 # without the checks of third parties' models.
 BEYOND = {
-    "onnxruntime/block_quantization.py": ["tflgpu_plugin.ops.gather_blocks"],
+    "onnxruntime/blockwise.py": ["tflgpu_plugin.ops.gather_blocks"],
     "onnxruntime/context.py": ["tflgpu_plugin.cache"],
     "onnxruntime/counted_results.py": ["tflgpu_plugin.ops"],
     "onnxruntime/external.py": ["tflgpu_plugin.cache"],
-    "onnxruntime/products_and_norms.py": ["tflgpu_plugin.ops.normalization"],
+    "onnxruntime/matmul_norm.py": ["tflgpu_plugin.ops.normalization"],
     "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
     "onnxruntime/rows.py": ["tflgpu_plugin.ops"],
     "onnxruntime/spectral.py": ["tflgpu_plugin.ops.spectrum"],

@@ -83,10 +83,10 @@ del a; gc.collect(); check(b); del d; gc.collect(); check(b)
     "many interpreters one after the other": """
 for _ in range(12):
     i = make(load_delegate("tflgpu")); check(i)
-from tflgpu_plugin.providers.tflite import records
+from tflgpu_plugin.providers.tflite import delegates
 load_delegate("tflgpu")
-assert len(records.kept.partitions) <= 4, records.kept.partitions
-assert len(records.kept.clients) <= 4, records.kept.clients
+assert len(delegates.kept.partitions) <= 4, delegates.kept.partitions
+assert len(delegates.kept.clients) <= 4, delegates.kept.clients
 """,
     "a second prepare": """
 d = load_delegate("tflgpu"); i = make(d); check(i)
@@ -104,9 +104,9 @@ assert tflgpu_plugin.report(d).count("gpu") == 3
     "delegates that are never used are forgotten": """
 for _ in range(20):
     load_delegate("tflgpu"); gc.collect()
-from tflgpu_plugin.providers.tflite import records
+from tflgpu_plugin.providers.tflite import delegates
 load_delegate("tflgpu")
-assert len(records.kept.clients) <= 2, records.kept.clients
+assert len(delegates.kept.clients) <= 2, delegates.kept.clients
 """,
     "a second prepare that fails leaves right answers": """
 from tflgpu_plugin.providers.tflite import delegate as frontend

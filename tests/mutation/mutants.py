@@ -71,7 +71,7 @@ LEFT_OUT = {
     "tflgpu_plugin/frontend/callbacks.py", "tflgpu_plugin/frontend/records.py",
     "tflgpu_plugin/cache/__init__.py", "tflgpu_plugin/compile/__init__.py",
     "tflgpu_plugin/compile/tuning.py", "providers/__init__.py", "providers/tflite/__init__.py",
-    "providers/onnxruntime/__init__.py", "providers/tflite/records.py",
+    "providers/onnxruntime/__init__.py", "providers/tflite/delegates.py",
     "providers/onnxruntime/sessions.py", "providers/tflite/refusals.py",
 }  # fmt: skip
 

@@ -176,7 +176,7 @@ def opened(options: Options) -> Cache | None:
 
 
 def _tell_unkept(folder: Path, reason: object) -> None:
-    folders.tell(f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same.")
+    folders.tell(f"tflgpu: nothing can be stored in {folder} ({reason}); models run all the same.")
 
 
 def _most(graph: Graph) -> int:

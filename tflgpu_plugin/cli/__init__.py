@@ -1,1 +1,1 @@
-"""The command `tflgpu`: commands.py has what it takes, the other files what it does."""
+"""The command `tflgpu`: commands.py has its arguments, the other modules its work."""

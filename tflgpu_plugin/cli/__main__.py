@@ -1,4 +1,4 @@
-"""`python -m tflgpu_plugin.cli`: the command `tflgpu`."""
+"""Runs the command `tflgpu` as `python -m tflgpu_plugin.cli`."""
 
 from tflgpu_plugin.cli.commands import main
 

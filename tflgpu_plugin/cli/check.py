@@ -1,5 +1,5 @@
-"""`tflgpu check MODEL`: what of a .tflite or .onnx model runs on the GPU here, asked of a real
-interpreter or session, nothing invoked.
+"""`tflgpu check MODEL`: reports which nodes of a .tflite or .onnx model run on the GPU here, from a
+real interpreter or session, without an inference.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 
-# How lines begin that are about options, not about the model.
-ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be kept in ")
+# Prefixes of lines about options, not about the model.
+ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored in ")
 
 
 class Reason(NamedTuple):
-    """Why nodes of an operator stay on the CPU: a code, a sentence, and how many they are."""
+    """The reason why nodes of an operator stay on the CPU: a code, a sentence, and the number of
+    nodes.
+    """
 
     operator: str
     refusal_code: str
@@ -37,16 +39,16 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """The model, the host that was asked, and the delegate's report."""
+    """The model, the host, and the delegate's report."""
 
     model: str
     host: str
     report: Report
-    problem: str = ""  # why the host cannot run what is left to it
+    problem: str = ""  # why the host cannot run the remaining nodes
 
     @property
     def reasons(self) -> list[Reason]:
-        """For what stays on the CPU, the commonest first."""
+        """Returns the reasons of nodes on the CPU, the most frequent first."""
         away = (node for node in self.report.nodes if node.where == CPU)
         counted = Counter((n.op, n.refusal_code or "", n.reason or "") for n in away)
         return [Reason(*told, count) for told, count in counted.most_common()]
@@ -59,7 +61,8 @@ class Check:
 
 
 def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
-    """Prepare the model with the delegate, or make a session on it, and take the report.
+    """Prepares the model with the delegate, or makes a session with the provider, and returns the
+    report.
 
     Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model.
     """
@@ -85,7 +88,7 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
 
 
 def lines(found: Check) -> list[str]:
-    """The report for a reader."""
+    """Returns the report as lines for a reader."""
     report = found.report
     text = [f"{found.model} in {found.host}"]
     if report.adapter:
@@ -110,8 +113,8 @@ def _megabytes(size: int) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold native stderr back for the time of the questions: the refusals are in the report. What
-    it said about options is told afterwards.
+    """Captures native stderr during the check, since the refusals are in the report. Lines about
+    options are written afterwards.
     """
     try:
         kept = os.dup(2)
@@ -132,7 +135,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _sink() -> IO[bytes]:
-    """A file that is gone when it is closed; nothing is kept where none can be made."""
+    """Returns a file that is deleted when it is closed; one that discards its data where none can
+    be made.
+    """
     try:
         return tempfile.TemporaryFile()
     except OSError:

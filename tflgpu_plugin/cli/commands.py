@@ -1,4 +1,6 @@
-"""The command `tflgpu`: thin, every answer also as JSON. Exit statuses are those of exits.py."""
+"""The command `tflgpu`: a thin layer; every answer is available as JSON. Exit statuses are those of
+exits.py.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ main.add_command(run)
 @main.command()
 @as_json
 def info(as_json: bool) -> None:
-    """Adapters, hosts and versions, and what to install. Exit status 3 without an adapter."""
+    """Show adapters, hosts and versions, and what to install. Exit status 3 without an adapter."""
     from tflgpu_plugin.cli import doctor
 
     found = doctor.examine()
@@ -72,10 +74,12 @@ def _show_info(found: Any) -> None:
 
 @main.command()
 @click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
-@click.option("--adapter", help="Show, too, what is refused on this adapter and its driver.")
+@click.option("--adapter", help="Also show what is refused on this adapter and its driver.")
 @as_json
 def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
-    """The operators that run on the GPU: versions per edition, types, what a node needs."""
+    """Show the operators that run on the GPU: versions per edition, types, and further
+    conditions.
+    """
     from tflgpu_plugin.cli import tables
 
     target = None if adapter is None else _target(adapter)
@@ -108,7 +112,7 @@ def _show_quirks(target: Any, rows: Sequence[dict[str, Any]]) -> None:
 @click.option("--markdown", is_flag=True, help="Print the page docs/options.md.")
 @as_json
 def options(markdown: bool, as_json: bool) -> None:
-    """The options of load_delegate("tflgpu", {...})."""
+    """Show the options of load_delegate("tflgpu", {...})."""
     from tflgpu_plugin.cli import tables
 
     rows = tables.option_rows()
@@ -123,7 +127,7 @@ def options(markdown: bool, as_json: bool) -> None:
 @prepared
 @as_json
 def check(model: Path, given: dict[str, str], host: str | None, as_json: bool) -> None:
-    """What of MODEL runs on the GPU: nodes, partitions, reasons for the rest, bytes."""
+    """Show which nodes of MODEL run on the GPU, in which partitions, and why the others do not."""
     from tflgpu_plugin.cli import check as checker
 
     found = checker.check(model, given, host)
@@ -147,7 +151,7 @@ def kernels(
     host: str | None,
     as_json: bool,
 ) -> None:
-    """The WGSL and the launches that MODEL becomes, node by node; nothing is run."""
+    """Show the WGSL and the launches of MODEL, node by node, without running it."""
     from tflgpu_plugin.cli import kernels as planner
 
     options = given | ({} if adapter is None else {"adapter": adapter})
@@ -174,7 +178,7 @@ def _show_measured(found: Any) -> None:
 @_runs
 @as_json
 def bench(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
-    """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
+    """Time MODEL on the host's CPU kernels and through this plugin, alternately."""
     from tflgpu_plugin.cli import measure
 
     found = measure.bench(model, given, host, runs)
@@ -193,7 +197,7 @@ def bench(model: Path, given: dict[str, str], host: str | None, runs: int, as_js
 @_runs
 @as_json
 def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
-    """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
+    """Show the device time of MODEL, launch by launch, from timestamps."""
     from tflgpu_plugin.cli import measure
 
     found = measure.profiled(model, given, host, runs)
@@ -229,7 +233,11 @@ def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_
     "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
 )
 @click.option(
-    "--runs", default=10, type=click.IntRange(min=1), help="For the latency.", show_default=True
+    "--runs",
+    default=10,
+    type=click.IntRange(min=1),
+    help="Inferences that are timed.",
+    show_default=True,
 )
 @as_json
 def demo(as_json: bool, **given: Any) -> None:
@@ -285,7 +293,7 @@ def execute(
     words: Sequence[str], adapter: str | None, given: dict[str, str], as_json: bool
 ) -> None:
     """Run PROGRAM with the GPU: its ONNX Runtime sessions and TFLite interpreters that name no
-    other provider or delegate get this plugin. One line on stderr at the end says how many nodes
+    other provider or delegate use this plugin. One line on stderr at the end says how many nodes
     ran on the GPU. The exit status is the program's.
 
     PROGRAM is a command, a Python file, or -m MODULE: tflgpu exec -- rembg i in.png out.png
@@ -297,10 +305,10 @@ def execute(
 
 
 @main.command()
-@click.option("--no-onnxruntime", is_flag=True, help="Leave ONNX Runtime as it is.")
+@click.option("--no-onnxruntime", is_flag=True, help="Do not change ONNX Runtime.")
 @as_json
 def enable(no_onnxruntime: bool, as_json: bool) -> None:
-    """Make hosts know this plugin in every program of this environment, without an import.
+    """Make the plugin known to hosts in every program of this environment, without an import.
 
     load_delegate("tflgpu") works in TFLite hosts, and "TflGpuExecutionProvider" is known to ONNX
     Runtime. Programs still have to ask for it; `tflgpu exec` does that for them.
@@ -329,5 +337,5 @@ def disable(as_json: bool) -> None:
 
 
 def _tail(name: str, width: int = 32) -> str:
-    """Names in models are paths: the end tells more than the beginning."""
+    """Returns the end of a long name: names in models are paths, whose ends differ."""
     return name if len(name) <= width else "…" + name[1 - width :]

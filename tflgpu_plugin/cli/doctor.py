@@ -1,5 +1,5 @@
-"""`tflgpu info`: which adapters and hosts this machine has, and what to install when something is
-missing.
+"""`tflgpu info`: reports the adapters and hosts of this machine, and what to install when something
+is missing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 from tflgpu_plugin.cli import enable
 from tflgpu_plugin.harness import hosts
 
-OLDEST_ONNXRUNTIME = "1.24.4"  # that the provider takes
-OTHER_HOSTS = ("tensorflow", "onnxruntime")  # modules, and the packages that bring them
+OLDEST_ONNXRUNTIME = "1.24.4"  # the oldest version that the provider supports
+OTHER_HOSTS = ("tensorflow", "onnxruntime")  # modules, and the packages that contain them
 
 
 @dataclass(frozen=True)
 class Info:
-    """What was found; `advice` holds sentences. Usable means: at least one adapter and one host."""
+    """The findings; `advice` has sentences. Usable means: at least one adapter and one host."""
 
     versions: dict[str, str]
     adapters: list[dict[str, Any]]
@@ -37,18 +37,20 @@ class Info:
 
 
 def examine() -> Info:
-    """Look at this machine. Never raises for a missing part: that is what `advice` is for."""
+    """Returns the adapters and hosts of this machine. Never raises for a missing part, which is
+    reported in `advice`.
+    """
     adapters, advice = _adapters()
     found = hosts.installed() | other_hosts()
     advice += _missing(found)
     if adapters and all(adapter["kind"] == "software" for adapter in adapters):
         advice.append(
-            "Only a software adapter was found: answers are right, but nothing is faster than "
-            "the CPU. If this machine has a GPU, install its Vulkan driver."
+            "Only a software adapter was found: results are correct, but not faster than the "
+            "CPU's. If this machine has a GPU, install its Vulkan driver."
         )
     enabled = enable.enabled()
     advice += [
-        f"{path} leaves ONNX Runtime as it is; `tflgpu enable` includes it."
+        f"{path} does not include ONNX Runtime; `tflgpu enable` does."
         for path in enabled
         if not enable.serves_onnxruntime(path)
     ]
@@ -77,15 +79,17 @@ def _describe(info: Any) -> dict[str, Any]:
 
 
 def other_hosts() -> dict[str, str]:
-    """Hosts that the plugin can serve and that the demo does not use. Importing them is not needed
-    to know.
+    """Returns hosts that the plugin supports and that the demo does not use, without importing
+    them.
     """
     there = (n for n in OTHER_HOSTS if n in sys.modules or importlib.util.find_spec(n))
     return {name: _version(name) for name in there}
 
 
 def _missing(found: Mapping[str, str]) -> list[str]:
-    """What to install for each kind of model that no host here reads, and for an old host."""
+    """Returns what to install for each kind of model that no host here reads, and for an outdated
+    host.
+    """
     advice = []
     if not {*hosts.PACKAGES, "tensorflow"} & {*found}:
         advice.append(hosts.INSTALL)
@@ -102,12 +106,14 @@ def _missing(found: Mapping[str, str]) -> list[str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Those of a version, none of an unknown one."""
+    """Returns the numbers of a version, () for an unknown one."""
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def _version(package: str) -> str:
-    """Of a distribution, or of whichever brings the module of this name (tensorflow-cpu does)."""
+    """Returns the version of a distribution, or of one that contains the module of this name (as
+    tensorflow-cpu does).
+    """
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
     brought = importlib.metadata.packages_distributions().get(package)

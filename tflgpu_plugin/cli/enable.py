@@ -1,4 +1,4 @@
-"""`tflgpu enable` and `disable`: make hosts know the plugin in every program.
+"""`tflgpu enable` and `disable`: make the plugin known to hosts in every program.
 
 A .pth file in site-packages runs one line at each Python start, which registers an import hook of
 tflgpu_startup.py (a few microseconds); the plugin itself is imported after a host, so other
@@ -22,7 +22,9 @@ PROVIDERS = ("tflite", "onnxruntime")
 
 
 def line(providers: tuple[str, ...]) -> str:
-    """What stands in the file: one line, which does nothing once the package is gone."""
+    """Returns the content of the file: one line, which does nothing after the package is
+    removed.
+    """
     code = (
         "try:\n import tflgpu_startup\nexcept ImportError: pass\n"
         f"else: tflgpu_startup.enable{providers!r}"
@@ -31,12 +33,12 @@ def line(providers: tuple[str, ...]) -> str:
 
 
 class EnableError(RuntimeError):
-    """The .pth file cannot be written or removed; the text says what to do."""
+    """An error for a .pth file that cannot be written or removed; the text says what to do."""
 
 
 def folders() -> list[Path]:
-    """Where the file may lie: this environment's site-packages, then the user's (outside virtual
-    environments).
+    """Returns the folders that may contain the file: this environment's site-packages, then the
+    user's (outside of virtual environments).
     """
     found = [Path(sysconfig.get_path("purelib"))]
     if site.ENABLE_USER_SITE:
@@ -45,7 +47,7 @@ def folders() -> list[Path]:
 
 
 def enabled() -> list[Path]:
-    """The files that are there now."""
+    """Returns the existing files."""
     return [folder / FILE for folder in folders() if (folder / FILE).is_file()]
 
 
@@ -55,7 +57,7 @@ def serves_onnxruntime(path: Path) -> bool:
 
 
 def enable(onnxruntime: bool = True) -> Path:
-    """Write the file; returns where. Writing it again is harmless. Raises EnableError."""
+    """Writes the file and returns its path; an existing one is replaced. Raises EnableError."""
     problem: OSError | None = None
     text = line(PROVIDERS if onnxruntime else PROVIDERS[:1])
     for folder in folders():
@@ -71,7 +73,7 @@ def enable(onnxruntime: bool = True) -> Path:
 
 
 def disable() -> list[Path]:
-    """Remove the file wherever it lies; returns what was removed. Raises EnableError."""
+    """Removes the file from all folders and returns the removed paths. Raises EnableError."""
     removed = enabled()
     for path in removed:
         try:
@@ -85,8 +87,8 @@ def disable() -> list[Path]:
 
 
 def _record(path: Path, present: bool) -> None:
-    """List the file among those of the installed package, or no longer. Where that list cannot be
-    written, the file would outlive the package, and do nothing.
+    """Adds the file to the list of the installed package's files, or removes it. If that list
+    cannot be written, the file outlives the package, and does nothing.
     """
     with suppress(OSError, importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files("tflgpu-plugin") or []

@@ -1,5 +1,5 @@
 """The environment variables that the plugin, its tests and its tools read, as rows for the page
-docs/options.md. A test fails for one that is in the tree and not here.
+docs/options.md. A test fails for one that is read and not listed here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variable:
-    """`values` says what it may be; `reader` who reads it: the plugin in any program, the plugin
-    while a defect is looked for, or the tests and tools of its repository.
+    """A variable. `values` describes its values; `reader` says who reads it: the plugin in any
+    program, the plugin while a defect is investigated, or the tests and tools of its repository.
     """
 
     name: str
@@ -19,7 +19,7 @@ class Variable:
     meaning: str
 
 
-# By who reads them: what each may be, and what it means.
+# By reader: values and meaning of each.
 _READ_BY = {
     "plugin": {
         "TFLGPU_LOG": (
@@ -48,7 +48,7 @@ _READ_BY = {
         ),
         "TFLGPU_PREFER": (
             "1, or options as a JSON object; 0",
-            "Sessions and interpreters that name no other provider or delegate get this plugin, "
+            "Sessions and interpreters that name no other provider or delegate use this plugin, "
             "in every Python of the environment. `tflgpu exec` sets it.",
         ),
         "TFLGPU_PREFER_SUMMARY": (
@@ -80,15 +80,15 @@ _READ_BY = {
     "tests and tools": {
         "TFLGPU_MODELS": (
             "a folder",
-            "The real models that are compared; else `../shared/models`.",
+            "The folder of real models for tests; else `../shared/models`.",
         ),
         "TFLGPU_DRIVERS": (
             "a folder",
-            "Where `tools/drivers.py` unpacks drivers; else a folder in the user's cache.",
+            "The folder where `tools/drivers.py` unpacks drivers; else one in the user's cache.",
         ),
         "TFLGPU_DRIVER_PACKAGE": (
             "a text",
-            "The package that the driver came from, for the head of a conformance report.",
+            "The package of the driver, for the head of a conformance report.",
         ),
         "TFLGPU_TF2ONNX": (
             "a folder",
@@ -100,11 +100,11 @@ _READ_BY = {
         ),
         "TFLGPU_TEST_CACHE": (
             "a folder",
-            "Where results of reference kernels are kept; else a folder in the user's cache.",
+            "The folder for results of reference kernels; else one in the user's cache.",
         ),
         "TFLGPU_TEST_SITE": (
             "a folder",
-            "Where an environment with another onnxruntime finds everything else.",
+            "The folder with all other packages for an environment with another onnxruntime.",
         ),
     },
 }

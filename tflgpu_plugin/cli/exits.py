@@ -1,5 +1,5 @@
-"""How every command ends: with a documented exit status, and with a sentence in place of a
-traceback, also where its output cannot be written.
+"""Ends every command with a documented exit status, and with a sentence in place of a traceback,
+also where its output cannot be written.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ import click
 from tflgpu_plugin.errors import debugging
 
 FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, 130
-EXPECTED = (ValueError, RuntimeError, OSError, ImportError)  # their texts are written for users
+EXPECTED = (
+    ValueError,
+    RuntimeError,
+    OSError,
+    ImportError,
+)  # errors whose texts are written for users
 
 
 class Sentence(click.ClickException):
-    """Input that cannot be used: the message says what to do."""
+    """An error for input that cannot be used; the message says what to do."""
 
     exit_code = UNUSABLE
 
 
 class NothingToRunOn(Sentence):
-    """This machine has no adapter."""
+    """An error for a machine without an adapter."""
 
     exit_code = NO_ADAPTER
 
 
 class Commands(click.Group):
-    """A group whose commands may raise anything: it becomes a sentence and a status."""
+    """A group of commands whose exceptions become a sentence and a status."""
 
     def main(self, *args: Any, **more: Any) -> Any:
         with _written():
@@ -55,7 +60,7 @@ class Commands(click.Group):
 
 
 def sentence(error: BaseException) -> str:
-    """What a user reads of an error."""
+    """Returns the sentence that a user reads for an error."""
     if isinstance(error, MemoryError):
         return "There is not enough memory for this. Use a smaller model or input, or free some."
     text = " ".join(_text(error).split())
@@ -69,15 +74,17 @@ def sentence(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """The text of an error; of the system's errors the file and the reason, without a number."""
+    """Returns the text of an error; for errors of the operating system the file and the reason,
+    without a number.
+    """
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
     return str(error)
 
 
 def status(error: BaseException) -> int:
-    """NO_ADAPTER where this machine has none, also where a host hands on our sentence that says so;
-    the name of an adapter that matches none is an input.
+    """Returns NO_ADAPTER where this machine has none, also where a host repeats our sentence that
+    says so; the name of an adapter that matches none is bad input.
     """
     from tflgpu_plugin.runtime.adapter import INSTALL_HINT
 
@@ -85,8 +92,8 @@ def status(error: BaseException) -> int:
 
 
 class Patient(io.RawIOBase):
-    """A standard stream that takes all that is written to it, also when nobody reads it any more
-    or its disk is full; `failure` is why something was lost.
+    """A standard stream that accepts all writes, even when its reader is gone or its disk is full;
+    `failure` is why data was lost.
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:
@@ -112,15 +119,17 @@ class Patient(io.RawIOBase):
 
     @property
     def lost(self) -> OSError | None:
-        """The failure, but for a reader that has gone away: it has all that it wanted."""
+        """Returns the failure, except that of a reader that has gone away: it has all that it
+        wanted.
+        """
         gone = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
         return None if self.failure is None or self.failure.errno in gone else self.failure
 
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Both standard streams take everything meanwhile. Ends the process with UNUSABLE and a
-    sentence when standard output was lost on its way.
+    """Makes both standard streams accept all writes meanwhile. Ends the process with UNUSABLE and a
+    sentence when standard output was lost.
     """
     _open_closed()
     out, replaced = _patient(sys.stdout), (sys.stdout, sys.stderr)
@@ -140,11 +149,11 @@ def _written() -> Iterator[None]:
 
 
 def _patient(stream: Any) -> io.TextIOWrapper | None:
-    """The same stream, patient; None where it is none of the system's (in tests). Signs that a
-    terminal lacks are replaced.
+    """Returns the same stream as a patient one; None where it is not one of the system's (in
+    tests). Characters that a terminal lacks are replaced.
     """
     buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is nothing in between
+    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer
     if not isinstance(stream, io.TextIOWrapper) or not isinstance(raw, io.RawIOBase):
         return None
     return io.TextIOWrapper(
@@ -156,13 +165,13 @@ def _patient(stream: Any) -> io.TextIOWrapper | None:
 
 
 def _open_closed() -> None:
-    """Give closed standard streams (`>&-`) a descriptor that goes nowhere, so that no file of ours
-    gets theirs.
+    """Opens closed standard streams (`>&-`) on the null device, so that no other file gets their
+    descriptors.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor is this one
+            os.open(os.devnull, os.O_RDWR)  # the system returns the lowest free descriptor
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if number == 0 else "w", encoding="utf-8"))

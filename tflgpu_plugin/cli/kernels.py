@@ -1,5 +1,5 @@
-"""`tflgpu kernels MODEL`: the WGSL and the launches that a .tflite or .onnx model becomes here, by
-node, as a host's interpreter or session has them planned; nothing is run.
+"""`tflgpu kernels MODEL`: shows the WGSL and the launches of a .tflite or .onnx model here, by
+node, as a host's interpreter or session has them planned, without running it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ACCESS = {"r": "read", "w": "written"}
 
 @dataclass(frozen=True)
 class Binding:
-    """One operand of a kernel: what it is called there, the class of its buffer ("weights", "pool",
-    "input", "output" or "state") and which of them, and what the kernel sees it as an array of.
+    """One operand of a kernel: its name there, the class of its buffer ("weights", "pool", "input",
+    "output" or "state") and its number, and its element type in the kernel.
     """
 
     name: str
@@ -54,14 +54,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Complete WGSL."""
+    """The complete WGSL of a kernel."""
 
     wgsl: str
 
 
 @dataclass(frozen=True)
 class PartitionLaunches:
-    """What is delegated at once; numbered as in reports."""
+    """The launches of one partition, numbered as in reports."""
 
     number: int
     launches: tuple[Launch, ...]
@@ -69,7 +69,7 @@ class PartitionLaunches:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Launches in the order in which they run."""
+    """The launches of a model in the order in which they run."""
 
     model: str
     host: str
@@ -78,7 +78,9 @@ class Kernels:
     kernels: dict[str, Kernel]
 
     def of_node(self, wanted: str) -> Kernels:
-        """Only what computes this node: its number, its name or an operator. Raises ValueError."""
+        """Returns only the launches that compute this node: its number, its name or an operator.
+        Raises ValueError.
+        """
         partitions = tuple(
             replace(one, launches=tuple(x for x in one.launches if wanted in _words(x)))
             for one in self.partitions
@@ -93,7 +95,7 @@ class Kernels:
         return replace(self, partitions=tuple(i for i in partitions if i.launches), kernels=kernels)
 
     def lines(self) -> Iterator[str]:
-        """For a reader: the launches, then the kernels that they name."""
+        """Yields lines for a reader: the launches, then the kernels that they name."""
         yield f"{self.model} in {self.host}, {self.adapter}"
         for one in self.partitions:
             yield f"\npartition {one.number}"
@@ -105,7 +107,7 @@ class Kernels:
 
 
 def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> Kernels:
-    """Prepare the model in a host and take the plans. Raises ValueError or RuntimeError with a
+    """Prepares the model in a host and returns its plans. Raises ValueError or RuntimeError with a
     sentence, also without an adapter, and when no node runs on the GPU.
     """
     info = adapter.select(parse(options).adapter)
@@ -152,7 +154,7 @@ def bindings_of(plan: Plan, made: Dispatch) -> Iterator[Binding]:
 
 
 def parameters_of(plan: Plan, made: Dispatch) -> dict[str, int | float]:
-    """The uniform block, as the kernel's own struct names its words."""
+    """Returns the uniform block, by the names of the kernel's struct."""
     fields = _PARAMETERS.search(plan.pipelines[made.pipeline].wgsl)
     pairs = [field.split(": ") for field in fields[1].split(", ")] if fields else []
     form = "<" + "".join(_FORMATS[kind] for _, kind in pairs)
@@ -161,7 +163,7 @@ def parameters_of(plan: Plan, made: Dispatch) -> dict[str, int | float]:
 
 
 def _words(launch: Launch) -> set[str]:
-    """What a user may call a node of this launch."""
+    """Returns the names by which a user may select a node of this launch."""
     return {*launch.names, *(word for node in launch.nodes for word in (node, *node.split()))}
 
 

@@ -1,4 +1,4 @@
-"""`tflgpu exec -- PROGRAM`: a program that prefers this plugin (tflgpu_plugin.preference)."""
+"""`tflgpu exec -- PROGRAM`: runs a program that prefers this plugin (tflgpu_plugin.preference)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ OWN = Path(sysconfig.get_path("scripts")), Path(sys.executable).parent
 
 
 class LaunchError(ValueError):
-    """The program cannot be started; the text says why."""
+    """An error for a program that cannot be started; the text says why."""
 
 
 def launch(words: Sequence[str], options: Mapping[str, str], as_json: bool) -> int:
-    """Become the program, or on Windows run it; returns its exit status there. Raises LaunchError,
-    OptionError, and NoAdapter where the options name an adapter that is not there.
+    """Replaces this process by the program, or on Windows runs it and returns its exit status.
+    Raises LaunchError, OptionError, and NoAdapter where the options name an adapter that does not
+    exist.
     """
     if (wanted := parse(options).adapter) is not None:
         adapter.select(wanted)
@@ -47,8 +48,8 @@ def launch(words: Sequence[str], options: Mapping[str, str], as_json: bool) -> i
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """The program's path and its arguments: a program of this environment or of the search path, a
-    Python file, or what `python` takes from -m or -c on.
+    """Returns the program's path and its arguments: a program of this environment or of the search
+    path, a Python file, or the arguments of `python` from -m or -c on.
     """
     if words[0] in ("-m", "-c"):
         return [sys.executable, *words]
@@ -68,8 +69,9 @@ def _command(words: Sequence[str]) -> list[str]:
 
 
 def elsewhere(program: Path) -> str:
-    """Why a program will not have this plugin, as a sentence; "" where it will, or where that
-    cannot be told."""
+    """Returns why a program will not have this plugin, as a sentence; "" where it will, or where
+    that cannot be determined.
+    """
     if not Path(tflgpu_startup.__file__).with_name("tflgpu_startup.pth").is_file():
         return f"tflgpu_startup.pth is missing beside {tflgpu_startup.__file__}. Reinstall it."
     with program.open("rb") as file:
@@ -78,7 +80,7 @@ def elsewhere(program: Path) -> str:
     python = _python(begin[2:].split() if script else [str(program)])
     if python is None:
         if program.parent in OWN and (script or os.name == "nt"):
-            return ""  # starts a Python file of this environment
+            return ""  # a script that starts a Python file of this environment
         return (
             f"{program.name} is not a Python program. Only Python processes of this environment "
             "that it starts will have the plugin."
@@ -90,7 +92,9 @@ def elsewhere(program: Path) -> str:
 
 
 def _python(command: Sequence[str]) -> Path | None:
-    """The interpreter that a command names first, or after `env`; None for another program."""
+    """Returns the interpreter that a command names first, or after `env`; None for another
+    program.
+    """
     words = [word for word in command if not word.startswith("-")]
     if words and Path(words[0]).name == "env":
         words = [shutil.which(word) or word for word in words[1:]]
@@ -98,8 +102,9 @@ def _python(command: Sequence[str]) -> Path | None:
 
 
 def _is_own(python: Path) -> bool:
-    """Whether it is the Python of this environment. The Python that a virtual environment was made
-    with is another one."""
+    """Whether it is the Python of this environment. The Python from which a virtual environment was
+    made is another one.
+    """
     same = python.resolve() == Path(sys.executable).resolve()
     if python.parent.resolve() in [folder.resolve() for folder in OWN]:
         return same or os.name == "nt"  # pythonw.exe is another file

@@ -1,5 +1,5 @@
-"""`tflgpu bench MODEL` and `tflgpu profile MODEL`: how fast a .tflite or .onnx model runs here, on
-the host's CPU kernels and through this plugin, and where the time on the device goes.
+"""`tflgpu bench MODEL` and `tflgpu profile MODEL`: measure how fast a .tflite or .onnx model runs
+here, on the host's CPU kernels and through this plugin, and the device time of each launch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
 
-Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
+Built = list[tuple[Partition, Instance]]  # partitions in the order of their building
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One engine, in milliseconds: from creation to the first result, and inferences after that."""
+    """The times of one engine in milliseconds: from creation to the first result, and of later
+    inferences.
+    """
 
     engine: str
     first_ms: float
@@ -39,8 +41,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Bench:
-    """Both engines took turns; `difference` is the largest between their outputs, `chosen_shapes`
-    those of inputs that the model leaves open."""
+    """The times of both engines, which ran alternately; `difference` is the largest between their
+    outputs, `chosen_shapes` those of inputs that the model leaves open.
+    """
 
     model: str
     host: str
@@ -53,8 +56,9 @@ class Bench:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel of a partition (numbered as in reports): its time on the device, and the host's
-    nodes that it computes, as operator and number."""
+    """One launch of a partition (numbered as in reports): its time on the device, and the host's
+    nodes that it computes, as operator and number.
+    """
 
     partition: int
     kernel: str
@@ -64,7 +68,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Profile:
-    """Launches in the order in which they run; `chosen_shapes` as in `Bench`."""
+    """The launches in the order in which they run; `chosen_shapes` as in `Bench`."""
 
     model: str
     host: str
@@ -77,7 +81,7 @@ class Profile:
         return sum(launch.milliseconds for launch in self.launches)
 
     def by_kernel(self) -> list[tuple[str, int, float]]:
-        """(kernel, launches, milliseconds), the most expensive first."""
+        """Returns (kernel, launches, milliseconds), the most expensive first."""
         found: dict[str, list[float]] = {}
         for launch in self.launches:
             found.setdefault(launch.kernel, []).append(launch.milliseconds)
@@ -89,7 +93,7 @@ class Profile:
 
 
 def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Bench:
-    """Interleaved inferences on seeded values. Imports and the opening of the device are not
+    """Times alternating inferences on seeded values. Imports and the opening of the device are not
     counted. Raises ValueError or RuntimeError with a sentence.
     """
     subject, info = subjects.opened(path, host), _opened(options)
@@ -118,8 +122,9 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
-    """Device time of every launch of the partitions that one inference runs. Raises ValueError or
-    RuntimeError with a sentence, also when nothing is on the GPU or it takes no timestamps.
+    """Returns the device time of every launch of the partitions that one inference runs. Raises
+    ValueError or RuntimeError with a sentence, also when nothing is on the GPU or it has no
+    timestamps.
     """
     subject, info = subjects.opened(path, host), _opened(options)
     with engine.watch() as built:
@@ -143,9 +148,9 @@ def _launches(number: int, partition: Partition, instance: Instance, runs: int) 
 
 
 def launch_times(instance: Instance, runs: int) -> list[float]:
-    """Milliseconds on the device of each launch of the plan, medians of `runs` runs on seeded
-    values after one that is not counted. Raises native.NativeError with a sentence when the adapter
-    takes no timestamps.
+    """Returns milliseconds on the device of each launch of the plan, medians of `runs` runs on
+    seeded values after one that is not counted. Raises native.NativeError with a sentence when the
+    adapter has no timestamps.
     """
     inputs, states = _values(instance.plan.inputs), _values(instance.plan.states)
     found = []
@@ -155,7 +160,7 @@ def launch_times(instance: Instance, runs: int) -> list[float]:
 
 
 def _values(ports: Sequence[Port]) -> list[Array]:
-    """Floats between 0 and 1; zeros elsewhere, since they may be indices."""
+    """Returns floats between 0 and 1; zeros for other types, which may be indices."""
     random = np.random.default_rng(0)
     kinds = [(port.shape, np.dtype(NUMPY_DTYPES[port.dtype])) for port in ports]
     return [
@@ -165,7 +170,7 @@ def _values(ports: Sequence[Port]) -> list[Array]:
 
 
 def operators(partition: Partition) -> dict[int, str]:
-    """The host's nodes by their numbers, as operator and number."""
+    """Returns the host's nodes by their numbers, as operator and number."""
     return {
         source: f"{node.host_op or node.op} {source}"
         for node in partition.graph.nodes
@@ -174,8 +179,8 @@ def operators(partition: Partition) -> dict[int, str]:
 
 
 def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, Instance]]:
-    """Those that a report tells of, by their numbers there. Raises RuntimeError where there is
-    none.
+    """Returns the partitions of a report, by their numbers there. Raises RuntimeError where there
+    is none.
     """
     numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
@@ -185,7 +190,7 @@ def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, I
 
 
 def _run(built: Built) -> Built:
-    """Those that have run."""
+    """Returns the partitions that have run."""
     return [pair for pair in built if pair[1].counters().runs]
 
 
@@ -196,15 +201,15 @@ def _opened(options: Mapping[str, str]) -> AdapterInfo:
 
 
 def _difference(first: list[Any], second: list[Any]) -> float:
-    """The largest between numbers at the same places; outputs of other kinds are left out."""
+    """Returns the largest difference between numeric outputs; other outputs are ignored."""
     found = [0.0]
     for ours, theirs in zip(first, second, strict=True):
         one, two = np.asarray(ours), np.asarray(theirs)
         if one.shape == two.shape and one.dtype.kind in "fiub":
             found.append(difference(one, two))
-    return float(np.max(found))  # NaN if one is
+    return float(np.max(found))  # NaN if either is NaN
 
 
 def _since(begin: float) -> float:
-    """Milliseconds."""
+    """Returns the elapsed milliseconds."""
     return (time.perf_counter() - begin) * 1e3

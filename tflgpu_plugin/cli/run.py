@@ -1,4 +1,4 @@
-"""`tflgpu run MODEL INPUTS... --out DIR`: many inputs through a model."""
+"""`tflgpu run MODEL INPUTS... --out DIR`: runs a model on many inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tflgpu_plugin.cli.shared import (
     type=click.Choice(["npz", "parquet"]),
     default="npz",
     show_default=True,
-    help="Of the results.",
+    help="The format of the results.",
 )
 @click.option(
     "--batch",
@@ -46,7 +46,7 @@ from tflgpu_plugin.cli.shared import (
     default=32,
     show_default=True,
     help="Inputs per file of results, and per run of a model whose first extent is open. "
-    "0: an input is a whole tensor, first extent and all.",
+    "0: an input is a complete tensor, first extent included.",
 )
 @click.option(
     "--workers",
@@ -56,17 +56,17 @@ from tflgpu_plugin.cli.shared import (
 @click.option(
     "--adapters",
     metavar="LIST",
-    help="Names or indices with commas, handed to workers in turn; or `all`.",
+    help="Names or indices with commas, assigned to workers cyclically; or `all`.",
 )
 @click.option(
     "--ray",
     metavar="[ADDRESS]",
     is_flag=False,
     flag_value="",
-    help="Workers on the Ray cluster there, or on one of this machine. The model and the "
-    "inputs have to be at the same paths on all of it.",
+    help="Workers on the Ray cluster there, or on one of this machine. The model and the inputs "
+    "must have the same paths on all machines.",
 )
-@click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
+@click.option("--resume", is_flag=True, help="Continue the run whose results are in --out.")
 @click.option(
     "--mean", default=127.5, show_default=True, help="Float models get (pixel - mean) / std."
 )
@@ -82,7 +82,7 @@ def run(
     """Run MODEL on all INPUTS: pictures, .npy, .npz and .parquet files, and folders of them.
 
     Results are in the order of the inputs. Exit status 1 when some inputs have no results, each
-    with a sentence; 130 after Ctrl-C, from which --resume goes on.
+    with a sentence; 130 after Ctrl-C, from which --resume continues.
     """
     from tflgpu_plugin.batch import placing, run as runner
     from tflgpu_plugin.batch.spec import Spec
@@ -94,7 +94,7 @@ def run(
         try:
             outcome = runner.run(request, tell, progress)
         except KeyboardInterrupt:
-            tell(f"Broken off. Finished results are in {request.out}; --resume goes on.")
+            tell(f"Interrupted. Finished results are in {request.out}; --resume continues.")
             raise SystemExit(INTERRUPTED) from None
     if as_json:
         print_json(asdict(outcome))
@@ -107,8 +107,8 @@ def run(
 
 @contextmanager
 def _bar() -> Iterator[tuple[Any, Any]]:
-    """A line that grows on a terminal, and lines above it, on stderr."""
-    from rich import progress as shown  # for this command alone
+    """Yields a progress bar on a terminal, and a function that prints lines above it, on stderr."""
+    from rich import progress as shown  # imported late: only this command needs it
 
     bar = shown.Progress(
         shown.BarColumn(), shown.MofNCompleteColumn(), shown.TextColumn("inputs"),

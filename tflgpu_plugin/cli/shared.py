@@ -1,4 +1,4 @@
-"""What the commands share: options, sentences about bad input, tables."""
+"""Options, error messages and tables that the commands share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 adapter_option = click.option(
     "--adapter", help="A part of an adapter's name, or its index in `tflgpu info`."
 )
-# What is printed is text, never markup: names and advice hold brackets and colons.
+# Output is text, never markup: names and advice contain brackets and colons.
 LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
 
@@ -36,7 +36,7 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
 
 
 def _usable(given: Iterable[str]) -> dict[str, str]:
-    """Options of a command, whose usage is shown where one is wrong."""
+    """Returns a command's options; where one is wrong, its usage is shown."""
     try:
         return pairs(given)
     except Sentence as error:
@@ -44,7 +44,8 @@ def _usable(given: Iterable[str]) -> dict[str, str]:
 
 
 host_option = click.option(
-    "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
+    "--host",
+    help="tflite-runtime, ai-edge-litert or onnxruntime; by default the host that reads the model.",
 )
 option_pairs = click.option(
     "--option",
@@ -58,7 +59,7 @@ option_pairs = click.option(
 
 
 def prepared(command: F) -> F:
-    """Options of the commands that make a model ready to run."""
+    """Adds the options of commands that prepare a model."""
     return option_pairs(host_option(command))
 
 
@@ -67,8 +68,9 @@ def print_json(value: Any) -> None:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under their heads. On a terminal long cells are wrapped, but for the first of a row,
-    which is its name; elsewhere each row is one line, and nothing is cut."""
+    """Prints rows under their heads. On a terminal long cells are wrapped, except the first of a
+    row, which is its name; elsewhere each row is one line, and nothing is cut.
+    """
     listed = [list(row) for row in rows]
     terminal = Console(**LITERAL)
     if not terminal.is_terminal:

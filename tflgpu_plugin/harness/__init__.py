@@ -1,3 +1,3 @@
-"""Models run in hosts, for commands, the demo, benchmarks and tests: runners, writers of model
+"""Runs models in hosts, for commands, the demo, benchmarks and tests: runners, writers of model
 files, inputs, comparisons.
 """

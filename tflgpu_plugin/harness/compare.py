@@ -1,5 +1,5 @@
-"""Runs a model on a host's CPU kernels and through this plugin, and compares the outputs and what
-is in between.
+"""Runs a model on a host's CPU kernels and through this plugin, and compares outputs and
+intermediate results.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
-TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
-SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
-SHOWN = 4  # tensors that disagree
-MAX_PROBES = 24  # intermediate results of a model that is not ours
-# CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
+TOLERANCE = (
+    1e-4  # tolerance relative to the largest magnitude; reordered float32 sums differ by a few 1e-6
+)
+SPREAD = 4.0  # tolerance as a multiple of the difference of the host's own two sets of kernels
+SHOWN = 4  # tensors that a message lists
+MAX_PROBES = 24  # intermediate results of a user's model that are compared
+# CPU kernels, by the names of TFLite: the default ones of a host, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
-# Those that judge in a TFLite host, for a reader: the first that have every operator of the model.
+# Reference kernels in a TFLite host, with their names for a reader: the first that have every
+# operator of the model.
 JUDGES = {REFERENCE: "reference", OPTIMIZED: "optimized", FASTEST: "default"}
-ONE_SET = "CPU"  # what judges in a host that has one set of CPU kernels
+ONE_SET = "CPU"  # the reference in a host that has one set of CPU kernels
 
 
 @dataclass(frozen=True)
 class Running:
-    """A model that is ready. `run` is one inference: the outputs, which have these names; `report`
-    tells what became of the nodes that were handed to this plugin."""
+    """A model that is ready. `run` does one inference and returns the outputs, which have these
+    names; `report` returns the report of its nodes.
+    """
 
     names: list[str]
     run: Callable[[], list[Array]]
@@ -42,9 +46,9 @@ class Running:
 
 
 class Subject(Protocol):
-    """A model in a host (its name and version), with values for its inputs. `cpu` says what its
-    fastest CPU kernels are; `judges` names the CPU kernels that may judge, the first choice first;
-    `chosen_shapes` are those of inputs whose extents the model leaves open.
+    """A model in a host (its name and version), with values for its inputs. `cpu` describes its
+    fastest CPU kernels; `judges` names the CPU kernels that may be the reference, the first choice
+    first; `chosen_shapes` are those of inputs whose extents the model leaves open.
     """
 
     @property
@@ -57,16 +61,20 @@ class Subject(Protocol):
     def chosen_shapes(self) -> Mapping[str, list[int]]: ...
 
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
-        """Make it ready on CPU kernels, or with options through this plugin."""
+        """Prepares the model on CPU kernels, or with options through this plugin."""
 
     def probed(self, probes: Sequence[Any] | None) -> Subject:
-        """With these intermediate results as further outputs, after its own. None: a selection of
-        those that do not follow from constants alone, which hosts leave where nobody reads them."""
+        """Returns the model with these intermediate results as additional outputs, after its own.
+        None selects some of those that depend on inputs, since hosts do not compute others that
+        nothing reads.
+        """
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One tensor: the largest difference and magnitude, and the difference that is allowed."""
+    """The comparison of one tensor: the largest difference and magnitude, and the difference that
+    is allowed.
+    """
 
     name: str
     difference: float
@@ -84,9 +92,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome for a model in one host. `cpu` says what its fastest CPU kernels were, `judge`
-    which of JUDGES, or ONE_SET, gave the expected results; `outputs` holds the model's own outputs
-    from the GPU; times are medians in milliseconds. `chosen_shapes` are those of open inputs.
+    """The result for a model in one host. `cpu` describes its fastest CPU kernels, `judge` is one
+    of JUDGES, or ONE_SET, and says which kernels gave the expected results; `outputs` holds the
+    model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are those
+    of open inputs.
     """
 
     host: str
@@ -101,7 +110,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """All tensors agree, and some of it ran on the GPU."""
+        """Whether all tensors agree, and some of the nodes ran on the GPU."""
         return self.agrees and self.report.count(GPU) > 0
 
     @property
@@ -109,7 +118,7 @@ class Comparison:
         return bool(self.agreements) and all(a.ok for a in self.agreements)
 
     def lines(self) -> list[str]:
-        """The summary for a reader."""
+        """Returns the summary as lines for a reader."""
         report, on_gpu = self.report, self.report.count(GPU)
         nodes, partitions = len(report.nodes), len(report.partitions)
         lines = [
@@ -129,8 +138,8 @@ class Comparison:
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
             return (
                 f"DISAGREES in {len(bad)} of {len(self.agreements)} with {self._kernels_that_judge}"
-                '. "Where answers differ" in docs/conformance.md tells what is by design, such as '
-                f"{self._by_design}. "
+                '. "Where answers differ" in docs/conformance.md lists intended differences, such '
+                f"as {self._by_design}. "
                 f"Tensors: {', '.join(bad[:SHOWN])}{more}."
             )
         if not self.report.count(GPU):
@@ -140,7 +149,7 @@ class Comparison:
 
     @property
     def _not_reference(self) -> bool:
-        """Whether a host that has reference kernels was judged by others."""
+        """Whether a host that has reference kernels was compared with others."""
         return self.judge not in (JUDGES[REFERENCE], ONE_SET)
 
     @property
@@ -151,14 +160,14 @@ class Comparison:
 
     @property
     def _by_design(self) -> str:
-        """Differences that are no error, as examples."""
+        """Returns examples of differences that are no errors."""
         if self.judge == ONE_SET:
             return "InstanceNormalization, whose sums are less exact on the CPU"
         rounding = ", and 8-bit results of kernels that are not the reference"
         return f"8-bit weights with float activations{rounding if self._not_reference else ''}"
 
     def kernels(self) -> list[str]:
-        """The pipelines of all partitions."""
+        """Returns the pipelines of all partitions."""
         partitions = self.report.partitions
         return list(dict.fromkeys(name for partition in partitions for name in partition.kernels))
 
@@ -185,12 +194,12 @@ def compare(
     runs: int = 10,
     probes: Sequence[Any] | None = None,
 ) -> Comparison:
-    """Outputs and intermediate results (`probes`, or a selection) against the CPU kernels that
-    judge.
+    """Compares outputs and intermediate results (`probes`, or a selection) with the reference CPU
+    kernels.
 
-    The difference between these and the host's next faster kernels widens what is allowed, so that
-    a model that amplifies rounding is not called wrong. Latency and outputs are those of the model
-    as it is. Raises what `start` and `probed` raise.
+    The difference between these and the host's next faster kernels widens the tolerance, so that a
+    model that amplifies rounding is not reported as wrong. Latency and outputs are those of the
+    unchanged model. Raises what `start` and `probed` raise.
     """
     rich = subject if probes is not None and not probes else subject.probed(probes)
     reference, judge, faster = _judge(rich)
@@ -210,8 +219,9 @@ def compare(
 
 
 def _judge(subject: Subject) -> tuple[Running, str, str]:
-    """The first kernels of `judges` that have every operator of the model, made ready, with their
-    name, and the next faster ones. Raises what the last of them raise."""
+    """Returns the first kernels of `judges` that have every operator of the model, ready to run,
+    with their name, and the next faster ones. Raises what the last of them raise.
+    """
     for kernels, faster in pairwise((*subject.judges, FASTEST)):
         try:
             return subject.start(None, kernels), subject.judges[kernels], faster
@@ -222,7 +232,7 @@ def _judge(subject: Subject) -> tuple[Running, str, str]:
 
 
 def latency(run: Callable[[], object], runs: int) -> float:
-    """Median time of an inference in milliseconds, after one that is not counted."""
+    """Returns the median time of an inference in milliseconds, after one that is not counted."""
     run()
     times = []
     for _ in range(runs):
@@ -233,7 +243,9 @@ def latency(run: Callable[[], object], runs: int) -> float:
 
 
 def thinned(inner: list[T]) -> list[T]:
-    """Few of them, counted from the end, so that the last one, the logits, is among them."""
+    """Returns a few of the items, counted from the end, so that the last one, the logits, is
+    included.
+    """
     step = max(1, -(-len(inner) // MAX_PROBES))
     return inner[::-step][::-1]
 
@@ -241,7 +253,9 @@ def thinned(inner: list[T]) -> list[T]:
 def agree(
     names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]
 ) -> list[Agreement]:
-    """Results tensor by tensor; differences among the host's own kernels widen what is allowed."""
+    """Compares results tensor by tensor; differences among the host's own kernels widen the
+    tolerance.
+    """
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(_computed(expected)).max(initial=0))
@@ -251,8 +265,9 @@ def agree(
 
 
 def difference(expected: Array, got: Array) -> float:
-    """The largest between numbers at the same places; infinite for another shape, NaN where one
-    alone is NaN. Equal infinities and NaN in both are no difference."""
+    """Returns the largest elementwise difference; infinite for another shape, NaN where only one
+    side is NaN. Equal infinities and NaN on both sides are no difference.
+    """
     if expected.shape != got.shape:
         return float("inf")
     a, b = expected.astype(np.float64), got.astype(np.float64)
@@ -261,15 +276,19 @@ def difference(expected: Array, got: Array) -> float:
 
 
 def _computed(values: Array) -> Array:
-    """The numbers that say how large a difference may be, as float64: neither NaN and infinities
-    nor the extreme of the type, which pads for a maximum and masks scores. Others are 0."""
+    """Returns the numbers that decide how large a difference may be, as float64: without NaN,
+    infinities and the extreme of the type, which pads for a maximum and masks scores. These become
+    0.
+    """
     limit = MAX_FLOAT16 if values.dtype == np.float16 else MAX_FLOAT32
     numbers = values.astype(np.float64)
     return np.where(np.abs(numbers) < limit, numbers, 0.0)
 
 
 def _spread(expected: Array, other: Array) -> float:
-    """What the host's own two sets of kernels differ by where both have computed a number."""
+    """Returns the difference of the host's own two sets of kernels where both have computed a
+    number.
+    """
     if expected.shape != other.shape:
         return 0.0
     first, second = _computed(expected), _computed(other)

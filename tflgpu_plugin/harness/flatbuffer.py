@@ -1,5 +1,5 @@
-"""Writes TFLite models, and moves the outputs of existing ones, with no dependency beyond the
-standard library.
+"""Writes TFLite models, and adds outputs to existing ones, with no dependency beyond the standard
+library.
 
 FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back
 to its vtable, which holds one 16-bit offset per field; strings, vectors and tables are reached by
@@ -52,8 +52,8 @@ _LISTS_2: dict[int, dict[int, int]] = {
     21: {0: 1, 2: 1},
     23: {0: 4},
 }
-# What a host reads of a table before it runs a model. By field: how many bytes each item of a list
-# has, the fields of a table, or in brackets those of each table of a list.
+# The fields that a host reads before it runs a model. By field: the bytes of each item of a list,
+# the fields of a table, or in brackets those of each table of a list.
 _Read = Mapping[int, Any]
 _NAMED: _Read = {0: 1}
 _TENSOR: _Read = {
@@ -81,7 +81,7 @@ class Model:
     buffers: list[Table] = field(default_factory=lambda: [{}])
 
     def tensor(self, name: str, shape: Sequence[int], data: npt.NDArray[Any] | None = None) -> int:
-        """Add a tensor (a constant when it has data, float32 or int32); returns its number."""
+        """Adds a tensor (a constant when it has data, float32 or int32) and returns its number."""
         integer = data is not None and data.dtype.kind == "i"
         buffer = 0
         if data is not None:
@@ -96,7 +96,7 @@ class Model:
     def operator(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: float
     ) -> None:
-        """Add an operator of version 1 with these options (names as in `_OPERATORS`)."""
+        """Adds an operator of version 1 with these options (names as in `_OPERATORS`)."""
         if name not in self.codes:
             self.codes.append(name)
         _, number, fields = _OPERATORS[name]
@@ -112,7 +112,7 @@ class Model:
         )
 
     def serialize(self, inputs: Sequence[int], outputs: Sequence[int], description: str) -> bytes:
-        """The finished file."""
+        """Returns the finished file."""
         numbers = [_OPERATORS[name][0] for name in self.codes]
         codes = [{0: ("b", number), 2: ("i", 1), 3: ("i", number)} for number in numbers]
         graph = {0: self.tensors, 1: tuple(inputs), 2: tuple(outputs), 3: self.operators, 4: "main"}
@@ -120,8 +120,8 @@ class Model:
 
 
 def _write(root: Table) -> bytes:
-    """Serialize breadth first: what a table refers to is placed after it, so that every offset is
-    positive.
+    """Serializes breadth first: the targets of a table's references come after it, so that every
+    offset is positive.
     """
     out = bytearray(8)
     out[4:8] = b"TFL3"
@@ -136,7 +136,9 @@ def _write(root: Table) -> bytes:
 
 
 def _append(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
-    """Append one object, return where it starts; offsets of its references go to `later`."""
+    """Appends one object and returns its position; offsets of its references are added to
+    `later`.
+    """
     if isinstance(value, Mapping):
         return _append_table(out, value, later)
     if isinstance(value, str):
@@ -179,7 +181,8 @@ def _append_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) ->
 
 
 def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
-    """The same model whose first subgraph has these tensors as further outputs, after its own.
+    """Returns the model with these tensors as additional outputs of its first subgraph, after its
+    own.
 
     Raises ValueError for bytes that are not a TFLite model.
     """
@@ -194,8 +197,8 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
 
 def require_model(model: bytes) -> None:
-    """Raise ValueError with a sentence for bytes that are not a whole TFLite model: tflite-runtime
-    crashes on a file that was cut short.
+    """Raises ValueError with a sentence for bytes that are not a complete TFLite model:
+    tflite-runtime crashes on a file that was cut short.
     """
     file = _File(model)
     file.outputs_offset()
@@ -204,8 +207,9 @@ def require_model(model: bytes) -> None:
 
 
 def activations(model: bytes) -> list[int]:
-    """Tensor numbers of the float32 results in the first subgraph that do not follow from constants
-    alone, in execution order. Raises ValueError for bytes that are not a whole TFLite model."""
+    """Returns the tensor numbers of the float32 results in the first subgraph that depend on
+    inputs, in execution order. Raises ValueError for bytes that are not a complete TFLite model.
+    """
     file = _File(model)
     file.outputs_offset()
     with _whole():
@@ -216,7 +220,7 @@ def activations(model: bytes) -> list[int]:
 
 @contextmanager
 def _whole() -> Iterator[None]:
-    """Raise ValueError with a sentence for what leads outside of a file."""
+    """Raises ValueError with a sentence for offsets that point outside of a file."""
     try:
         yield
     except (struct.error, IndexError) as error:
@@ -226,28 +230,28 @@ def _whole() -> Iterator[None]:
 @dataclass
 class _File:
     """A model that is being read. Its lists may overlap, so that a small file could have any number
-    of items: no more are read than there are bytes, twice what two looks at all lists without
-    overlaps come to.
-    Methods raise struct.error or IndexError for what lies outside, or is more than that.
+    of items: reading stops at a limit of items that a file without overlaps cannot reach. Methods
+    raise struct.error or IndexError for offsets outside of the file, and beyond that limit.
     """
 
     model: bytes
     read: int = 0  # items of lists
 
     def outputs_offset(self) -> int:
-        """Where the reference to the first subgraph's outputs stands."""
+        """Returns the position of the reference to the first subgraph's outputs."""
         if self.model[4:8] != b"TFL3":
             raise ValueError(
                 "This is not a TFLite model (the file identifier TFL3 is missing). Pass a .tflite "
-                "file; the name of an ONNX model has to end in .onnx."
+                "file; the name of an ONNX model must end in .onnx."
             )
         with _whole():
             graphs = self.tables(self.field(self.follow(0), 2))
             return self.field(graphs[0], 2)
 
     def computed(self, graph: int) -> list[int]:
-        """The results in a subgraph that depend on its inputs or on state, which operators without
-        inputs name, in execution order."""
+        """Returns the results in a subgraph that depend on its inputs or on state, which operators
+        without inputs read, in execution order.
+        """
         found: dict[int, None] = {}
         reached = set(self.ints(self.field(graph, 1)))
         for operator in self.tables(self.field(graph, 3)):
@@ -259,8 +263,9 @@ class _File:
         return list(found)
 
     def visit(self) -> None:
-        """Touch all that a host reads of a model before it runs it: tflite-runtime verifies
-        nothing, and crashes on what leads outside."""
+        """Reads all that a host reads of a model before it runs it: tflite-runtime verifies
+        nothing, and crashes on offsets that point outside.
+        """
         root = self.table(self.follow(0))
         self._touch(root, _MODEL)
         codes, buffers = (len(self.tables(self.field(root, slot))) for slot in (1, 4))
@@ -278,7 +283,7 @@ class _File:
                 self._touch(operator, {4: _LISTS.get(options, {}), 12: _LISTS_2.get(more, {})})
 
     def _touch(self, table: int, fields: _Read) -> None:
-        """Read these fields, and what they lead to."""
+        """Reads these fields, and the objects that they reference."""
         for slot, inside in fields.items():
             offset = self.field(table, slot)
             if isinstance(inside, int):
@@ -290,7 +295,7 @@ class _File:
                 self._touch(self.table(self.follow(offset)), inside)
 
     def table(self, table: int) -> int:
-        """The table, of which all fields begin in the file."""
+        """Returns the table's offset, after checking that all of its fields begin in the file."""
         vtable = table - int(struct.unpack_from("<i", self.model, table)[0])
         size, length = struct.unpack_from("<HH", self.model, vtable) if vtable >= 0 else (0, 0)
         if size < 4 or size % 2 or vtable + size > len(self.model):
@@ -301,24 +306,25 @@ class _File:
         return table
 
     def vector(self, offset: int, size: int) -> None:
-        """Raise IndexError for a list, of so many bytes each, that does not end in the file."""
+        """Raises IndexError for a list, of items of this size, that does not end in the file."""
         start = self.follow(offset) if offset else 0
         if offset and start + 4 + self._uint(start) * size > len(self.model):
             raise IndexError(offset)
 
     def ids(self, offset: int, count: int) -> None:
-        """Raise IndexError for a list of tensors with one that is none of so many; -1 stands for
-        an absent one."""
+        """Raises IndexError for a list of tensors with an invalid number; -1 stands for an absent
+        one.
+        """
         for number in self.ints(offset):
             self.index(number + 1, count + 1)
 
     def index(self, number: int, count: int) -> None:
-        """Raise IndexError for a number that is none of so many."""
+        """Raises IndexError for a number that is not below the count."""
         if not 0 <= number < count:
             raise IndexError(number)
 
     def number(self, table: int, slot: int) -> int:
-        """An unsigned number of 32 bits, 0 when it is absent."""
+        """Returns an unsigned number of 32 bits, 0 when it is absent."""
         offset = self.field(table, slot)
         return self._uint(offset) if offset else 0
 
@@ -326,7 +332,7 @@ class _File:
         return offset + self._uint(offset)
 
     def field(self, table: int, slot: int) -> int:
-        """Where a field of a table lies, 0 when it is absent."""
+        """Returns the position of a field of a table, 0 when it is absent."""
         vtable = table - int(struct.unpack_from("<i", self.model, table)[0])
         if 4 + 2 * slot >= struct.unpack_from("<H", self.model, vtable)[0]:
             return 0
@@ -346,7 +352,7 @@ class _File:
         return list(struct.unpack_from(f"<{count}i", self.model, start))
 
     def _list(self, offset: int) -> tuple[int, int]:
-        """Where the items of a list begin, and how many there are."""
+        """Returns the position of the items of a list, and their number."""
         if not offset:
             return 0, 0
         start = self.follow(offset)

@@ -1,4 +1,4 @@
-"""The TFLite hosts on this machine, and how to run a model in one of them."""
+"""Finds the TFLite hosts on this machine, and runs a model in one of them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
 }
-THREADS = 2  # of CPU kernels, in every host
+THREADS = 2  # threads of CPU kernels, in every host
 UNRESOLVED = re.compile(r"unresolved custom op: ([^\s.]+)")
 INSTALL = "No TFLite host is installed. Run: pip install 'tflgpu-plugin[tflite]'"
 
 
 class NoHost(RuntimeError):
-    """No host is installed; the text says what to install."""
+    """An error for a machine without a host; the text says what to install."""
 
 
 class Lacking(RuntimeError):
-    """The host has no kernel for a custom operator of the model; the text is a sentence."""
+    """An error for a host that has no kernel for a custom operator of the model; the text is a
+    sentence.
+    """
 
 
 def installed() -> dict[str, str]:
-    """Versions of the installed hosts by distribution name, the preferred one first."""
+    """Returns versions of the installed hosts by distribution name, the preferred one first."""
     return {name: version(name) for name in installed_names()}
 
 
 @cache
 def version(name: str) -> str:
-    import importlib.metadata  # a tenth of what a start imports
+    import importlib.metadata  # imported late: it is a tenth of a start's imports
 
     return importlib.metadata.version(name)
 
@@ -48,7 +50,9 @@ def installed_names() -> list[str]:
 
 
 def misfit(name: str) -> str:
-    """Why this installed host cannot be imported here, as a sentence; "" when nothing is known."""
+    """Returns why this installed host cannot be imported here, as a sentence; "" when no reason is
+    known.
+    """
     if name != "tflite-runtime" or int(version("numpy").split(".")[0]) < 2:
         return ""
     return (
@@ -66,25 +70,26 @@ class Host:
 
     @property
     def title(self) -> str:
-        """Its name and version."""
+        """Returns its name and version."""
         return f"{self.name} {version(self.name)}"
 
     def plain(self, model: bytes | Path, **more: Any) -> Any:
-        """An interpreter as the host makes it by default, which is not allocated."""
+        """Returns an interpreter with the host's defaults, which is not allocated."""
         given = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
         return self.module.Interpreter(**given, **more)
 
     def interpreter(
         self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any
     ) -> Any:
-        """An allocated interpreter; `kernels` names a member of the host's OpResolverType. Raises
-        Lacking."""
+        """Returns an allocated interpreter; `kernels` names a member of the host's OpResolverType.
+        Raises Lacking.
+        """
         interpreter = self.made(model, kernels, threads, **more)
         self.allocate(interpreter)
         return interpreter
 
     def made(self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any) -> Any:
-        """An interpreter that is not allocated; its delegates have taken their nodes."""
+        """Returns an interpreter that is not allocated; its delegates have claimed their nodes."""
         return self.module.Interpreter(
             model_content=model,
             num_threads=threads,
@@ -93,7 +98,9 @@ class Host:
         )
 
     def allocate(self, interpreter: Any) -> None:
-        """Raises Lacking where nodes are left whose operator the host does not have."""
+        """Allocates the interpreter. Raises Lacking where nodes remain whose operator the host does
+        not have.
+        """
         try:
             interpreter.allocate_tensors()
         except RuntimeError as error:
@@ -107,8 +114,8 @@ class Host:
             ) from error
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
-        """Our delegate, loaded by the host's own function. Raises ValueError with our sentence,
-        without the line that the host puts before it.
+        """Returns our delegate, loaded by the host's own function. Raises ValueError with our
+        sentence, without the line that the host puts before it.
         """
         import tflgpu_plugin  # noqa: F401  makes the name known to the loader
 
@@ -120,8 +127,9 @@ class Host:
 
 
 def host(name: str | None = None) -> Host:
-    """The host with this distribution name, or that of its package, or the preferred one of those
-    that can be imported. Raises NoHost."""
+    """Returns the host with this distribution name, or that of its package, or the preferred one of
+    those that can be imported. Raises NoHost.
+    """
     found = installed_names()
     if not found:
         raise NoHost(INSTALL)
@@ -135,11 +143,13 @@ def host(name: str | None = None) -> Host:
 
 
 def import_host(name: str) -> Any:
-    """A host's module, loaded with this thread's floating-point environment kept: tflite-runtime
-    for ARM has the smallest floats flushed to zero from then on, also in numpy, which compares."""
+    """Returns a host's module, imported without a change to this thread's floating-point
+    environment: tflite-runtime for ARM makes the CPU flush subnormal floats to zero from then on,
+    also in numpy, which compares.
+    """
     try:
         libm = ctypes.CDLL("libm.so.6")
-    except OSError:  # no glibc, for which tflite-runtime's wheels are
+    except OSError:  # not glibc, for which tflite-runtime's wheels are built
         return importlib.import_module(name)
     before = ctypes.create_string_buffer(64)
     libm.fegetenv(before)
@@ -155,12 +165,12 @@ def feed(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> None:
 
 
 def outputs(interpreter: Any) -> list[npt.NDArray[Any]]:
-    """Copies of the outputs, in the model's order."""
+    """Returns copies of the outputs, in the model's order."""
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
 
 
 def invoked(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """One inference of an allocated interpreter."""
+    """Returns the outputs of one inference of an allocated interpreter."""
     feed(interpreter, values)
     interpreter.invoke()
     return outputs(interpreter)

@@ -1,5 +1,5 @@
-"""What the demo feeds a model: a picture scaled to the model's size and range, or seeded values;
-and label files.
+"""Makes the inputs of a model: a picture scaled to the model's size and range, or seeded values.
+Reads label files.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from tflgpu_plugin.harness import flatbuffer
 
 Array = npt.NDArray[Any]
 
-MOST_MODEL = 1 << 31  # bytes: neither format has larger files
+MOST_MODEL = 1 << 31  # bytes: neither format allows larger files
 MOST_LABELS = 1 << 24
 
 
 class BadInput(ValueError):
-    """A file or value that cannot be used; the text says what to do."""
+    """An error for a file or value that cannot be used; the text says what to do."""
 
 
 def one_line(error: Exception) -> str:
-    """The text of an error, or what kind of error it is where it has none."""
+    """Returns the text of an error, or its type where it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def make(
     details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0
 ) -> list[Array]:
-    """One array per input of the model: the picture in the first image-shaped one, seeded values
-    elsewhere.
+    """Returns one array per input of the model: the picture for the first image-shaped one, seeded
+    values for the others.
     """
     random = np.random.default_rng(seed)
     values, used = [], image is None
@@ -55,7 +55,7 @@ def make(
 
 
 def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """The shapes of the inputs that have open extents in the model, by name."""
+    """Returns the shapes of the inputs that have open extents in the model, by name."""
     found = {}
     for detail in details:
         if None in detail["open"]:
@@ -64,14 +64,14 @@ def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def told(shapes: Mapping[str, list[int]]) -> str:
-    """A sentence about shapes that were chosen; "" where there are none."""
+    """Returns a sentence about shapes that were chosen; "" where there are none."""
     listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return f"The model leaves extents open. Shapes chosen here: {listed}." if listed else ""
 
 
 def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str:
-    """Why a model does not run in a host, and the shapes that were chosen for it."""
-    text = f"{host} does not take these values: {error}"
+    """Returns why a model does not run in a host, and the shapes that were chosen for it."""
+    text = f"{host} does not accept these values: {error}"
     if not shapes:
         return text
     advice = "Run it with other shapes in a program of your own."
@@ -79,7 +79,7 @@ def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    """[1, H, W, C] or [1, C, H, W] of 1 or 3 channels."""
+    """Whether the shape is [1, H, W, C] or [1, C, H, W] with 1 or 3 channels."""
     return len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))
 
 
@@ -90,8 +90,8 @@ def picture(
     mean: float,
     std: float,
 ) -> Array:
-    """The picture at the model's size, channels last or first: (pixel - mean) / std for float
-    models, the pixels themselves for others.
+    """Returns the picture at the model's size, channels last or first: (pixel - mean) / std for
+    float models, the pixels themselves for others.
     """
     if source is None:
         raise BadInput("Give a picture.")
@@ -105,9 +105,11 @@ def picture(
         with _stream(source) as stream, Image.open(stream) as opened:
             mode = "L" if channels == 1 else "RGB"
             scaled = opened.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
-    except Exception as error:  # what pillow raises for damaged files is of many kinds
+    except Exception as error:  # pillow raises exceptions of many kinds for damaged files
         name = source if isinstance(source, Path) else "it"
-        unknown = isinstance(error, UnidentifiedImageError)  # its text names one of our objects
+        unknown = isinstance(
+            error, UnidentifiedImageError
+        )  # its text contains the repr of a stream
         reason = "pillow does not know its format" if unknown else error
         raise BadInput(f"{name} cannot be read as a picture ({reason}).") from error
     pixels = np.asarray(scaled).reshape(1, height, width, channels)
@@ -115,14 +117,14 @@ def picture(
 
 
 def _stream(source: Path | IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    """A regular file, or what is open already."""
+    """Returns a regular file, or the stream that is already open."""
     if isinstance(source, Path):
         return os.fdopen(folders.opened(source, None, private=False), "rb")
     return nullcontext(source)
 
 
 def values_of(pixels: Array, dtype: np.dtype[Any], mean: float, std: float) -> Array:
-    """What a model of this type is given for pixels of 8 bits, contiguous."""
+    """Returns the contiguous values that a model of this type takes for pixels of 8 bits."""
     if dtype.kind == "f":
         return np.ascontiguousarray(((pixels.astype(np.float32) - mean) / std).astype(dtype))
     if dtype == np.int8:
@@ -142,7 +144,7 @@ def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 
 
 def labels(path: Path) -> list[str]:
-    """One label per line. Raises BadInput."""
+    """Returns one label per line. Raises BadInput."""
     try:
         lines = content(path, "labels", MOST_LABELS).decode().splitlines()
     except UnicodeDecodeError as error:
@@ -151,7 +153,7 @@ def labels(path: Path) -> list[str]:
 
 
 def model(path: Path) -> bytes:
-    """The bytes of a TFLite model file. Raises BadInput."""
+    """Returns the bytes of a TFLite model file. Raises BadInput."""
     found = content(path)
     try:
         flatbuffer.require_model(found)
@@ -161,8 +163,9 @@ def model(path: Path) -> bytes:
 
 
 def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
-    """The bytes of a regular file. Raises BadInput for anything else, which may never end, and for
-    a file of more bytes."""
+    """Returns the bytes of a regular file. Raises BadInput for any other file, which may never end,
+    and for a file of more bytes.
+    """
     try:
         with os.fdopen(folders.opened(path, most, private=False), "rb") as stream:
             return stream.read(most)
@@ -174,13 +177,14 @@ def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
 
 
 def are_scores(value: Array, labels: int) -> bool:
-    """Whether an output can be one score per class: numbers along one axis, for so many labels or
-    for more, or for one fewer."""
+    """Whether an output can be one score per class: numbers along one axis, at least as many as
+    labels minus one.
+    """
     return value.dtype.kind in "fiu" and value.size == max(value.shape, default=0) >= labels - 1
 
 
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:
-    """The best classes of an output with one score per class; labels may leave out a background
+    """Returns the best classes of an output with one score per class; labels may omit a background
     class at 0.
     """
     flat = scores.reshape(-1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""ONNX models on ONNX Runtime's CPU provider and on ours."""
+"""Runs ONNX models on ONNX Runtime's CPU provider and on ours."""
 
 from __future__ import annotations
 
@@ -26,23 +26,30 @@ TYPES = {
 }  # fmt: skip
 BFLOAT16, BFLOAT16_TYPE = "tensor(bfloat16)", 16
 FOLDER = "session.model_external_initializers_file_folder_path"
-ERRORS, FATAL = 3, 4  # what is logged
-SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
-DAMAGED = "It is no ONNX model, or it is damaged or cut short; fetch the file again."
+ERRORS, FATAL = 3, 4  # log levels
+SUMS = (
+    4096  # checksums of texts have few values, so that the least difference exceeds the tolerance
+)
+DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
 OPEN = 224  # height and width that a model leaves open; other open extents are 1
 
 
 def missing() -> str | None:
-    """Why there is no comparison in ONNX Runtime on this machine; None when there can be one."""
+    """Returns why there is no comparison in ONNX Runtime on this machine; None when there can be
+    one.
+    """
     try:
         tflgpu_plugin.register()
-    except (ImportError, RuntimeError) as error:  # not installed, or too old: both say what to do
+    except (
+        ImportError,
+        RuntimeError,
+    ) as error:  # not installed, or too old: both texts say what to do
         return " ".join(str(error).split())
     return None
 
 
 def host() -> str:
-    """Its name and version."""
+    """Returns its name and version."""
     import onnxruntime
 
     return f"{HOST} {onnxruntime.__version__}"
@@ -50,7 +57,7 @@ def host() -> str:
 
 @dataclass(frozen=True)
 class File:
-    """The bytes of a model, the folder of what it keeps outside, and what messages call it."""
+    """The bytes of a model, the folder of its external data, and its name in messages."""
 
     content: bytes
     folder: str = ""
@@ -58,13 +65,14 @@ class File:
 
 
 def read(path: Path) -> File:
-    """A model file. Raises BadInput."""
+    """Returns a model file. Raises BadInput."""
     return File(inputs.content(path), str(path.resolve().parent), str(path))
 
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:
-    """Name, shape and dtype of each input, with numbers for open extents, which are None in `open`.
-    Raises BadInput."""
+    """Returns name, shape and dtype of each input, with numbers for open extents, which are None in
+    `open`. Raises BadInput.
+    """
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
@@ -87,8 +95,9 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A `Subject`: a model, and by the names of its inputs their values, and the shapes that were
-    chosen for open ones."""
+    """A `Subject`: a model, the values of its inputs by name, and the shapes that were chosen for
+    open ones.
+    """
 
     model: File
     feeds: Mapping[str, Array]
@@ -101,7 +110,7 @@ class OnnxModel:
 
     @property
     def judges(self) -> Mapping[str, str]:
-        """One set of kernels, of the model as it is before it is optimized where that can run."""
+        """Returns one set of kernels, without graph optimizations where the model runs so."""
         return {REFERENCE: ONE_SET, FASTEST: ONE_SET}
 
     def start(self, options: Mapping[str, str] | None, kernels: str = FASTEST) -> Running:
@@ -129,8 +138,9 @@ class OnnxModel:
 
 
 def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """What the session's `run` gives. numpy has no bfloat16: arrays of its bits (uint16) stand for
-    inputs and outputs of that."""
+    """Returns the results of the session's `run`. numpy has no bfloat16: arrays of its bits
+    (uint16) represent inputs and outputs of that type.
+    """
     inputs = {value.name: value.type for value in session.get_inputs()}
     if BFLOAT16 not in (*inputs.values(), *(value.type for value in session.get_outputs())):
         return list(session.run(None, feeds))
@@ -139,12 +149,12 @@ def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(array: Array, bits: bool) -> Any:
-    """An OrtValue, of bfloat16 where the array holds the `bits` of that."""
+    """Returns an OrtValue, of bfloat16 where the array holds the `bits` of that type."""
     import onnxruntime as ort
 
     if not bits:
         return ort.OrtValue.ortvalue_from_numpy(array)
-    plain = np.asarray(array, np.uint16, order="C")  # keeps a scalar a scalar
+    plain = np.asarray(array, np.uint16, order="C")  # scalars stay scalars
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(plain, BFLOAT16_TYPE)
 
 
@@ -159,15 +169,16 @@ def _of_value(value: Any) -> Any:
 
 
 def as_array(value: Any) -> Array:
-    """An output as numbers or texts: of maps from classes to scores, the scores in the order of the
-    classes."""
+    """Returns an output as numbers or texts: for maps from classes to scores, the scores in the
+    order of the classes.
+    """
     if isinstance(value, list):
         value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
     return np.asarray(value)
 
 
 def numbers(outputs: Sequence[Any]) -> list[Array]:
-    """Numbers only: of a text its checksum, so that another one is a difference."""
+    """Returns numbers only: for a text its checksum, so that different texts differ."""
     found = []
     for array in map(as_array, outputs):
         if array.dtype.kind in "OUS":
@@ -178,8 +189,9 @@ def numbers(outputs: Sequence[Any]) -> list[Array]:
 
 
 def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **entries: str) -> Any:
-    """Session options. `threads` of CPU kernels (0: as many as the host likes), the least severe
-    messages that it `logs`, and further entries ("__" stands for ".")."""
+    """Returns session options. `threads` of CPU kernels (0: the host's default), the least severe
+    messages that it `logs`, and further entries ("__" stands for ".").
+    """
     import onnxruntime as ort
 
     made = ort.SessionOptions()
@@ -192,7 +204,9 @@ def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **ent
 
 
 def device(place: int = 0) -> Any:
-    """Our device at this place, or the last one. Raises NoAdapter, which is a RuntimeError."""
+    """Returns our device at this place, or the last one. Raises NoAdapter, which is a
+    RuntimeError.
+    """
     import onnxruntime as ort
 
     from tflgpu_plugin.runtime import adapter
@@ -207,7 +221,7 @@ def device(place: int = 0) -> Any:
 
 
 def ours(settings: Any, options: Mapping[str, Any] | None = None, place: int = 0) -> Any:
-    """The session options, with our provider at this place."""
+    """Returns the session options, with our provider at this place."""
     given = {key: str(value) for key, value in (options or {}).items()}
     settings.add_provider_for_devices([device(place)], given)
     return settings
@@ -219,8 +233,9 @@ def opened(
     options: Mapping[str, Any] | None = None,
     place: int = 0,
 ) -> Any:
-    """A session on the CPU provider, or with options on ours, with no fall-back to a session
-    without it. Raises what onnxruntime raises."""
+    """Returns a session on the CPU provider, or with options on ours, without a fallback to a
+    session without it. Raises what onnxruntime raises.
+    """
     import onnxruntime as ort
 
     if options is None:
@@ -229,8 +244,9 @@ def opened(
 
 
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
-    """A session on the CPU provider, which raises what onnxruntime raises, or with options on ours.
-    Raises NoAdapter, or ValueError when there can be no session."""
+    """Returns a session on the CPU provider, which raises what onnxruntime raises, or with options
+    on ours. Raises NoAdapter, or ValueError when there can be no session.
+    """
     given = settings(optimized, THREADS)
     if model.folder:
         given.add_session_config_entry(FOLDER, model.folder)
@@ -245,7 +261,7 @@ def session(model: File, options: Mapping[str, str] | None = None, optimized: bo
 
 
 def report(session: Any) -> Report:
-    """What became of the model. Raises ValueError with a sentence."""
+    """Returns the report of the model. Raises ValueError with a sentence."""
     try:
         return tflgpu_plugin.report(session)
     except TypeError as error:

@@ -15,19 +15,19 @@ from tflgpu_plugin.ir import wire
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT32 = 1  # TensorProto.DataType
-MOST_BITS = 64  # of a number
+MOST_BITS = 64  # wire type of a number
 _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
 
 
 @dataclass
 class Model:
-    """A float32 ONNX model (opset 17) under construction; values are known by their names."""
+    """A float32 ONNX model (opset 17) under construction; values are identified by their names."""
 
     nodes: list[bytes] = field(default_factory=list)
     constants: list[bytes] = field(default_factory=list)
 
     def constant(self, name: str, data: npt.NDArray[Any]) -> str:
-        """Add a constant; returns its name."""
+        """Adds a constant and returns its name."""
         head = wire.integers(1, data.shape) + wire.integer(2, _FLOAT32) + wire.text(8, name)
         self.constants.append(head + wire.message(9, np.ascontiguousarray(data, "<f4").tobytes()))
         return name
@@ -35,7 +35,7 @@ class Model:
     def node(
         self, operator: str, inputs: Sequence[str], output: str, **attributes: int | Sequence[int]
     ) -> str:
-        """Add a node that is named like its one output; returns that name."""
+        """Adds a node with the name of its only output, and returns that name."""
         names = b"".join(wire.text(1, name) for name in inputs)
         settings = b"".join(wire.message(5, _attribute(*item)) for item in attributes.items())
         head = names + wire.text(2, output) + wire.text(3, output) + wire.text(4, operator)
@@ -45,7 +45,7 @@ class Model:
     def serialize(
         self, inputs: Mapping[str, Sequence[int]], outputs: Mapping[str, Sequence[int]], name: str
     ) -> bytes:
-        """The finished file; `inputs` and `outputs` are shapes by name."""
+        """Returns the finished file; `inputs` and `outputs` are shapes by name."""
         graph = b"".join(wire.message(1, node) for node in self.nodes) + wire.text(2, name)
         graph += b"".join(wire.message(5, constant) for constant in self.constants)
         graph += b"".join(wire.message(11, _value(*item)) for item in inputs.items())
@@ -61,9 +61,10 @@ class Model:
 
 
 def computed(model: bytes) -> list[str]:
-    """The names of what the nodes of a model's graph make, in order, but for what follows from
-    constants alone. What a node with a graph inside reads is not looked up: its results are taken
-    for computed."""
+    """Returns the names of results of the nodes of a model's graph, in order, without those that
+    follow from constants alone. Bodies are not read: results of nodes that have some count as
+    computed.
+    """
     found = []
     for graph in _fields(model, 7):
         constants = {name for one in _fields(graph, 5) for name in _texts(one, 8)}
@@ -87,12 +88,16 @@ def _has_graph(node: bytes) -> bool:
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
-    """The same model with further outputs: of a message that is written twice, lists are joined."""
+    """Returns the model with additional outputs: when a message is written twice, readers join its
+    lists.
+    """
     return model + wire.message(7, b"".join(wire.message(12, wire.text(1, name)) for name in names))
 
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
-    """The values of a field that holds bytes. Raises ValueError when this is no message."""
+    """Yields the values of a field that holds bytes. Raises ValueError when this is not a
+    message.
+    """
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)
@@ -104,7 +109,7 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
         elif key & 7 in (1, 5):
             size = 8 if key & 7 == 1 else 4
         else:
-            raise ValueError("This is no ONNX model.")
+            raise ValueError("This is not an ONNX model.")
         if at + size > len(message):
             raise ValueError("This ONNX model is cut short.")
         if key == wanted << 3 | 2:
@@ -113,7 +118,7 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at an offset, and the offset after it."""
+    """Returns the number at an offset, and the offset after it."""
     value = shift = 0
     while at < len(message) and shift < MOST_BITS:
         value |= (message[at] & 0x7F) << shift
@@ -130,7 +135,7 @@ def _attribute(name: str, value: int | Sequence[int]) -> bytes:
 
 
 def _value(name: str, shape: Sequence[int]) -> bytes:
-    """ValueInfoProto of a float32 tensor."""
+    """Returns the ValueInfoProto of a float32 tensor."""
     extents = b"".join(wire.message(1, wire.integer(1, extent)) for extent in shape)
     tensor = wire.integer(1, _FLOAT32) + wire.message(2, extents)
     return wire.text(1, name) + wire.message(2, wire.message(1, tensor))

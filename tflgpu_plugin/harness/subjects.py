@@ -1,4 +1,4 @@
-"""Model files as subjects: which host reads one, and what it is fed."""
+"""Opens model files as subjects: selects the host and the input values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tflgpu_plugin.harness.inputs import BadInput
 
 
 def is_onnx(path: Path, host: str | None) -> bool:
-    """Whether ONNX Runtime reads this file. Raises BadInput where that is another host than this
-    one, or NoHost where it cannot be used.
+    """Whether ONNX Runtime reads this file. Raises BadInput where the user has named another host,
+    or NoHost where the host cannot be used.
     """
     if path.suffix.lower() != ".onnx":
         if host == onnx.HOST:
@@ -37,8 +37,8 @@ def opened(
     mean: float = 0.0,
     std: float = 1.0,
 ) -> Subject:
-    """A model file in this host, or in the preferred one that reads it, with a picture or seeded
-    values. Raises BadInput or NoHost with a sentence.
+    """Returns a model file in this host, or in the preferred one that reads it, with a picture or
+    seeded values. Raises BadInput or NoHost with a sentence.
     """
     if is_onnx(path, host):
         model = onnx.read(path)

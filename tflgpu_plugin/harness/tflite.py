@@ -1,4 +1,4 @@
-"""TFLite models on a host's CPU kernels and through the delegate."""
+"""Runs TFLite models on a host's CPU kernels and through the delegate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tflgpu_plugin.harness.inputs import BadInput, refused
 
 def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
     """Returns the host's details of each input; the key `open` has its extents, None for dynamic
-    ones. Raises BadInput."""
+    ones. Raises BadInput.
+    """
     try:
         found: list[dict[str, Any]] = runner.plain(content).get_input_details()
     except (ValueError, RuntimeError) as error:
@@ -31,7 +32,8 @@ def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
 @dataclass(frozen=True)
 class TfliteModel:
     """A `Subject`: the bytes of a model, the values of its inputs, and the shapes that were chosen
-    for open ones."""
+    for open ones.
+    """
 
     runner: Host
     content: bytes
@@ -63,7 +65,9 @@ class TfliteModel:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """What the host refuses meanwhile is told with the shapes that were chosen, if any were."""
+        """Adds the chosen shapes, if there are any, to errors of the host that are raised
+        meanwhile.
+        """
         try:
             yield
         except Lacking:

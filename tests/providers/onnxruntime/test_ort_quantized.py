@@ -18,7 +18,7 @@ from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir import EVEN, NUMBERS, Graph, Quantization, Target, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant.dequantize import widen
-from tflgpu_plugin.providers.onnxruntime import block_quantization, quantize, rearranging
+from tflgpu_plugin.providers.onnxruntime import blockwise, quantize, rearranging
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import read
@@ -134,13 +134,9 @@ def test_a_parameter_broadcasts_to_its_tensor(shape: tuple[int, ...], wanted: An
 def test_values_of_blocks_are_repeated_and_cut() -> None:
     given = np.float32([[1, 2], [3, 4]])
     np.testing.assert_array_equal(
-        block_quantization.repeated(given, 1, 3, (2, 5)), [[1, 1, 1, 2, 2], [3, 3, 3, 4, 4]]
+        blockwise.repeated(given, 1, 3, (2, 5)), [[1, 1, 1, 2, 2], [3, 3, 3, 4, 4]]
     )
-    assert (
-        block_quantization.counts(1, 3, (2, 5))
-        == given.shape
-        != block_quantization.counts(1, 2, (2, 5))
-    )
+    assert blockwise.counts(1, 3, (2, 5)) == given.shape != blockwise.counts(1, 2, (2, 5))
 
 
 def test_numbers_of_4_bits_come_out_of_bytes_low_half_first() -> None:

@@ -18,7 +18,7 @@ from tests.support.subprocesses import run_python
 from tflgpu_plugin import engine
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.ir import Graph
-from tflgpu_plugin.providers.tflite.records import Placed
+from tflgpu_plugin.providers.tflite.delegates import Placed
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 PLANTED = "This is planted."

@@ -1,5 +1,4 @@
-"""What this frontend remembers: delegates, what was claimed in each host graph, and kernels that
-are in use."""
+"""The state of this frontend: delegates, the claims of each host graph, and kernels in use."""
 
 from __future__ import annotations
 
@@ -11,13 +10,14 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
 from tflgpu_plugin.providers import GraphRecord, Instance, Partition, Report, Subgraph, native
 
-GRAPHS = 64  # that a delegate remembers for its report, beside the newest
+GRAPHS = 64  # closed graphs that a delegate keeps for its report
 
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """With the native kernel as handle, which keeps plans for other shapes. It and `partition` hold
-    device memory; they go when the host has freed the kernel, `kept` stays.
+    """A placed partition with the native kernel as handle, which has plans for other shapes. It and
+    `partition` hold device memory; they are released when the host has freed the kernel, `kept`
+    remains.
     """
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
@@ -40,26 +40,27 @@ class Placed(providers.PlacedPartition):
 
 @dataclass
 class Prepared(GraphRecord[Placed]):
-    """One host graph after prepare. `replaced` are the contexts of graphs that it would run, but
-    for kernels of ours that do all that they would."""
+    """One host graph after prepare. `replaced` are the contexts of graphs that its nodes would run,
+    if kernels of this plugin did not do all of their work.
+    """
 
     context: int = 0
     replaced: set[int] = field(default_factory=set)
 
     def same_nodes(self, other: Prepared) -> bool:
-        """Both have the same nodes of the host, wherever these run."""
+        """Whether both have the same nodes of the host, wherever these run."""
         mine, theirs = ([(n.id, n.op, n.name) for n in p.nodes] for p in (self, other))
         return mine == theirs
 
     def joined(self, later: Prepared) -> Prepared:
-        """Both as one record; about a node that both tell of, the later one is right."""
+        """Returns both as one record; for a node in both, the later one counts."""
         nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
         return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context,
                         self.replaced | later.replaced)  # fmt: skip
 
     @property
     def dead(self) -> bool:
-        """Something was claimed, and the host has freed all of it."""
+        """Whether something was claimed, and the host has freed all of it."""
         return bool(self.placed) and all(placed.dead for placed in self.placed)
 
 
@@ -75,18 +76,21 @@ class Delegate(providers.Client[Prepared]):
     pointer: Any = None  # the host's, known from the first prepare on
 
     def earlier(self, context: int) -> Prepared | None:
-        """What the host graph of this context was given last."""
+        """Returns the newest record of the host graph of this context."""
         return next((p for p in self.graphs if p.context == context), None)
 
     def replaces(self, context: int) -> bool:
-        """The graph of this context need not run, as kernels in another one do what it would."""
+        """Whether the graph of this context need not run, because kernels in another graph do its
+        work.
+        """
         return any(context in known.replaced and not known.dead for known in self.graphs)
 
     def replace(self, prepared: Prepared) -> None:
-        """Record what a host graph was given; an earlier record of the same graph, and those of
-        closed ones, go. A graph that still has its earlier kernels was given this delegate twice.
+        """Adds the record of a host graph; an earlier record of the same graph, and those of closed
+        ones, are dropped. If a graph still has its earlier kernels, it was given this delegate
+        twice.
         """
-        with self.lock:  # interpreters of several threads may have one delegate
+        with self.lock:  # interpreters of several threads may share a delegate
             earlier = self.earlier(prepared.context)
             if earlier is not None and earlier.placed and not earlier.dead:
                 prepared = earlier.joined(prepared)
@@ -99,7 +103,7 @@ kept: providers.Records[Delegate, Placed] = providers.Records()
 
 
 def delegate(number: int) -> Delegate:
-    """The delegate of this number; marks it as this thread's newest."""
+    """Returns the delegate of this number, and marks it as this thread's newest."""
     found = kept.clients.get(number)
     if found is None:
         raise providers.BuildError.of((), "host.withdrawn", "This delegate is closed.")
@@ -108,7 +112,7 @@ def delegate(number: int) -> Delegate:
 
 
 def report(target: Any) -> Report | None:
-    """The report of a host's Delegate object; None when it is not one of ours."""
+    """Returns the report of a host's Delegate object, or None when it is not this plugin's."""
     get_pointer = getattr(target, "_get_native_delegate_pointer", None)
     if get_pointer is None:
         return None
