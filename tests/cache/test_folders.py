@@ -137,7 +137,7 @@ def test_what_is_refused_does_not_stay_open(tmp_path: Path) -> None:
     place.write_text("1234")
     before = os.open(place, os.O_RDONLY)
     os.close(before)
-    with pytest.raises(folders.Unsafe, match="it has 4 bytes, more than belong there"):
+    with pytest.raises(folders.Unsafe, match="it has 4 bytes, more than expected"):
         folders.opened(place, 3)
     handle = folders.opened(place, 4)
     os.close(handle)

@@ -196,14 +196,14 @@ def _array(**entry: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_array(a=["float31", [4]]), "'float31' [(]4,[)] is no array"),
-        (_array(a=["float32", [-1]]), "is no array"),
-        (_array(a=["float32", [-1, -16]]), "is no array"),
-        (_array(a=["float32", [-1, 4]]), "is no array"),
+        (_array(a=["float31", [4]]), "'float31' [(]4,[)] is not an array"),
+        (_array(a=["float32", [-1]]), "is not an array"),
+        (_array(a=["float32", [-1, -16]]), "is not an array"),
+        (_array(a=["float32", [-1, 4]]), "is not an array"),
         (_array(a=["float32", [17]]), "an array is too long"),
         (_array(a=["float32", [16]], b=["uint8", [1]]), "an array is too long"),
-        (_array(), "something follows the last array"),
-        (_array(a=["uint8", [0]]), "something follows the last array"),
+        (_array(), "bytes after the last array"),
+        (_array(a=["uint8", [0]]), "bytes after the last array"),
         (_array(a=["float32", [1.5]]), "is no int"),
     ],
 )

@@ -23,7 +23,7 @@ FILES = {
     "a socket": ("os.mknod(place, 0o600 | stat.S_IFSOCK)", "No such device or address"),
     "a large sparse file": (
         "shutil.copy(good, place); os.truncate(place, 8 << 30)",
-        "it has 8,589,934,592 bytes, more than belong there",
+        "it has 8,589,934,592 bytes, more than expected",
     ),
     "a file that all can write": (
         "shutil.copy(good, place); place.chmod(0o606)",
@@ -39,8 +39,8 @@ FILES = {
     ),
 }
 FOLDERS = {
-    "a pipe": ("os.mkfifo(place)", "it is no folder"),
-    "a file": ("place.write_text('')", "it is no folder"),
+    "a pipe": ("os.mkfifo(place)", "it is not a folder"),
+    "a file": ("place.write_text('')", "it is not a folder"),
     "a link": ("place.symlink_to(good)", "it is a link"),
     "a folder that all can write": (
         "shutil.copytree(good, place); place.chmod(0o777)",

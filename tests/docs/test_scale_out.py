@@ -38,7 +38,7 @@ def test_the_commands_of_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyP
     printed = ran(sys.executable, "-c", text("from pathlib"), folder=tmp_path).splitlines()
     names = [line.split()[0] for line in printed]
     assert names == [f"pictures/{number}.png" for number in range(9)]
-    assert "9 of 10 inputs have results, 9 of them from before" in command(resume, tmp_path)
+    assert "9 of 10 inputs have results, 9 of them from an earlier run" in command(resume, tmp_path)
     before = batches.files(tmp_path / "results")
     shutil.rmtree(tmp_path / "results")
     assert "9 of 10 inputs have results" in command(several, tmp_path)

@@ -1,4 +1,4 @@
-"""Columns by name with one row per sample, as Ray Data and files of results have them."""
+"""Columns by name with one row per sample, the form of Ray Data and of files of results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tflgpu_plugin.batch.spec import Array, Signature, Spec
 
 
 def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
-    """The column of each input. That of an only input may have any name, where no other column
-    holds arrays. Raises BadInput."""
+    """Returns the column of each input. The column of an only input may have any name, where no
+    other column holds arrays. Raises BadInput.
+    """
     arrays = [name for name, rows in batch.items() if len(rows) and np.ndim(rows[0])]
     if len(signature.inputs) == len(arrays) == 1 and signature.inputs[0].name not in batch:
         return arrays
@@ -20,7 +21,7 @@ def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
 
 
 def samples(batch: Mapping[str, Array], signature: Signature, spec: Spec) -> list[list[Array]]:
-    """One list of arrays per row. Raises BadInput."""
+    """Returns one list of arrays per row. Raises BadInput."""
     found = []
     for one, name in zip(signature.inputs, taken(batch, signature), strict=True):
         rows: Iterable[Array] = map(np.asarray, batch[name])
@@ -29,7 +30,7 @@ def samples(batch: Mapping[str, Array], signature: Signature, spec: Spec) -> lis
 
 
 def names(outputs: Sequence[str], used: Iterable[str]) -> list[str]:
-    """Names of columns for these outputs, each one once."""
+    """Returns unique names of columns for these outputs."""
     found, seen = [], set(used)
     for output in outputs:
         name, count = output, 0
@@ -42,7 +43,7 @@ def names(outputs: Sequence[str], used: Iterable[str]) -> list[str]:
 
 
 def stacked(rows: Sequence[Array]) -> Array:
-    """One column; of objects where the rows have different shapes."""
+    """Returns one column; of dtype object where the rows have different shapes."""
     if len({row.shape for row in rows}) == 1:
         return np.stack(rows)
     made = np.empty(len(rows), object)

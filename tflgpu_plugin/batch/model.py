@@ -1,4 +1,4 @@
-"""A model in its host, ready for batches of samples."""
+"""A model in its host that runs batches of samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ STATE = {"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"}
 
 
 class _Tflite:
-    """A model that is ready: the names of its outputs, one inference, what became of its nodes."""
+    """A TFLite model that is ready: the names of its outputs, one inference, the report of its
+    nodes.
+    """
 
     def __init__(self, spec: Spec) -> None:
         runner = hosts.host(spec.host)
@@ -37,13 +39,14 @@ class _Tflite:
         self.shapes: list[tuple[int, ...]] = []
         if STATE & {node.op for node in self.report().nodes}:
             raise BadInput(
-                "The model keeps variables from run to run, so that the results for an input would "
-                "depend on those that its worker had before; run it in a program of your own."
+                "The model keeps variables from run to run, so that the results for an input "
+                "would depend on the earlier inputs of its worker; run it in a program of your "
+                "own."
             )
 
     def run(self, values: Sequence[Array]) -> list[Array]:
         self._allocate(values)
-        self.interpreter.reset_all_variables()  # no sample sees another's state
+        self.interpreter.reset_all_variables()  # no sample may see another's state
         return [plain(value) for value in hosts.invoked(self.interpreter, values)]
 
     def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
@@ -54,7 +57,7 @@ class _Tflite:
     def _allocate(self, values: Sequence[Array]) -> None:
         shapes = [value.shape for value in values]
         if shapes != self.shapes:
-            self.shapes = []  # what is not allocated has none
+            self.shapes = []  # an interpreter that is not allocated has no shapes
             for detail, shape in zip(self.interpreter.get_input_details(), shapes, strict=True):
                 if tuple(detail["shape"]) != shape:
                     self.interpreter.resize_tensor_input(detail["index"], shape)
@@ -66,7 +69,7 @@ class _Tflite:
 
 
 class _Onnx:
-    """A model that ONNX Runtime runs."""
+    """An ONNX model that is ready."""
 
     def __init__(self, spec: Spec) -> None:
         self.session = onnx.session(onnx.read(spec.model), spec.options)
@@ -85,7 +88,7 @@ class _Onnx:
 
 
 def plain(value: Any) -> Array:
-    """An output as numbers, or as texts of numpy's own type."""
+    """Returns an output as numbers, or as texts of numpy's own type."""
     array = onnx.as_array(value)
     if array.dtype.kind not in "OS":
         return array
@@ -95,28 +98,32 @@ def plain(value: Any) -> Array:
 
 
 def opened(spec: Spec) -> _Onnx | _Tflite:
-    """Raises BadInput, NoHost, ValueError or RuntimeError with a sentence."""
+    """Returns the model in its host, ready to run. Raises BadInput, NoHost, ValueError or
+    RuntimeError with a sentence.
+    """
     return _Onnx(spec) if subjects.is_onnx(spec.model, spec.host) else _Tflite(spec)
 
 
 class Gone(RuntimeError):
-    """The model ran and cannot be opened any more, as without its adapter; the text says why."""
+    """An error for a model that ran and cannot be opened again, for example without its adapter;
+    the text says why.
+    """
 
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of a sample's results: why the model has none for it."""
+    """The reason why a sample has no results, in their place."""
 
     reason: str
 
 
 class Model:
-    """Takes samples, gives the results of each; runs `spec.batch` of them at once where the model's
-    first extent is open, one at a time elsewhere.
+    """Takes samples and returns the results of each; it runs `spec.batch` of them at once where the
+    model's first extent is open, else one at a time.
 
-    A run that fails is tried again with the model opened anew, and so is one whose device was lost
-    meanwhile, which the host's own kernels have answered. What fails then is tried alone, so that
-    one sample does not take the others with it.
+    A run that fails is repeated with the model opened again, and so is one whose device was lost
+    meanwhile and that the host's own kernels have answered. When it fails again, each sample is run
+    separately, so that one bad sample does not affect the others.
     """
 
     def __init__(self, spec: Spec, signature: Signature | None = None) -> None:
@@ -128,7 +135,7 @@ class Model:
             self._make_ready()
 
     def _open(self) -> None:
-        """Raises what `opened` does."""
+        """Opens the model. Raises what `opened` does."""
         self.running = opened(self.spec)
         try:
             chosen = adapter.select(self.spec.options.get("adapter"))
@@ -140,21 +147,23 @@ class Model:
         return self.device is not None and bool(native.lib.tg_device_is_lost(self.device.handle))
 
     def _make_ready(self) -> None:
-        """For whole batches, so that those who start later find the plans kept. Raises BadInput."""
+        """Prepares a complete batch, so that workers that start later find its plans in the cache.
+        Raises BadInput.
+        """
         try:
             shapes = self.running.shapes_for(self.signature.zeros(self.batch))
-        except Exception:  # zeros are no sample of this model
+        except Exception:  # the model does not accept zeros as a sample
             return
         self._batch_is_possible(shapes)
 
     def _batch_is_possible(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Raises BadInput where a result has not one row per sample."""
+        """Raises BadInput where a result does not have one row per sample."""
         for name, shape in zip(self.names, shapes, strict=True):
             if not len(shape) or shape[0] != self.batch:
                 raise BadInput(
                     f"The result {name} of a batch of {self.batch} has the shape {list(shape)}, "
-                    "not one row per input. Use --batch 1 or, where the model's first extent is no "
-                    "batch, --batch 0 and inputs that are whole tensors."
+                    "not one row per input. Use --batch 1 or, where the model's first extent is "
+                    "no batch, --batch 0 and inputs that are complete tensors."
                 )
 
     @property
@@ -162,8 +171,9 @@ class Model:
         return self.running.names
 
     def results(self, samples: Sequence[Sample]) -> list[Row | Failed]:
-        """One result per sample. Raises BadInput where the model has no batch, Gone, and
-        RuntimeError with a sentence where none of several samples can be run."""
+        """Returns one result per sample. Raises BadInput where the model has no batch, Gone, and
+        RuntimeError with a sentence where none of several samples can be run.
+        """
         found: list[Row | Failed] = []
         for batch in self._batches(samples):
             try:
@@ -178,7 +188,7 @@ class Model:
         return found
 
     def _batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
-        """Neighbours of one shape, as many as a batch holds."""
+        """Yields adjacent samples of one shape, at most one batch of them."""
         for _, group in groupby(samples, key=lambda sample: [value.shape for value in sample]):
             alike = list(group)
             for start in range(0, len(alike), self.batch):
@@ -213,7 +223,7 @@ class Model:
         return found
 
     def _run(self, batch: Sequence[Sample]) -> list[Row]:
-        """The last sample fills up what is missing of a batch."""
+        """Runs a batch; missing samples are filled with copies of the last one."""
         if not self.signature.batched:
             (sample,) = batch
             return [self._alone(sample)]
@@ -223,7 +233,9 @@ class Model:
         return [[value[k] for value in outputs] for k in range(len(batch))]
 
     def _alone(self, sample: Sample) -> Row:
-        """A leading 1 of inputs is none of the sample's, and none of the results'."""
+        """Runs one sample, with a leading extent of 1 where the model needs it; the results do not
+        have it.
+        """
         given = zip(self.signature.inputs, sample, strict=True)
         outputs = self.running.run([value[None] if one.pad else value for one, value in given])
         if not all(one.pad for one in self.signature.inputs):
@@ -231,13 +243,13 @@ class Model:
         return [value[0] if value.shape[:1] == (1,) else value for value in outputs]
 
     def described(self) -> str:
-        """The adapter, and how many nodes are on it."""
+        """Returns the adapter, and how many nodes run on it."""
         report = self.running.report()
         return f"{self.adapter}: {report.count(GPU)} of {len(report.nodes)} nodes on the GPU"
 
     @property
     def adapter(self) -> str:
-        """Its name and index."""
+        """Returns its name and index."""
         found = self.running.report().adapter
         return f"{found.name} (adapter {found.index})" if found else "no adapter"
 
@@ -267,7 +279,7 @@ class Predictor:
         mean: float = 127.5,
         std: float = 127.5,
     ) -> None:
-        """Raises ValueError or RuntimeError with a sentence where it cannot be made ready."""
+        """Opens the model. Raises ValueError or RuntimeError with a sentence where that fails."""
         from tflgpu_plugin.batch import placing
 
         if batch < 0:
@@ -281,8 +293,9 @@ class Predictor:
             self.model = Model(spec)
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """Columns with one row per sample, to which the outputs are added by their names. Raises
-        ValueError with a sentence for what the model does not take."""
+        """Returns columns with one row per sample, to which the outputs are added by their names.
+        Raises ValueError with a sentence for columns that the model does not accept.
+        """
         from tflgpu_plugin.batch import columns
 
         if not isinstance(batch, Mapping):
@@ -298,5 +311,5 @@ class Predictor:
         return kept | dict(zip(names, map(columns.stacked, zip(*rows, strict=True)), strict=False))
 
     def report(self) -> Report:
-        """What of the model runs where."""
+        """Returns the report of the model's nodes."""
         return self.model.running.report()

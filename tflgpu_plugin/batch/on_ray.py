@@ -1,5 +1,5 @@
-"""Runs parts on a Ray cluster: Ray Data hands them to actors, which read and run them; the results
-come back to this process, which keeps them.
+"""Runs parts on a Ray cluster: Ray Data gives them to actors, which read and run them; the results
+return to this process, which writes them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tflgpu_plugin.batch.workers import TRIES, Stopped
 from tflgpu_plugin.harness.inputs import one_line
 
 INSTALL = "Ray is not installed. Run: pip install 'tflgpu-plugin[ray]'"
-BLOCKS = 2000  # that the parts of a run are dealt into: what Ray keeps of each costs memory
+BLOCKS = 2000  # number of blocks of parts: each block costs memory in Ray
 PART, PACKED, PROBLEM = "part", "packed", "problem"  # columns; the first two are pickled
 
 
 class Actor:
-    """A worker of Ray Data: parts in, packed results out."""
+    """A worker of Ray Data: it takes parts and returns packed results."""
 
     def __init__(
         self, spec: Spec, signature: Signature, adapters: Sequence[str], kind: str, folder: str
@@ -49,7 +49,7 @@ class Actor:
         try:
             return self.worker.packed(self.worker.read(part), self.kind), ""
         except Gone:
-            os._exit(1)  # Ray starts another one, and gives it the part again
+            os._exit(1)  # Ray starts another worker, and gives it the part again
         except Exception as error:
             return None, one_line(error)
 
@@ -71,10 +71,10 @@ class OnRay:
         self.folder, self.address, self.tell = folder, address, tell
         self.workers, self.adapters = workers, adapters
         self.ray: Any = None
-        self.own = False  # the program that runs this has not connected to a cluster itself
+        self.own = False  # the calling program has not connected to a cluster itself
 
     def __enter__(self) -> OnRay:
-        """Raises Stopped where there is no cluster."""
+        """Connects. Raises Stopped where there is no cluster."""
         try:
             import ray
             import ray.data
@@ -105,9 +105,10 @@ class OnRay:
             self.ray.shutdown()
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
-        """Parts as they are finished; one whose workers died again and again is given up. A worker
-        that dies takes along what was queued for it: what is lost goes out once more, with
-        nothing queued, so that it is known which part it was. Raises Stopped."""
+        """Yields parts as they are finished; a part whose workers died repeatedly is given up. A
+        worker that dies loses the parts that were queued for it: lost parts are sent again, with an
+        empty queue, so that the failing part can be identified. Raises Stopped.
+        """
         waiting = {part.number: part for part in parts}
         for queued in (None, 1):
             if waiting:
@@ -116,7 +117,7 @@ class OnRay:
             yield part, part.failed(f"its worker died {TRIES} times with it")
 
     def _some(self, waiting: dict[int, Part], queued: int | None) -> Iterator[Finished]:
-        """Those that are finished leave `waiting`."""
+        """Yields finished parts and removes them from `waiting`."""
         told = set[str]()
         try:
             for row in self._dataset(list(waiting.values()), queued).iter_rows():
@@ -132,16 +133,20 @@ class OnRay:
             raise Stopped(f"Ray has given up: {_last(error)}") from error
 
     def _dataset(self, parts: list[Part], queued: int | None) -> Any:
-        """`queued`: how many parts an actor holds at most; None: as Ray has it."""
+        """Returns the dataset. `queued`: how many parts an actor holds at most; None: Ray's
+        default.
+        """
         data, resources = self.ray.data, self.ray.cluster_resources()
         gpus = 0.0 if self.adapters else resources.get("GPU", 0.0)
         count = self.workers or max(1, int(gpus), len(self.adapters))
         rows = [{PART: pickle.dumps(part)} for part in parts]
         items = data.from_items(rows, override_num_blocks=min(len(parts), BLOCKS))
         items.context.enable_progress_bars = False
-        items.context.max_errored_blocks = -1  # those are found by what is missing at the end
+        items.context.max_errored_blocks = -1  # failed parts are those that are missing at the end
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Ray has no other way yet
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # Ray has no other interface for this yet
             return items.map_batches(
                 Actor,
                 fn_constructor_args=self.arguments,
@@ -149,12 +154,12 @@ class OnRay:
                 compute=data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=queued),
                 num_cpus=1,
                 num_gpus=min(1.0, gpus / count) if gpus else None,
-                # Of parts whose worker dies; by default Ray would go on for ever.
+                # Retries of parts whose worker dies; by default Ray would retry for ever.
                 ray_remote_args_fn=lambda: {"max_task_retries": TRIES - 1},
             )
 
 
 def _last(error: BaseException) -> str:
-    """The last line, which says what was raised; those above are where."""
+    """Returns the last line, which has the error; the lines above it are the traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -1,5 +1,5 @@
-"""What a run leaves in its folder: `_run.json`, and for each part a file of results and, where
-inputs failed, one of their sentences. Each file is written whole or not at all.
+"""The files of a run in its folder: `_run.json`, and for each part a file of results and, where
+inputs failed, one of their sentences. Each file is written atomically.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tflgpu_plugin.harness import inputs
 from tflgpu_plugin.harness.inputs import BadInput
 
 NPZ, PARQUET = "npz", "parquet"
-MANIFEST = "_run.json"  # readers of Parquet folders pass over such names
+MANIFEST = "_run.json"  # readers of Parquet folders ignore such names
 INDEX, INPUT, ADAPTER = "index", "input", "adapter"
-ITEMS, FAILED = "items", "failed"  # of a file of failures
+ITEMS, FAILED = "items", "failed"  # suffix of a file of failures
 _UNFINISHED = ".unfinished"
 DAMAGED = "{} is damaged: choose another folder."
 MOST_TOLD = 1 << 28  # bytes of a file of failures
@@ -32,7 +32,7 @@ MOST_TOLD = 1 << 28  # bytes of a file of failures
 
 @dataclass(frozen=True)
 class Failure:
-    """An input without results: its number, its name, and why."""
+    """An input without results: its number, its name, and the reason."""
 
     index: int
     input: str
@@ -44,8 +44,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Results:
-    """Those of one part: the items, what the model gave for each, the names of its outputs, and
-    where it ran."""
+    """The results of one part: the items, the model's outputs for each, the names of its outputs,
+    and the adapter.
+    """
 
     part: int
     items: Sequence[Item]
@@ -57,8 +58,9 @@ class Results:
 
 @dataclass(frozen=True)
 class Packed:
-    """Results of one part as they are kept: the content of their file (none where nothing but
-    failures is told: it would have no columns), and how many inputs the part has."""
+    """Results of one part in their stored form: the content of their file (none for a part with
+    failures only, which would have no columns), and how many inputs the part has.
+    """
 
     part: int
     count: int
@@ -81,12 +83,13 @@ class Folder:
 
     def __init__(self, path: Path, kind: str) -> None:
         if kind == PARQUET:
-            sources.parquet()  # which says what to install
+            sources.parquet()  # raises an error that says what to install
         self.path, self.kind = path, kind
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
-        """Make the folder, or go on in that of a run that was broken off. Raises BadInput where it
-        is that of another run."""
+        """Makes the folder, or continues in that of an interrupted run. Raises BadInput where it is
+        that of another run.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.path / MANIFEST
         if known.exists():
@@ -101,14 +104,14 @@ class Folder:
     def _same(self, known: Path, manifest: Mapping[str, Any], resume: bool) -> None:
         if not resume:
             raise BadInput(
-                f"{self.path} holds a run: add --resume to go on with it, or choose another folder."
+                f"{self.path} holds a run: add --resume to continue it, or choose another folder."
             )
         before = _told(known)
         other = [key for key, value in manifest.items() if before.get(key) != value]
         if other:
             raise BadInput(
-                f"{self.path} holds a run that differs in {', '.join(other)}: repeat what it was "
-                "given, or choose another folder."
+                f"{self.path} holds a run that differs in {', '.join(other)}: repeat its "
+                "arguments, or choose another folder."
             )
 
     def file(self, part: int) -> Path:
@@ -118,7 +121,7 @@ class Folder:
         return self.path / f"_failed-{part:08}.json"
 
     def done(self) -> set[int]:
-        """The parts that are complete."""
+        """Returns the parts that are complete."""
         found = {_number(path) for path in self.path.glob(f"part-*.{self.kind}")}
         for path in self.path.glob("_failed-*.json"):
             if _number(path) not in found:
@@ -127,7 +130,7 @@ class Folder:
         return found
 
     def keep(self, packed: Packed) -> None:
-        """Failures first: with the file of its results a part is complete."""
+        """Writes failures first: a part is complete when its file of results exists."""
         if packed.failures:
             failed = [[one.index, one.input, one.reason] for one in packed.failures]
             told = {ITEMS: packed.count, FAILED: failed}
@@ -136,22 +139,22 @@ class Folder:
             _write(self.file(packed.part), packed.content)
 
     def failures(self, parts: Iterable[int]) -> Iterator[Failure]:
-        """Those of these parts, in order."""
+        """Yields the failures of these parts, in order."""
         for part in parts:
             path = self._failed(part)
             yield from _told_failures(path)[0] if path.exists() else ()
 
 
 def _number(path: Path) -> int:
-    """The part that a file is of, by its name. Raises BadInput."""
+    """Returns the part that a file belongs to, by its name. Raises BadInput."""
     try:
         return int(path.name.partition("-")[2].partition(".")[0])
     except ValueError as error:
-        raise BadInput(f"{path} is none of this run: choose another folder.") from error
+        raise BadInput(f"{path} does not belong to this run: choose another folder.") from error
 
 
 def _told(path: Path) -> dict[str, Any]:
-    """What a file of a run says. Raises BadInput for any other."""
+    """Returns the content of a file of a run. Raises BadInput for any other file."""
     try:
         told = json.loads(inputs.content(path, "file", MOST_TOLD))
     except (ValueError, RecursionError) as error:  # BadInput among them
@@ -162,7 +165,7 @@ def _told(path: Path) -> dict[str, Any]:
 
 
 def _told_failures(path: Path) -> tuple[list[Failure], int]:
-    """The failures of a part, and how many inputs it has. Raises BadInput."""
+    """Returns the failures of a part, and how many inputs it has. Raises BadInput."""
     told = _told(path)
     try:
         failures = [Failure(int(index), str(name), str(why)) for index, name, why in told[FAILED]]
@@ -172,7 +175,7 @@ def _told_failures(path: Path) -> tuple[list[Failure], int]:
 
 
 def table(results: Results) -> dict[str, Array]:
-    """Columns of a part; one whose rows have different shapes is of objects."""
+    """Returns the columns of a part; a column whose rows have different shapes has dtype object."""
     shown = [one.name.encode(errors="backslashreplace").decode() for one in results.items]
     made: dict[str, Array] = {
         INDEX: np.array([item.index for item in results.items], np.int64),
@@ -184,7 +187,9 @@ def table(results: Results) -> dict[str, Array]:
 
 
 def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
-    """Rows of different shapes become arrays of their own, by their place in the part."""
+    """Writes the part; rows of different shapes become separate arrays, named by their index in the
+    part.
+    """
     arrays = dict[str, Array]()
     for name, column in made.items():
         if column.dtype == object:
@@ -195,7 +200,7 @@ def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> Non
 
 
 def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
-    """Results are lists of numbers, beside each a column with their shapes."""
+    """Writes the part; results are lists of numbers, each with a column of their shapes."""
     import pyarrow as pa
 
     found: dict[str, Any] = {INDEX: pa.array(made[INDEX])}
@@ -215,7 +220,7 @@ def _write(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
         unfinished.unlink(missing_ok=True)
-        with unfinished.open("xb") as stream:  # a new file, which no link leads to
+        with unfinished.open("xb") as stream:  # a new file, so that no link can redirect the write
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""Which adapter a worker uses."""
+"""Selects the adapter of a worker."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.adapter import adapters as present, select
 
 ALL = "all"
-LONGEST = 60.0  # seconds that a worker waits for another to be ready
+LONGEST = 60.0  # seconds for which a worker waits for another
 _claimed: Registry[str, Any] = Registry()  # locks, held for the life of the process
 
 
 def named(adapters: str | Iterable[Any]) -> tuple[str, ...]:
-    """The adapters of a list, or of one text with their names or indices between commas."""
+    """Returns the adapters of a list, or of one text with their names or indices between commas."""
     listed = adapters.split(",") if isinstance(adapters, str) else map(str, adapters)
     return tuple(name for one in listed if (name := one.strip()))
 
 
 def dealt(adapters: Sequence[str], worker: int) -> str | None:
-    """The adapter of the worker of this number; None: the best."""
+    """Returns the adapter of the worker of this number; None: the best."""
     return adapters[worker % len(adapters)] if adapters else None
 
 
 def spread(adapters: Sequence[str]) -> list[str]:
-    """`all` becomes the indices of all adapters, of software ones only where there are no others.
-    Raises NoAdapter.
+    """Replaces `all` by the indices of all adapters, of software ones only where there are no
+    others. Raises NoAdapter.
     """
     if list(adapters) != [ALL]:
         return list(adapters)
@@ -41,8 +41,8 @@ def spread(adapters: Sequence[str]) -> list[str]:
 
 
 def adapter(adapters: Sequence[str]) -> str | None:
-    """For a worker that nobody has numbered: the adapters in turn among the workers of this
-    machine, or the one that Ray's GPU ids name; None: the best. Raises NoAdapter.
+    """Returns the adapter of a worker without a number: the adapters are assigned cyclically to the
+    workers of this machine, or Ray's GPU ids name it; None: the best. Raises NoAdapter.
     """
     if adapters:
         return dealt(spread(adapters), _number(adapters))
@@ -54,8 +54,9 @@ def adapter(adapters: Sequence[str]) -> str | None:
 
 
 def _number(adapters: Sequence[str]) -> int:
-    """The least number that no living worker of these adapters has on this machine. It is held by a
-    lock on a file, which the system takes from a process that dies."""
+    """Returns the least number that no living worker of these adapters has on this machine. A lock
+    on a file reserves it, which the system releases when the process dies.
+    """
     folder = folders.cache("workers")
     try:
         from filelock import FileLock, Timeout
@@ -72,13 +73,14 @@ def _number(adapters: Sequence[str]) -> int:
             continue
         _claimed.put(lock.lock_file, lock)
         return number
-    raise AssertionError("numbers do not end")
+    raise AssertionError("the numbers are unlimited")
 
 
 @contextmanager
 def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
-    """While workers of this machine make one model ready: the first one keeps plans, which the
-    others find. Nobody waits for long."""
+    """Serializes the workers of this machine that prepare one model: the first one stores plans,
+    which the others load. Nobody waits for long.
+    """
     folder = folders.cache("workers")
     try:
         from filelock import FileLock, Timeout
@@ -98,7 +100,7 @@ def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _gpu_ids() -> list[int]:
-    """The GPUs that Ray has given to this worker, none outside of one."""
+    """Returns the GPUs that Ray has assigned to this worker, none outside of Ray."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return []

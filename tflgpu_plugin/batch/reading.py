@@ -28,12 +28,12 @@ class Reader:
         self._group: tuple[int, Any] = (0, None)
 
     def read(self, item: Item) -> Sample:
-        """Raises BadInput with the reason."""
+        """Returns a sample. Raises BadInput with the reason."""
         try:
             return self._read(item)
         except BadInput:
             raise
-        except Exception as error:  # of many kinds, in damaged files
+        except Exception as error:  # readers raise errors of many kinds for damaged files
             system = error.strerror if isinstance(error, OSError) else None
             raise BadInput(f"it cannot be read ({system or inputs.one_line(error)})") from error
 
@@ -85,7 +85,7 @@ class Reader:
         return [picture(self.inputs[0], source, self.spec)]
 
     def _row_of_table(self, row: int) -> Sample:
-        """Columns of numbers, or of pictures as they are in files."""
+        """Returns a sample from columns of numbers, or of encoded pictures."""
         start, group = self._group
         if group is None or not start <= row < start + group.num_rows:
             start, group = self._group = _group(self._file, row)
@@ -93,10 +93,10 @@ class Reader:
         names = sources.matched(self.signature, group.column_names)
         for one, name in zip(self.inputs, names, strict=True):
             value = group.column(name)[row - start]
-            if value.is_valid and "StructScalar" in type(value).__name__:  # as data sets have them
+            if value.is_valid and "StructScalar" in type(value).__name__:  # the form in data sets
                 value = value["bytes"]
             if not value.is_valid:
-                raise BadInput(f"there is nothing in its column {name}")
+                raise BadInput(f"its column {name} is empty there")
             given = value.as_py() if not hasattr(value, "values") else None
             if isinstance(given, bytes):
                 found.append(picture(one, io.BytesIO(given), self.spec))
@@ -106,7 +106,7 @@ class Reader:
 
 
 def _numbers(value: Any) -> Array:
-    """A number or a list, or lists of lists."""
+    """Returns the array of a number, a list, or nested lists."""
     if not hasattr(value, "values"):
         return np.asarray(value.as_py())
     inner = value.values
@@ -115,7 +115,9 @@ def _numbers(value: Any) -> Array:
 
 
 def _group(file: Any, row: int) -> tuple[int, Any]:
-    """The row group that this row is in, with the number of its first row."""
+    """Returns the number of the first row of the row group that contains this row, and the
+    group.
+    """
     start = 0
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
@@ -126,12 +128,12 @@ def _group(file: Any, row: int) -> tuple[int, Any]:
 
 
 def picture(given: Input, source: IO[bytes], spec: Spec) -> Array:
-    """As one sample of this input. Raises BadInput."""
+    """Returns a picture as one sample of this input. Raises BadInput."""
     shape = tuple(onnx.OPEN if n is None else n for n in given.shape)
-    if len(shape) == 4 and given.shape[0] in (1, None):  # a whole tensor
+    if len(shape) == 4 and given.shape[0] in (1, None):  # a complete tensor
         shape = (1, *shape[1:])
         return inputs.picture(source, shape, given.dtype, spec.mean, spec.std)
     if not inputs.is_image((1, *shape)):
-        raise BadInput(f"{given.name} takes {shown(given.shape)}, which is no picture")
+        raise BadInput(f"{given.name} takes {shown(given.shape)}, which is not a picture")
     made: Array = inputs.picture(source, (1, *shape), given.dtype, spec.mean, spec.std)[0]
     return made

@@ -1,4 +1,4 @@
-"""`tflgpu run`: all inputs through a model, in this process, in several, or on Ray."""
+"""`tflgpu run`: runs all inputs through a model, in this process, in several, or on Ray."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ FORMAT = 1  # of the folder
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, where to, and on what: `workers` processes (1: this one), or Ray's actors at the
-    address `ray` ("": a cluster on this machine)."""
+    """The model, inputs and output folder of a run, and its workers: `workers` processes (1: this
+    one), or Ray's actors at the address `ray` ("": a cluster on this machine).
+    """
 
     spec: Spec
     inputs: Sequence[Path]
@@ -36,8 +37,9 @@ class Request:
 
 @dataclass
 class Outcome:
-    """How a run ended. `before`: inputs that an earlier run had finished; `failures`: inputs
-    without results, also of that run."""
+    """The result of a run. `before`: inputs that an earlier run had finished; `failures`: inputs
+    without results, also of that run.
+    """
 
     inputs: int
     before: int = 0
@@ -52,7 +54,7 @@ class Outcome:
             f", {(results - kept) / self.seconds:.1f}/s" if results > kept and self.seconds else ""
         )
         text = f"{results} of {self.inputs} inputs have results"
-        earlier = f", {kept} of them from before" if kept else ""
+        earlier = f", {kept} of them from an earlier run" if kept else ""
         return f"{text}{earlier} ({self.seconds:.1f} s{rate})"
 
 
@@ -60,8 +62,8 @@ Progress = Callable[[int, int], None]  # inputs that are finished, and all
 
 
 def run(request: Request, tell: Callable[[str], None], progress: Progress) -> Outcome:
-    """Raises BadInput, NoHost, or what hosts raise for a model that cannot be used, with a
-    sentence, before anything is written; Stopped when the run cannot go on.
+    """Runs all inputs. Raises BadInput, NoHost, or what hosts raise for a model that cannot be
+    used, with a sentence, before anything is written; Stopped when the run cannot continue.
     """
     signature = request.spec.signature()
     _apart(request)
@@ -75,7 +77,7 @@ def run(request: Request, tell: Callable[[str], None], progress: Progress) -> Ou
 def _ran(
     engine: Engine, folder: Folder, listing: Listing, size: int, progress: Progress
 ) -> Outcome:
-    """All parts that have no results yet."""
+    """Runs all parts that have no results yet."""
     numbers = range(-(-len(listing) // size))
     outcome, kept = Outcome(len(listing)), folder.done() & {*numbers}
     outcome.before = sum(min(size, len(listing) - part * size) for part in kept)
@@ -98,7 +100,7 @@ def _ran(
 
 
 class Engine(Protocol):
-    """Runs parts while it is open."""
+    """An engine that runs parts while it is open."""
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +128,7 @@ def _engine(
 
 
 class Here(Engine):
-    """The one worker of a run in this process."""
+    """The engine with one worker in this process."""
 
     def __init__(
         self, spec: Spec, signature: Signature, folder: Folder, tell: Callable[[str], None]
@@ -135,7 +137,7 @@ class Here(Engine):
         tell(self.worker.model.described())
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
-        """Raises Stopped."""
+        """Yields finished parts. Raises Stopped."""
         for read in ahead(parts, self.worker.read):
             try:
                 packed = self.worker.packed(read, self.folder.kind)
@@ -146,7 +148,7 @@ class Here(Engine):
 
 
 def _apart(request: Request) -> None:
-    """Results that lie among the inputs would be inputs of the next run. Raises BadInput."""
+    """Raises BadInput for results among the inputs, which would be inputs of the next run."""
     out = request.out.resolve()
     for given in request.inputs:
         if given.is_dir() and out.is_relative_to(given.resolve()):
@@ -154,7 +156,9 @@ def _apart(request: Request) -> None:
 
 
 def _manifest(request: Request, listing: Listing, signature: Signature) -> dict[str, Any]:
-    """What results depend on: a run goes on only where all of it is the same."""
+    """Returns everything that results depend on: a run continues only where all of it is the
+    same.
+    """
     spec = request.spec
     return {
         "format": FORMAT,

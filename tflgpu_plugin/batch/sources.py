@@ -24,7 +24,9 @@ TABLES = (".npy", ".npz", ".parquet")
 
 @dataclass(frozen=True)
 class Item:
-    """One sample: its number in the run, its file and, where this holds several, its row there."""
+    """One sample: its number in the run, its file and, where the file holds several, its row
+    there.
+    """
 
     index: int
     path: str
@@ -37,7 +39,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """A file with `rows` samples; None: it is one, or cannot be read, which its reader tells."""
+    """A file with `rows` samples; None: it is one sample, or cannot be read, which its reader
+    reports.
+    """
 
     path: str
     rows: int | None = None
@@ -59,7 +63,7 @@ class Listing:
         return self.ends[-1] if self.ends else 0
 
     def items(self, start: int, stop: int) -> list[Item]:
-        """Those with these numbers."""
+        """Returns the inputs with these numbers."""
         found = []
         place = bisect.bisect_right(self.ends, start)
         for index in range(start, min(stop, len(self))):
@@ -71,14 +75,14 @@ class Listing:
         return found
 
     def digest(self) -> str:
-        """Of the names, counts and sizes: another value means other inputs."""
+        """Returns a digest of the names, counts and sizes, which identifies the inputs."""
         lines = (f"{one.path}\0{one.rows}\0{one.size}\n" for one in self.sources)
         return sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def listed(paths: Sequence[Path], signature: Signature) -> Listing:
-    """The files and, in order of their names, those in the folders. Raises BadInput where there is
-    none.
+    """Returns the files and, in order of their names, those in the folders. Raises BadInput where
+    there is none.
     """
     found = [source_of(path, signature) for given in paths for path in _files(given)]
     if not found:
@@ -100,8 +104,9 @@ def _files(given: Path) -> Iterator[Path]:
 
 
 def source_of(path: Path, signature: Signature) -> Source:
-    """How many samples there are in a file, from its head alone. Those of what cannot be read, such
-    as a pipe, are for its reader to refuse."""
+    """Returns a file with its number of samples, from its head alone. Its reader refuses a file
+    that cannot be read, such as a pipe.
+    """
     kind = path.suffix.lower()
     if not path.is_file():
         return Source(str(path))
@@ -116,13 +121,13 @@ def source_of(path: Path, signature: Signature) -> Source:
             rows = parquet().ParquetFile(path).metadata.num_rows
         else:
             rows = None
-    except Exception:  # of many kinds, in damaged files
+    except Exception:  # errors of many kinds, for damaged files
         return Source(str(path))
     return Source(str(path), rows, size)
 
 
 def parquet() -> Any:
-    """The module for Parquet files. Raises BadInput without it."""
+    """Returns the module for Parquet files. Raises BadInput without it."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -131,7 +136,7 @@ def parquet() -> Any:
 
 
 def _head(stream: BinaryIO) -> tuple[int, ...]:
-    """The shape that the head of a .npy file tells."""
+    """Returns the shape in the head of a .npy file."""
     heads: Any = np.lib.format
     version = heads.read_magic(stream)
     read = heads.read_array_header_1_0 if version == (1, 0) else heads.read_array_header_2_0
@@ -152,17 +157,17 @@ def _rows_of_npz(path: Path, signature: Signature) -> int | None:
 
 
 def _rows(given: Input, shape: Sequence[int]) -> int | None:
-    """None for one sample; how many there are behind one another."""
+    """Returns the number of samples in an array, None for one sample."""
     whole = len(shape) == len(given.shape) + 1 and shape[0] == 1
     if given.fits(shape) or (whole and given.fits(shape[1:])):
         return None
     if len(shape) == len(given.shape) + 1 and given.fits(shape[1:]):
         return shape[0]
-    return None  # whose reader says what is wrong
+    return None  # its reader reports the error
 
 
 def matched(signature: Signature, names: Sequence[str]) -> list[str]:
-    """The name of each input's array or column. Raises BadInput."""
+    """Returns the name of each input's array or column. Raises BadInput."""
     if len(signature.inputs) == 1 and len(names) == 1:
         return [names[0]]
     found = []

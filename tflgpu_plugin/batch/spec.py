@@ -1,4 +1,4 @@
-"""How a model is made ready for batches, and what it takes: data that travels to workers."""
+"""The description of a model for batches, and of its inputs: data that is sent to workers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]
 
 BATCH = 32
-PLANS = "plans"  # the folder of kept plans in the user's cache
+PLANS = "plans"  # the folder of stored plans in the user's cache
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the model: the shape of one sample (None: open) and the type. `pad` says that the
-    model wants an extent of 1 before it."""
+    """An input of the model: the shape of one sample (None: open) and the type. `pad`: the model
+    needs an extent of 1 before it.
+    """
 
     name: str
     shape: Shape
@@ -34,8 +35,8 @@ class Input:
     pad: bool = False
 
     def conform(self, value: Array) -> Array:
-        """The value as one sample: of this type, and of this shape where that is only a matter of a
-        leading 1 or of a flat list. Raises BadInput.
+        """Returns the value as one sample of this type, reshaped if the shapes differ only by a
+        leading 1 or the value is a flat list. Raises BadInput.
         """
         if not _can_be(value, self.dtype):
             raise BadInput(f"{self.name} takes {self.dtype}, not {value.dtype}.")
@@ -46,7 +47,7 @@ class Input:
             value = value.reshape(fixed) if value.size == np.prod(fixed) else value
         if not self.fits(value.shape):
             raise BadInput(f"{self.name} takes {shown(self.shape)}, not {shown(value.shape)}.")
-        return np.array(value, self.dtype)  # what is mapped from a file is read here
+        return np.array(value, self.dtype)  # values mapped from a file are read here
 
     def fits(self, shape: Sequence[int]) -> bool:
         pairs = zip(shape, self.shape, strict=False)
@@ -55,8 +56,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes. `batched`: the first extent of every input is open, and is the batch; a
-    run takes one sample otherwise."""
+    """The inputs of a model. `batched`: the first extent of every input is open, and is the batch;
+    otherwise a run takes one sample.
+    """
 
     inputs: tuple[Input, ...]
     batched: bool
@@ -64,11 +66,11 @@ class Signature:
 
     @property
     def fixed(self) -> bool:
-        """Whether nothing of a sample's shape is open."""
+        """Whether no extent of a sample's shape is open."""
         return not any(None in one.shape for one in self.inputs)
 
     def zeros(self, batch: int) -> list[Array]:
-        """A batch of this size, for models of fixed shapes."""
+        """Returns a batch of this size, for models of fixed shapes."""
         shapes = [tuple(n or 0 for n in one.shape) for one in self.inputs]
         given = zip(self.inputs, shapes, strict=True)
         return [np.zeros((batch, *shape), one.dtype) for one, shape in given]
@@ -77,8 +79,8 @@ class Signature:
 @dataclass(frozen=True)
 class Spec:
     """A model file, the host that runs it (None: the preferred one), the options of the plugin, and
-    how many samples make a batch (0: an input is a whole tensor, first extent and all). Pictures
-    become (pixel - mean) / std in models that take floats.
+    how many samples make a batch (0: an input is a complete tensor, first extent included).
+    Pictures become (pixel - mean) / std in models that take floats.
     """
 
     model: Path
@@ -89,8 +91,9 @@ class Spec:
     std: float = 127.5
 
     def ready(self, adapter: str | None = None) -> Spec:
-        """With what a worker adds: its adapter, and plans kept where others of this machine find
-        them. Raises BadInput."""
+        """Returns the spec with a worker's additions: its adapter, and a folder where other workers
+        of this machine find its plans. Raises BadInput.
+        """
         more = {} if adapter is None else {"adapter": adapter}
         folder = None if "serialization_dir" in self.options else folders.cache(PLANS)
         if folder is not None:
@@ -98,8 +101,9 @@ class Spec:
         return replace(self, options=more | {**self.options, **more})
 
     def sample(self, given: Input, value: Array) -> Array:
-        """A value as a sample of this input. Pixels of 8 bits become what the model takes for them,
-        channels where it has these. Raises BadInput."""
+        """Returns a value as a sample of this input. Pixels of 8 bits become the values that the
+        model takes for them, with its channels. Raises BadInput.
+        """
         is_pixels = value.dtype == np.uint8 and (given.dtype.kind == "f" or given.dtype == np.int8)
         if is_pixels and value.ndim == 4 and value.shape[0] == 1:
             value = value[0]
@@ -110,7 +114,9 @@ class Spec:
         return given.conform(value)
 
     def signature(self) -> Signature:
-        """What the model takes, asked of its host alone. Raises BadInput or NoHost."""
+        """Returns the inputs of the model, read by its host without this plugin. Raises BadInput or
+        NoHost.
+        """
         details, host = _details(self.model, self.host)
         opened = [detail["open"] for detail in details]
         batched = self.batch > 0 and all(shape and shape[0] is None for shape in opened)
@@ -123,8 +129,9 @@ class Spec:
 
 
 def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether this type holds the values, but for the digits of floats. Integers are told by their
-    values, since tables have them wider than they were."""
+    """Whether this type can represent the values, except for the digits of floats. Integers are
+    compared by their values, since tables widen them.
+    """
     if value.dtype.kind in "iu" and dtype.kind in "iu":
         return not value.size or bool(
             np.iinfo(dtype).min <= value.min() and value.max() <= np.iinfo(dtype).max
@@ -133,7 +140,9 @@ def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
-    """Name, dtype and shape of each input, None for open extents; the host with its version."""
+    """Returns name, dtype and shape of each input, None for open extents; and the host with its
+    version.
+    """
     if subjects.is_onnx(path, host):
         return onnx.details(onnx.read(path), path), onnx.host()
     runner = hosts.host(host)
@@ -141,7 +150,9 @@ def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of the model file, read once however many workers ask. Raises BadInput."""
+    """Returns the SHA-256 of the model file, read once however many workers ask. Raises
+    BadInput.
+    """
     try:
         found = path.stat()
         return _digest(path, found.st_size, found.st_mtime_ns)

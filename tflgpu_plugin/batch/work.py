@@ -1,4 +1,4 @@
-"""What a worker does with a part: read, run, and hand over the results."""
+"""The work of a worker on a part: it reads the inputs, runs them, and returns the results."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tflgpu_plugin.harness.inputs import BadInput
 
 T = TypeVar("T")
 V = TypeVar("V")
-END: Any = object()  # there is no further value
+END: Any = object()  # marks the end of the values
 
 
 @dataclass(frozen=True)
 class Part:
-    """Neighbouring inputs whose results make one file."""
+    """Adjacent inputs whose results make one file."""
 
     number: int
     items: list[Item]
 
     def failed(self, reason: str) -> list[Failure]:
-        """All of its inputs, for one reason."""
+        """Returns failures of all of its inputs, for one reason."""
         return [Failure(one.index, one.name, reason) for one in self.items]
 
 
-# A part that is complete, or given up, and its inputs without results.
+# A part that is complete or given up, with its inputs without results.
 Finished = tuple[Part, Sequence[Failure]]
 
 
@@ -47,7 +47,7 @@ class Read:
 
 
 class Worker:
-    """A model that is ready for parts. Reading may be done in another thread than running."""
+    """A model that is ready for parts. Reading may use another thread than running."""
 
     def __init__(self, spec: Spec, signature: Signature) -> None:
         self.reader = reading.Reader(spec, signature)
@@ -64,7 +64,7 @@ class Worker:
         return Read(part, items, samples, failures)
 
     def packed(self, read: Read, kind: str) -> Packed:
-        """The results as they are kept. Raises what `Model.results` raises."""
+        """Returns the results in their stored form. Raises what `Model.results` raises."""
         items, rows, failures = [], [], list(read.failures)
         for item, row in zip(read.items, self.model.results(read.samples), strict=True):
             if isinstance(row, Failed):
@@ -78,8 +78,9 @@ class Worker:
 
 
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:
-    """The function of each value, worked out in a thread while the one before it is used. What is
-    raised there is raised here, in its turn."""
+    """Yields the function of each value, computed in a thread while the caller uses the previous
+    one. Errors of the function are raised in the order of the values.
+    """
     made = (function(value) for value in values)
     coming = threads.begin(partial(next, made, END), "reader")
     while (value := coming()) is not END:

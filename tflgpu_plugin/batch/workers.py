@@ -1,7 +1,7 @@
 """Worker processes of one machine: each has a model and a pipe, and writes the results itself. A
-worker that dies is replaced, and its parts are given out again.
+worker that dies is replaced, and its parts are assigned again.
 
-`concurrent.futures` gives up all workers when one dies, and leaves them behind when the process
+`concurrent.futures` gives up all workers when one dies, and leaves them running when the process
 that started them is killed; here a worker ends when its pipe does.
 """
 
@@ -26,13 +26,13 @@ from tflgpu_plugin.batch.spec import Signature, Spec
 from tflgpu_plugin.batch.work import Finished, Part, Worker, ahead
 from tflgpu_plugin.harness.inputs import BadInput, one_line
 
-OUTSTANDING = 2  # parts of a worker: one that runs, and one that is read meanwhile
-TRIES = 3  # of a part whose workers die or fail
+OUTSTANDING = 2  # parts of a worker: one runs while the next is read
+TRIES = 3  # tries of a part whose workers die or fail
 READY, DONE, FAILED, STOP, UNUSABLE = "ready", "done", "failed", "stop", "unusable"
 
 
 class Stopped(RuntimeError):
-    """The run cannot go on; the text says why. What is finished is kept."""
+    """An error that ends the run; the text says why. Finished results are kept."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Process:
 
 
 class Workers:
-    """`tell` gets a line when a worker is ready, dies or is given up."""
+    """The workers. `tell` is called with a line when a worker is ready, dies or is given up."""
 
     def __init__(
         self,
@@ -61,11 +61,12 @@ class Workers:
         self.running: list[_Process] = []
         self.tries: dict[int, int] = {}
         self.again: deque[Part] = deque()
-        self.ended = False  # there are no more parts but those
+        self.ended = False  # no other parts are left
 
     def __enter__(self) -> Workers:
-        """Start the first one, whose plans the others find kept. Raises Stopped where the model
-        cannot be used."""
+        """Starts the first worker, whose plans the others load. Raises Stopped where the model
+        cannot be used.
+        """
         self._start()
         try:
             while not self.running[0].ready:
@@ -76,9 +77,9 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """All are gone after it."""
+        """Ends all workers."""
         for worker in self.running:
-            worker.pipe.close()  # ends one that waits
+            worker.pipe.close()  # ends a waiting worker
             if worker.parts or not worker.ready:
                 worker.process.terminate()
         for worker in self.running:
@@ -86,7 +87,7 @@ class Workers:
         self.running.clear()
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
-        """Parts as they are finished. Raises Stopped."""
+        """Yields parts as they are finished. Raises Stopped."""
         todo = iter(parts)
         while True:
             for worker in list(self.running):
@@ -111,7 +112,9 @@ class Workers:
         self.running.append(_Process(number, adapter, process, ours))
 
     def _feed(self, worker: _Process, todo: Iterator[Part]) -> None:
-        """Parts that a worker has failed on go out alone, so that it is known which it was."""
+        """Sends parts to a worker. Parts on which a worker has failed are sent alone, so that the
+        failing one can be identified.
+        """
         while worker.ready and len(worker.parts) < OUTSTANDING:
             if any(part.number in self.tries for part in worker.parts):
                 return
@@ -122,7 +125,7 @@ class Workers:
                 self.ended = True
                 return
             worker.parts.append(part)
-            with suppress(OSError):  # it died: that is seen where it is waited for
+            with suppress(OSError):  # it died: `run` notices when it waits for it
                 worker.pipe.send(part)
 
     def _wait(self) -> Iterator[Finished]:
@@ -157,13 +160,13 @@ class Workers:
         yield from self._failed(worker, f"it {how}", died=True)
 
     def _failed(self, worker: _Process, reason: str, died: bool) -> Iterator[Finished]:
-        """Replace the worker and give its parts to others. A part whose workers died is given up at
-        last; where they said why they failed, others would fail as well. Raises Stopped."""
+        """Replaces the worker and assigns its parts to others. A part whose workers died repeatedly
+        is given up; where the workers reported why they failed, others would fail as well. Raises
+        Stopped.
+        """
         self._remove(worker)
         suspects = [*worker.parts]
-        self.tell(
-            f"worker {worker.number}: {reason}; its {len(suspects)} parts are given out again"
-        )
+        self.tell(f"worker {worker.number}: {reason}; its {len(suspects)} parts are assigned again")
         for part in suspects:
             self.tries.setdefault(part.number, 0)
             self.tries[part.number] += len(suspects) == 1
@@ -177,7 +180,7 @@ class Workers:
         self._start()
 
     def _unusable(self, worker: _Process, reason: str) -> None:
-        """Go on without it. Raises Stopped where no other is left."""
+        """Continues without the worker. Raises Stopped where no other is left."""
         self._remove(worker)
         self.again.extend(worker.parts)
         if not self.running:
@@ -199,11 +202,11 @@ def _end(process: Any, seconds: float) -> None:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """What is started here does not see Ctrl-C, which is for the process that started it."""
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows `work` has to do
+    """Makes processes that are started meanwhile ignore Ctrl-C, which is for their parent."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows `work` does it
         yield
         return
-    resource_tracker.ensure_running()  # whose start would undo the mask
+    resource_tracker.ensure_running()  # its start would undo the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -213,8 +216,9 @@ def _without_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """What is started here does not import the program that starts it, which takes its time, and
-    would start workers in turn where it is a script without a guard."""
+    """Keeps processes that are started meanwhile from importing the program that starts them, which
+    takes time, and would start workers again where it is a script without a guard.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -224,9 +228,9 @@ def _without_main() -> Iterator[None]:
 
 
 def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: str) -> None:
-    """The life of a worker process."""
+    """Runs a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError, EOFError):  # the other end is gone: so is the run
+    with suppress(OSError, EOFError):  # the other end is closed: the run has ended
         try:
             with _without_collection():
                 worker = Worker(spec, signature)
@@ -250,7 +254,9 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """What is imported and made here stays: looking for garbage in it is a tenth of a start."""
+    """Disables garbage collection meanwhile: imported and created objects are permanent, and
+    scanning them takes a tenth of a start.
+    """
     gc.disable()
     try:
         yield

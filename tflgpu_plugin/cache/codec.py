@@ -130,7 +130,7 @@ def _bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (ValueError, TypeError) as error:
-        raise Mismatch("bytes are no base64") from error
+        raise Mismatch("bytes are not base64") from error
 
 
 def _anything(value: Any) -> object:
@@ -139,7 +139,7 @@ def _anything(value: Any) -> object:
         return tuple(_anything(item) for item in value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise Mismatch(f"{value!r:.60} is no scalar")
+    raise Mismatch(f"{value!r:.60} is not a scalar")
 
 
 def _untyped(value: Any) -> Any:
@@ -155,7 +155,7 @@ def _either(readers: Sequence[Callable[[Any], Any]], value: Any) -> Any:
     for read in readers:
         with suppress(Mismatch):
             return read(value)
-    raise Mismatch(f"{value!r:.60} is of another type")
+    raise Mismatch(f"{value!r:.60} has another type")
 
 
 def _mapping(read: Callable[[Any], Any], value: Any) -> dict[Any, Any]:
@@ -164,13 +164,13 @@ def _mapping(read: Callable[[Any], Any], value: Any) -> dict[Any, Any]:
 
 def _list(read: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise Mismatch(f"{value!r:.60} is no list")
+        raise Mismatch(f"{value!r:.60} is not a list")
     return tuple([read(item) for item in value])
 
 
 def _tuple(readers: Sequence[Callable[[Any], Any]], value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise Mismatch(f"{value!r:.60} is no list")
+        raise Mismatch(f"{value!r:.60} is not a list")
     if len(readers) != len(value):
         raise Mismatch(f"a list of {len(value)} should have {len(readers)} items")
     return tuple([read(item) for read, item in zip(readers, value, strict=True)])

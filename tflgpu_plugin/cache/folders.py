@@ -50,9 +50,9 @@ def cache(name: str) -> Path | None:
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = os.lstat(folder)
     except FileExistsError as error:
-        tell(f"tflgpu: {error.filename} is not used: it is no folder.")
+        tell(f"tflgpu: {error.filename} is not used: it is not a folder.")
         return None
-    except (OSError, RuntimeError):  # the latter: this user has no home folder
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home folder
         return None
     reason = unsafe(status) if stat.S_ISDIR(status.st_mode) else "it is a link"
     if reason := reason or unsafe_above(folder):
@@ -62,8 +62,8 @@ def cache(name: str) -> Path | None:
 
 
 def keep(path: Path, text: str) -> None:
-    """Write a file of a cache folder, all of it or nothing; what goes wrong costs the next process
-    its time, nothing else.
+    """Writes a file of a cache folder atomically; an error is ignored, since it only costs the next
+    process time.
     """
     import tempfile
 
@@ -112,7 +112,7 @@ def opened(path: Path, most: int | None, private: bool = True) -> int:
         if private and (reason := unsafe(status)):
             raise Unsafe(reason)
         if most is not None and status.st_size > most:
-            raise Unsafe(f"it has {status.st_size:,} bytes, more than belong there")
+            raise Unsafe(f"it has {status.st_size:,} bytes, more than expected")
     except BaseException:
         os.close(handle)
         raise

@@ -152,8 +152,8 @@ def read(data: memoryview, check: bool = True) -> Stored:
 
 
 def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int]:
-    """(crc32, bytes of the header, where the body begins, its bytes, its checksum), from the
-    preamble of so many bytes in all. Raises Damaged where they are no plan's.
+    """Returns (crc32, bytes of the header, offset of the body, its bytes, its checksum) from the
+    preamble of a file of this size. Raises Damaged for any other file.
     """
     if len(start) < PREAMBLE.size:
         raise Damaged("it is truncated")
@@ -169,7 +169,7 @@ def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int
 
 
 def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
-    """(header, body, checksum of the body), after the header's checksum."""
+    """Returns (header, body, checksum of the body), after verifying the header's checksum."""
     crc, header_bytes, start, _, sums = begin(data, len(data))
     if zlib.crc32(data[CHECKED:start]) != crc:
         raise Damaged("its checksum is wrong")
@@ -241,14 +241,14 @@ def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     for name, (dtype, extents) in found.items():
         shape = codec.decode(tuple[int, ...], extents)
         if dtype not in NUMPY_DTYPES.values() or any(extent < 0 for extent in shape):
-            raise codec.Mismatch(f"{dtype!r:.20} {shape} is no array")
+            raise codec.Mismatch(f"{dtype!r:.20} {shape} is not an array")
         size = prod(shape) * np.dtype(dtype).itemsize
         if size > len(body) - end:
             raise codec.Mismatch("an array is too long")
         arrays[name] = np.frombuffer(body[end : end + size], dtype).reshape(shape)
         end += _aligned(size)
     if end != len(body):
-        raise codec.Mismatch("something follows the last array")
+        raise codec.Mismatch("there are bytes after the last array")
     return arrays
 
 

@@ -170,7 +170,7 @@ def opened(options: Options) -> Cache | None:
         return None
     if unsafe:
         raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}.")
-    # The folder changes nothing about a plan; token and adapter are in the key themselves.
+    # Plans do not depend on the folder; token and adapter are parts of the key.
     rest = replace(options, serialization_dir=None, model_token=None, adapter=None)
     return Cache(folder, options.model_token or "model", repr(rest))
 
@@ -210,5 +210,5 @@ def _copied(file: BufferedReader, size: int) -> memoryview:
     room = mmap.mmap(-1, size)
     file.seek(0)
     if file.readinto(room) != size:
-        raise Damaged("it was written to meanwhile")
+        raise Damaged("it changed while it was read")
     return memoryview(room).toreadonly()

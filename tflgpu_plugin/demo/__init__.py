@@ -1,8 +1,9 @@
-"""`tflgpu demo`: proof on this machine that the GPU gives the answers of the CPU, with no download.
+"""`tflgpu demo`: shows on this machine that the GPU gives the answers of the CPU, without a
+download.
 
-Builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels and
-on the GPU, and compares outputs and intermediate results. The demo's own network runs in both
-hosts, TensorFlow Lite and ONNX Runtime, where their hosts are installed.
+It builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels
+and on the GPU, and compares outputs and intermediate results. The demo's own network runs in both
+hosts, TensorFlow Lite and ONNX Runtime, where they are installed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
 
 @dataclass(frozen=True)
 class Request:
-    """What to run; without a model the demo's own network. Float pictures are scaled by (pixel -
-    mean) / std.
+    """The arguments of a demo; without a model it is the demo's own network. Float pictures are
+    scaled by (pixel - mean) / std.
     """
 
     model: Path | None = None
@@ -42,9 +43,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome: how it compares in each host that ran, and the best classes where labels were
-    given or the model is ours. `missing` says by host why it is left out, but for hosts that do not
-    read the user's model.
+    """The result: the comparison in each host that ran, and the best classes where labels were
+    given or the model is ours. `missing` has the reason for each host that did not run, except for
+    hosts that do not read the user's model.
     """
 
     title: str
@@ -55,7 +56,7 @@ class Result:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """One or two."""
+        """Returns one or two comparisons."""
         return [comparison for comparison in (self.tflite, self.onnx) if comparison]
 
     @property
@@ -63,7 +64,7 @@ class Result:
         return all(comparison.ok for comparison in self.comparisons)
 
     def lines(self, comparison: Comparison) -> list[str]:
-        """The summary of one host for a reader."""
+        """Returns the summary of one host for a reader."""
         found, adapter = comparison.lines(), comparison.report.adapter
         if comparison is self.comparisons[0]:
             name = f"{adapter.name}, {adapter.backend}" if adapter else "none"
@@ -81,14 +82,14 @@ class Result:
         return [f"{host} is left out: {reason}" for host, reason in self.missing.items()]
 
     def shared_kernels(self) -> list[str]:
-        """Pipelines that both hosts use."""
+        """Returns the pipelines that both hosts use."""
         if not (self.tflite and self.onnx):
             return []
         other = self.onnx.kernels()
         return [name for name in self.tflite.kernels() if name in other]
 
     def as_json(self) -> dict[str, Any]:
-        """The first host's numbers, and under `onnxruntime` those of that host."""
+        """Returns the first host's numbers, and under `onnxruntime` those of that host."""
         first = self.comparisons[0]
         other: dict[str, Any] | None = None
         if self.onnx:
@@ -107,7 +108,7 @@ class Result:
 
 
 def run(request: Request) -> Result:
-    """Run the comparison. Raises BadInput or NoHost with a sentence; RuntimeError and ValueError
+    """Runs the comparison. Raises BadInput or NoHost with a sentence; RuntimeError and ValueError
     come from the host.
     """
     names = inputs.labels(request.labels) if request.labels else None
@@ -125,7 +126,7 @@ def run(request: Request) -> Result:
 
 
 def _own(request: Request, options: dict[str, str]) -> Result:
-    """The demo's network in both hosts, or in the one that is asked for."""
+    """Returns the result of the demo's network in both hosts, or in the one that is asked for."""
     title, made, missing = "MobileNet v1 1.0 224, seeded weights", network.build(), {}
     tflite = other = None
     if request.host != onnx.HOST:
@@ -151,7 +152,9 @@ def _own(request: Request, options: dict[str, str]) -> Result:
 
 
 def top_classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
-    """Of the first output that has one score per class, floats before others."""
+    """Returns the best classes of the first output that has one score per class; floats are
+    preferred.
+    """
     fitting = [value for value in found.outputs if inputs.are_scores(value, len(names))]
     scores = [value for value in fitting if value.dtype.kind == "f"] or fitting
     return inputs.top(scores[0], names) if scores else []

@@ -1,7 +1,7 @@
 """MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1) with seeded weights: the demo's
 own network.
 
-Random weights usually make a deep network's signal die or explode, and then every engine agrees on
+Random weights usually make a deep network's signal vanish or explode, so that a comparison shows
 nothing. Here each layer is scaled and shifted, channel by channel, by the statistics of its own
 response to the demo's picture: the same step as folding a batch norm, so that every block's output
 keeps a spread near one.
@@ -26,9 +26,9 @@ BLOCKS = (
     + [(512, 1)] * 5
     + [(1024, 2), (1024, 1)]
 )
-# Of the values before relu6; its result then has a standard deviation near 1.1.
+# Mean and deviation before relu6; its result then has a standard deviation near 1.1.
 _MEAN, _SPREAD = 0.7, 1.7
-_LOGIT_SPREAD = 3.0  # one class stands out, the others stay visible in the softmax
+_LOGIT_SPREAD = 3.0  # one class dominates, the others remain visible in the softmax
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Network:
 
 
 def picture(seed: int = 0, size: int = SIZE) -> Array:
-    """A seeded picture [1, size, size, 3] in [-1, 1]: noise at five scales, so that it has shapes
-    and texture.
+    """Returns a seeded picture [1, size, size, 3] in [-1, 1]: noise at five scales, so that it has
+    shapes and texture.
     """
     random = np.random.default_rng([seed, size])
     total = np.zeros((size, size, 3))
@@ -67,7 +67,7 @@ def picture(seed: int = 0, size: int = SIZE) -> Array:
 
 
 def build(seed: int = 1) -> Network:
-    """Weights for all 28 layers; about half a second."""
+    """Returns weights for all 28 layers; takes about half a second."""
     random = np.random.default_rng(seed)
     x = picture()[0]
     layers: list[Layer] = []
@@ -110,7 +110,9 @@ def _calibrated(
 
 
 def _respond(kind: str, weights: Array, stride: int, x: Array) -> Array:
-    """Convolution without bias, SAME padding, [H, W, C]: one shifted product per tap."""
+    """Returns the convolution without bias, SAME padding, [H, W, C]: one shifted product per
+    tap.
+    """
     taps_h, taps_w = weights.shape[:2]
     height, width = -(-x.shape[0] // stride), -(-x.shape[1] // stride)
     pads = [
@@ -130,7 +132,9 @@ def _respond(kind: str, weights: Array, stride: int, x: Array) -> Array:
 
 
 def to_tflite(network: Network) -> bytes:
-    """The TFLite file: 31 operators, input [1, 224, 224, 3], output [1, 1001] probabilities."""
+    """Returns the TFLite file: 31 operators, input [1, 224, 224, 3], output [1, 1001]
+    probabilities.
+    """
     model = Model()
     size, channels = SIZE, 3
     image = x = model.tensor("image", (1, size, size, 3))
@@ -151,7 +155,7 @@ def to_tflite(network: Network) -> bytes:
 
 
 def probes(model: bytes) -> list[int]:
-    """Tensors worth comparing: the results of stem, blocks, pool and classifier."""
+    """Returns the tensors that are compared: the results of stem, blocks, pool and classifier."""
     results = flatbuffer.activations(model)
     blocks = 1 + 2 * len(BLOCKS)  # the stem, then a depthwise and a pointwise layer per block
     return results[0:blocks:2] + results[blocks : blocks + 2]

@@ -1,4 +1,4 @@
-"""The demo's network as an ONNX file."""
+"""Writes the demo's network as an ONNX file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tflgpu_plugin.harness.protobuf import Model
 
 
 def to_onnx(network: Network) -> bytes:
-    """The ONNX file: 58 nodes, input [1, 3, 224, 224], outputs `logits` and `probabilities`."""
+    """Returns the ONNX file: 58 nodes, input [1, 3, 224, 224], outputs `logits` and
+    `probabilities`.
+    """
     model, size, x = Model(), SIZE, "image"
     limits = [
         model.constant("low", np.zeros((), np.float32)),
