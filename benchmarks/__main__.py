@@ -1,7 +1,8 @@
-"""python -m benchmarks: one table per model, a bar chart, and all figures as JSON, in build/.
+"""python -m benchmarks: writes one table per model, a bar chart, and all figures as JSON, into
+build/.
 
-Engines take turns, so that a busy machine slows all of them alike; compare ratios of medians, not
-single times.
+Engines run alternately, so that a busy machine slows all of them alike; compare ratios of medians,
+not single times.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from tflgpu_plugin.runtime import adapter
 
 
 def measure(subject: Subject, given: argparse.Namespace, folder: Path) -> list[Row]:
-    """Rows of the table for one model: steady medians, first results, agreement with the first CPU
-    engine.
+    """Returns the rows of the table for one model: steady medians, first results, agreement with
+    the first CPU engine.
     """
     started: list[tuple[str, Worker, list[float]]] = []
     rows: dict[str, Row] = {name: Row(name) for name, _ in subject.makers}
@@ -73,9 +74,9 @@ def _row(
 
 
 def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
-    """Each network's plan on the adapter that is used by default: dispatches, with Winograd
-    convolutions and without; bytes of pools, of all tensors in them, of those alive at once, and of
-    weights."""
+    """Returns each network's plan on the default adapter: dispatches, with and without Winograd
+    convolutions; bytes of pools, of all tensors in them, of those alive at once, and of weights.
+    """
     found = {}
     target = adapter.open_device(adapter.select(None)).target
     direct = replace(target, tuning={"winograd_planes": "never", "winograd_rows": "never"})
@@ -95,7 +96,7 @@ def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
 
 
 def _wanted(name: str, given: argparse.Namespace) -> bool:
-    """The seeded networks are left out where only models are named."""
+    """Whether the network is measured; the seeded networks are not where only models are named."""
     if given.networks is None:
         return not (given.models or given.documented)
     return not given.networks or any(part in name for part in given.networks)

@@ -1,12 +1,12 @@
-"""python -m benchmarks.batches: what `tflgpu run` costs beside a bare loop, on one worker, several
-and Ray's; starts, and memory of each further worker.
+"""python -m benchmarks.batches: measures what `tflgpu run` costs beside a bare loop, on one worker,
+several and Ray's; starts, and memory of each further worker.
 
-MobileNet v1 with seeded weights on pixels in one file, in batches of 32. Times are of all batches
-after the first, so that no start is in them; the ways take turns. Beside the time that passes is
-that of the processors, for this process and all that it has started, which other work on the
-machine does not change. Results have to be equal, bit for bit. A start is that of a process, from
-its creation to a model that is ready, with empty caches of plans, kernels and the driver for the
-first one.
+The model is MobileNet v1 with seeded weights on pixels in one file, in batches of 32. Times are
+those of all batches after the first, so that they include no start; the ways run alternately.
+Beside the wall time there is the processor time of this process and all that it has started, which
+other work on the machine does not change. Results must be equal, bit for bit. A start is that of a
+process, from its creation to a model that is ready, with empty caches of plans, kernels and the
+driver for the first one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SHAPE = (224, 224, 3)
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds that have passed, and of the processors."""
+    """Seconds of wall time and of processor time."""
 
     passed: float
     spent: float
 
     def since(self, before: Moment, inputs: int) -> Moment:
-        """For each of so many inputs."""
+        """Returns the seconds per input since `before`."""
         passed, spent = self.passed - before.passed, self.spent - before.spent
         return Moment(passed / inputs, spent / inputs)
 
@@ -88,7 +88,7 @@ def bare_loop(model: Path, pixels: Path, folder: Path) -> Moment:
 
 
 def ours(model: Path, pixels: Path, folder: Path, **more: Any) -> Moment:
-    """For each input from the end of the first batch to that of the last."""
+    """Returns the time per input from the end of the first batch to that of the last."""
     times: list[tuple[int, Moment]] = []
 
     def progress(done: int, _: int) -> None:
@@ -101,7 +101,7 @@ def ours(model: Path, pixels: Path, folder: Path, **more: Any) -> Moment:
 
 
 def overheads(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Medians, and of each way the median of its ratios to the loop of the same round."""
+    """Returns medians, and for each way the median of its ratios to the loop of the same round."""
     model, pixels = folder / "mobilenet.tflite", folder / "pixels.npy"
     model.write_bytes(network.to_tflite(network.build()))
     np.save(pixels, np.random.default_rng(1).integers(0, 256, (given.inputs, *SHAPE), np.uint8))
@@ -162,8 +162,9 @@ def empty_caches() -> Iterator[None]:
 
 
 def starts(model: Path, folder: Path, options: dict[str, str], times: int) -> dict[str, Any]:
-    """Medians of seconds, and memory (the second worker's share of it, in MB), of two workers that
-    start after one another."""
+    """Returns medians of seconds, and memory (the second worker's share of it, in MB), of two
+    workers that start one after the other.
+    """
     spec, firsts, seconds = Spec(model, options=options), [], []
     signature = spec.signature()
 

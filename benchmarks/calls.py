@@ -1,9 +1,9 @@
-"""python -m benchmarks.calls: how often a run calls the driver, function by function.
+"""python -m benchmarks.calls: counts how often a run calls the driver, function by function.
 
-A layer (count_calls.c) counts, in runs that are like the ones before them: with inputs and outputs
-that are mapped, as on adapters that share the host's memory, and with staging buffers, as on
-discrete ones. `--family NAME` runs on a null device of AMD's driver, a discrete one, where the
-host's work is all there is. Times are microseconds of the library's run.
+A layer (count_calls.c) counts in steady-state runs: with mapped inputs and outputs, as on adapters
+that share the host's memory, and with staging buffers, as on discrete ones. `--family NAME` runs on
+a null device of AMD's driver, a discrete one, where all time is the host's. Times are microseconds
+of the library's run.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ SETTLED = 6  # runs before those that are counted; the third one is like those a
 
 @dataclass(frozen=True)
 class Run:
-    """Calls of each function in one run, on average, and what it took. `staged`: by way of staging
-    buffers."""
+    """The calls of each function in one run, on average, and its time. `staged`: through staging
+    buffers.
+    """
 
     dispatches: int
     staged: bool
@@ -70,7 +71,7 @@ def counted(name: str, staged: bool, family: str = "", runs: int = 20) -> Run:
 
 
 def _count(layer: str, name: str, runs: int) -> Run:
-    """In a process that has the layer."""
+    """Counts in a process that has the layer."""
     device = _device()
     instance, given = _instance(name, device)
     outputs, options = instance.new_outputs(), native.ffi.new("tg_run_options *")

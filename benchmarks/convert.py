@@ -1,5 +1,5 @@
-"""TFLite models for engines that read none: as ONNX by tf2onnx (the conformance suite's converter
-and its cache), from there as ncnn's own files by pnnx; and without their custom operators.
+"""Converts TFLite models for other engines: to ONNX by tf2onnx (the conformance suite's converter
+and its cache), from there to ncnn's format by pnnx; and removes custom operators.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from conformance.models import tflite_file
 
 
 def to_onnx(content: bytes) -> bytes:
-    """The model in ONNX, pictures as in TFLite; makes the converter's environment on first use.
-    Raises Unavailable.
+    """Returns the model in ONNX, with TFLite's layout of pictures; makes the converter's
+    environment on first use. Raises Unavailable.
     """
     try:
         converted.make_environment()
@@ -30,7 +30,7 @@ def to_onnx(content: bytes) -> bytes:
 
 
 def to_ncnn(content: bytes, shape: tuple[int, ...], folder: Path) -> tuple[Path, Path]:
-    """An ONNX model as ncnn's two files in `folder`. Raises Unavailable."""
+    """Writes an ONNX model as ncnn's two files in `folder`. Raises Unavailable."""
     model = onnx.load_from_string(content)
     for node in model.graph.node:
         if node.op_type == "Resize":
@@ -41,7 +41,7 @@ def to_ncnn(content: bytes, shape: tuple[int, ...], folder: Path) -> tuple[Path,
 
 
 def _plain(node: onnx.NodeProto) -> None:
-    """Leave out of a Resize what has no effect in its mode; pnnx knows only those without it."""
+    """Removes attributes of a Resize that have no effect in its mode; pnnx does not know them."""
     named = {attribute.name: attribute for attribute in node.attribute}
     if named["coordinate_transformation_mode"].s != b"tf_crop_and_resize":
         node.input[1] = ""  # the region
@@ -50,8 +50,8 @@ def _plain(node: onnx.NodeProto) -> None:
 
 
 def without_custom(content: bytes) -> bytes | None:
-    """The same model up to its custom operators, whose inputs become outputs; None if it has none
-    at its end.
+    """Returns the model up to its custom operators, whose inputs become outputs; None if it does
+    not end with any.
     """
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)

@@ -1,9 +1,9 @@
-"""python -m benchmarks.cuda: seeded networks of torchvision, from host memory to host memory,
-through our provider and through PyTorch on the same NVIDIA GPU.
+"""python -m benchmarks.cuda: measures seeded networks of torchvision, from host memory to host
+memory, through our provider and through PyTorch on the same NVIDIA GPU.
 
 Needs torch with CUDA, torchvision, onnx and onnxruntime in this environment. PyTorch computes in
 float32 (TF32 is off), eagerly and as a CUDA graph; every time is the median of `RUNS` runs in
-milliseconds, and ours comes with its largest error relative to onnxruntime's CPU provider.
+milliseconds, and ours is shown with its largest error relative to onnxruntime's CPU provider.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _onnx(path: Path, picture: Any) -> Iterator[tuple[str, float, str]]:
-    """The CPU provider, then ours in float32 and with values stored as float16."""
+    """Yields the CPU provider's row, then ours in float32 and with values stored as float16."""
     cpu = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
     feed = {cpu.get_inputs()[0].name: picture}
     (expected,) = cpu.run(None, feed)

@@ -1,5 +1,5 @@
-"""An engine under measurement: a process of its own, driven line by line, so that engines take
-turns in one run.
+"""An engine under measurement: a process of its own, driven line by line, so that engines alternate
+in one run.
 
 Protocol: the worker loads the model, runs it once, saves all outputs in the model's order (.npz),
 and prints one JSON object (engine, device, first_ms). Then, for every number N it reads, it runs N
@@ -28,13 +28,13 @@ UNSET = ("LP_NUM_THREADS",)
 
 
 class Unavailable(Exception):
-    """An engine that cannot run here; the text says why."""
+    """An error for an engine that cannot run here; the text says why."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How to start a worker; `command` ends before the path of the output file. With `planes`
-    pictures go in and come out as planes, one per channel.
+    """The command that starts a worker; it ends before the path of the output file. With `planes`
+    pictures are passed and returned as planes, one per channel.
     """
 
     command: tuple[str, ...]
@@ -43,13 +43,13 @@ class Engine:
 
 
 def inherited() -> dict[str, str]:
-    """The environment without what changes the measured software driver."""
+    """Returns the environment without variables that change the measured software driver."""
     return {name: value for name, value in os.environ.items() if name not in UNSET}
 
 
 class Worker:
-    """A started engine. `hello` is its first line. Raises Unavailable when it ends instead of
-    answering.
+    """A started engine. `hello` is its first line. Raises Unavailable when it ends without an
+    answer.
     """
 
     def __init__(self, engine: Engine, result: Path, **environment: str) -> None:
@@ -89,7 +89,7 @@ class Worker:
         self._log.close()
 
     def _read(self) -> Any:
-        """The next line of JSON; native libraries may print other lines before it."""
+        """Returns the next line of JSON; native libraries may print other lines before it."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line[:1] in "{[":
@@ -104,7 +104,9 @@ class Worker:
 
 
 def first_results(engine: Engine, result: Path, repeats: int) -> list[float]:
-    """Milliseconds to the first result in fresh processes, each with an empty driver cache."""
+    """Returns milliseconds to the first result in fresh processes, each with an empty driver
+    cache.
+    """
     found = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:

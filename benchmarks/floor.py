@@ -1,7 +1,7 @@
 """The floor of every run: one submission waited for, and one copy of its inputs and outputs.
 
 Both in nanoseconds. `Small` is a run of one dispatch that writes a single number, through the same
-library: beside the run of a network it tells what the driver and wgpu take for any submission.
+library: beside the run of a network it shows the cost of the driver and of wgpu for any submission.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Small:
         return [np.zeros(SHAPE, np.float32)]
 
     def run(self) -> int:
-        """The time of a run, in which the next one is encoded as in every run."""
+        """Returns the time of a run, in which the next one is encoded as in every run."""
         self.instance.run(self.given())
         return int(self.instance.counters().last_nanoseconds)
 
@@ -68,7 +68,7 @@ class Copies:
         ]
 
     def run(self) -> int:
-        """The time to copy each once, from host memory to host memory."""
+        """Returns the time to copy each once, from host memory to host memory."""
         start = time.perf_counter_ns()
         for target, source in self._pairs:
             np.copyto(target, source)

@@ -1,4 +1,4 @@
-"""python -m benchmarks.host_work: what an inference costs beside the work of the device.
+"""python -m benchmarks.host_work: measures what an inference costs beside the work of the device.
 
 Per network: the time of a run in the library less the time from its first dispatch to the end of
 its last (timestamps of the same run). Beside it is the floor of every run: a run of one dispatch,
@@ -40,7 +40,7 @@ FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dis
 
 @dataclass
 class Frontend:
-    """A way in: `run` makes one inference. Milliseconds of each, and those of its partitions."""
+    """A frontend: `run` makes one inference. Milliseconds of each, and those of its partitions."""
 
     name: str
     run: Callable[[], object]
@@ -55,12 +55,12 @@ class Frontend:
         self.inside.append(sum(partition.milliseconds for partition in self.report().partitions))
 
     def added(self) -> list[float]:
-        """Microseconds outside the library's runs, host's own work included."""
+        """Returns microseconds outside of the library's runs, the host's own work included."""
         return [(w - i) * 1e3 for w, i in zip(self.whole, self.inside, strict=True)]
 
 
 def measure(network: Network, runs: int) -> None:
-    """Print the tables of one network."""
+    """Prints the tables of one network."""
     picture = network.picture()
     device = adapter.open_device(adapter.select(None))
     plan = compiler.compile(to_graph(network), device.target)

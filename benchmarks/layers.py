@@ -1,4 +1,4 @@
-"""Vulkan layers of ours, compiled where they are needed."""
+"""Compiles our Vulkan layers when they are needed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SHARED = ROOT / "benchmarks" / "layer.h"
 
 
 def build(source: Path) -> Path:
-    """The library of a layer, whose name is that of its source (a file, or a folder of files), and
-    beside it the file by which the loader finds it. Raises Unavailable."""
+    """Returns the library of a layer, whose name is that of its source (a file, or a folder of
+    files), after writing beside it the file by which the loader finds it. Raises Unavailable.
+    """
     folder = FOLDER / source.stem
     library = folder / "layer.so"
     sources = sorted(source.glob("*.c")) if source.is_dir() else [source]
@@ -58,6 +59,6 @@ def _name(folder: Path) -> str:
 
 
 def tools() -> tuple[Any, Any]:
-    """The modules drivers and archive of the folder tools."""
+    """Returns the modules drivers and archive of the folder tools."""
     sys.path.append(str(ROOT / "tools"))
     return import_module("drivers"), import_module("archive")

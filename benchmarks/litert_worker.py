@@ -51,7 +51,9 @@ def main(model: str, source: str, result: str) -> None:
 
 
 def say_and_end(reason: str) -> NoReturn:
-    """At once, since LiteRT says other things when it is taken down, and the last line counts."""
+    """Ends at once, since LiteRT prints other lines when it is torn down, and the last line
+    counts.
+    """
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)
 

@@ -1,8 +1,8 @@
 """Three networks with seeded weights, described once for all engines: MobileNet v1, ResNet-18, a
 U-Net.
 
-569, 1814 and 2679 million multiply-adds. Batch norms are folded into the biases, so that every
-engine computes the same thing.
+They have 569, 1814 and 2679 million multiply-adds. Batch norms are folded into the biases, so that
+every engine computes the same thing.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Network:
         return self.shape if name == "input" else self._by_name()[name].shape
 
     def add(self, op: str, *inputs: str, shape: tuple[int, ...], **more: Any) -> str:
-        """Append a layer; returns the name of its result."""
+        """Appends a layer and returns the name of its result."""
         name = f"{op}{len(self.layers)}"
         self.layers.append(Layer(name, op, inputs, shape, **more))
         return name
 
     def conv(self, x: str, outputs: int, size: int, stride: int = 1, **more: Any) -> str:
-        """A square convolution padded so that stride 1 keeps the size; He-initialised."""
+        """Appends a square convolution padded so that stride 1 keeps the size; He-initialized."""
         height, width, inputs = self.shape_of(x)
         groups, pad = int(more.get("groups", 1)), (size - 1) // 2
         fan_in = inputs // groups * size * size
@@ -74,7 +74,7 @@ class Network:
         )  # fmt: skip
 
     def head(self, x: str, classes: int) -> None:
-        """Mean over the map, a dense layer, softmax."""
+        """Appends the mean over the map, a dense layer, softmax."""
         inputs = self.shape_of(x)[-1]
         x = self.add("mean", x, shape=(inputs,))
         weights, bias = self.random.randn(inputs, classes) * 0.03, self.random.randn(classes) * 0.01
@@ -82,7 +82,7 @@ class Network:
         self.add("softmax", x, shape=(classes,))
 
     def picture(self, seed: int = 0) -> Array:
-        """A seeded input [1, H, W, 3]."""
+        """Returns a seeded input [1, H, W, 3]."""
         random = np.random.RandomState(seed)
         return random.uniform(-1, 1, (1, *self.shape)).astype(np.float32)
 
@@ -91,7 +91,7 @@ class Network:
 
 
 def mobilenet_v1() -> Network:
-    """MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1)."""
+    """Returns MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1)."""
     net = Network("mobilenet_v1_224", (224, 224, 3))
     x, channels = net.conv("input", 32, 3, 2, activation="relu6"), 32
     blocks = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5]
@@ -103,7 +103,7 @@ def mobilenet_v1() -> Network:
 
 
 def resnet18() -> Network:
-    """ResNet-18 (https://arxiv.org/abs/1512.03385, table 1)."""
+    """Returns ResNet-18 (https://arxiv.org/abs/1512.03385, table 1)."""
     net = Network("resnet18_224", (224, 224, 3))
     x = net.conv("input", 64, 7, 2)
     x = net.add("max_pool", x, shape=(56, 56, 64), window=3, stride=2, pad=1)
@@ -119,8 +119,9 @@ def resnet18() -> Network:
 
 
 def unet() -> Network:
-    """A U-Net (https://arxiv.org/abs/1505.04597) of 4 levels, 16 to 128 channels, bilinear on the
-    way up."""
+    """Returns a U-Net (https://arxiv.org/abs/1505.04597) of 4 levels, 16 to 128 channels, with
+    bilinear upsampling.
+    """
     net, x = Network("unet_256", (256, 256, 3)), "input"
     skips: list[str] = []
     for level, outputs in enumerate([16, 32, 64, 128]):

@@ -1,6 +1,7 @@
-"""python -m benchmarks.onnx_placement MODEL INPUT: how many nodes onnxruntime's WebGPU provider and
-its CPU provider really ran, by its profile, as JSON. Runs under the interpreter of the peer's
-environment."""
+"""python -m benchmarks.onnx_placement MODEL INPUT: prints as JSON how many nodes onnxruntime's
+WebGPU provider and its CPU provider ran, by its profile. It runs under the interpreter of the
+peer's environment.
+"""
 
 import json
 import sys

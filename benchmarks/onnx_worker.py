@@ -48,7 +48,7 @@ def main(kind: str, model: str, source: str, result: str) -> None:
 
 
 def fed(session: Any, source: str) -> dict[str, Any]:
-    """The inputs of a session, by name, from the file."""
+    """Returns the inputs of a session, by name, from the file."""
     given, names = np.load(source), [one.name for one in session.get_inputs()]
     return {names[0]: given} if source.endswith(".npy") else {name: given[name] for name in names}
 
@@ -62,8 +62,9 @@ def providers(kind: str) -> list[str]:
 
 
 def open_device() -> Any:
-    """Import everything, register our provider and open the device that it uses; returns the
-    adapter's name."""
+    """Imports everything, registers our provider and opens the device that it uses; returns the
+    adapter's name.
+    """
     import tflgpu_plugin
 
     importlib.import_module("tflgpu_plugin.providers.onnxruntime.ep")

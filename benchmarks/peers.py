@@ -1,4 +1,4 @@
-"""The GPU peers, each in its own environment under build/, so that ours stays as it is: ncnn
+"""The GPU peers, each in its own environment under build/, so that ours is not changed: ncnn
 (https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator.
 """
 
@@ -15,14 +15,14 @@ from benchmarks.engine import ROOT, Engine, Unavailable
 
 @dataclass(frozen=True)
 class Environment:
-    """Packages with all that they ask for, and programs without it."""
+    """Packages with all of their dependencies, and programs without them."""
 
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
 
 
 ENVIRONMENTS = {
-    # pnnx is a program that needs nothing; its package asks for all of PyTorch.
+    # pnnx is a program without dependencies; its package depends on all of PyTorch.
     "ncnn": Environment(("ncnn==1.0.20261020", "numpy"), ("pnnx==20261020",)),
     "webgpu": Environment(("onnxruntime-webgpu==1.27.0", "numpy")),
     "litert": Environment(("ai-edge-litert==2.3.0", "numpy")),
@@ -30,16 +30,16 @@ ENVIRONMENTS = {
 
 
 def ncnn(model: Path, weights: Path, source: Path, planes: bool) -> Engine:
-    """The engine for an ncnn model; makes the environment on first use. Raises Unavailable with the
-    reason.
+    """Returns the engine for an ncnn model; makes the environment on first use. Raises Unavailable
+    with the reason.
     """
     parts = (environment("ncnn"), "-m", "benchmarks.ncnn_worker", model, weights, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
 def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
-    """An ONNX model with one float32 input of this shape as an ncnn model, beside it. Raises
-    Unavailable.
+    """Converts an ONNX model with one float32 input of this shape to an ncnn model beside it.
+    Raises Unavailable.
     """
     packages = environment("ncnn").parents[1].glob("lib/*/site-packages")
     program = next(path for folder in packages for path in folder.glob("pnnx/pnnx"))
@@ -55,19 +55,19 @@ def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
 
 
 def webgpu(model: Path, source: Path, planes: bool) -> Engine:
-    """The engine for an ONNX model. Raises Unavailable."""
+    """Returns the engine for an ONNX model. Raises Unavailable."""
     parts = (environment("webgpu"), "-m", "benchmarks.onnx_worker", "webgpu", model, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
 def litert(model: Path, source: Path) -> Engine:
-    """The engine for a TFLite model. Raises Unavailable."""
+    """Returns the engine for a TFLite model. Raises Unavailable."""
     parts = (environment("litert"), "-m", "benchmarks.litert_worker", model, source)
     return Engine(tuple(str(part) for part in parts))
 
 
 def newer_driver() -> dict[str, str]:
-    """Variables that choose the newer lavapipe, which WebGPU needs. Raises Unavailable."""
+    """Returns variables that select the newer lavapipe, which WebGPU needs. Raises Unavailable."""
     sys.path.append(str(ROOT / "tools"))
     drivers = import_module("drivers")
     try:
@@ -77,7 +77,9 @@ def newer_driver() -> dict[str, str]:
 
 
 def environment(peer: str) -> Path:
-    """The interpreter of a peer's environment, which is made on first use. Raises Unavailable."""
+    """Returns the interpreter of a peer's environment, which is made on first use. Raises
+    Unavailable.
+    """
     folder, wanted = ROOT / "build" / "peers" / peer, ENVIRONMENTS[peer]
     python, ready = folder / "bin" / "python", folder / "ready"
     content = "\n".join([*wanted.packages, *wanted.alone])

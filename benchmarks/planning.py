@@ -1,8 +1,9 @@
-"""python -m benchmarks.planning: processor time until a session of a large model is ready.
+"""python -m benchmarks.planning: measures processor time until a session of a large model is ready.
 
-Layers of attention with seeded weights, as exporters write them, until there are as many nodes;
-onnxruntime leaves them as they are. Sessions of ours, after one that is not counted, beside one on
-the CPU provider, whose time is in ours, too."""
+The model has layers of attention with seeded weights, as exporters write them, up to a number of
+nodes; onnxruntime does not optimize them. Sessions of ours, after one that is not counted, beside
+one on the CPU provider, whose time is included in ours.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LENGTH, WIDTH, HEADS = 16, 64, 4
 
 
 class Model:
-    """Nodes and constants of a model; a result is known by its name."""
+    """Nodes and constants of a model; results are identified by name."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -27,7 +28,7 @@ class Model:
         self.chance = np.random.default_rng(0)
 
     def op(self, op: str, *inputs: Any, **attributes: Any) -> str:
-        """A node of named results and arrays."""
+        """Adds a node of named results and arrays."""
         from onnx import helper
 
         made = f"t{len(self.nodes)}"
@@ -51,7 +52,7 @@ class Model:
         return self.op("Transpose", split, perm=perm)
 
     def layer(self, x: str) -> str:
-        """27 nodes."""
+        """Adds a layer of 27 nodes."""
         q, k, v = (self.heads(self.dense(x), p) for p in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
         scores = self.op("Mul", self.op("MatMul", q, k), np.float32(0.25))
         y = self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
@@ -78,7 +79,7 @@ class Model:
 
 
 def seconds(file: onnx.File, options: dict[str, Any] | None) -> tuple[float, Any]:
-    """Processor time of all threads, and the session."""
+    """Returns processor time of all threads, and the session."""
     start = time.process_time()
     session = onnx.session(file, options, optimized=False)
     return time.process_time() - start, session

@@ -28,7 +28,7 @@ def serve(
     values: Sequence[Any],
     run: Callable[[], Any],
 ) -> None:
-    """Save the values of the first run, say what it took, and run as often as is asked for."""
+    """Saves the values of the first run, prints its time, and runs as often as it is asked to."""
     np.savez(result, *values)
     print(json.dumps({"engine": engine, "device": device, "first_ms": first}), flush=True)
     for line in sys.stdin:

@@ -1,9 +1,9 @@
-"""python -m benchmarks.startup MODEL: where a start's time goes, for the four cells of our cache
-(serialization_dir) cold and warm times the driver's cache cold and warm.
+"""python -m benchmarks.startup MODEL: measures the stages of a start, for the four combinations of
+our cache (serialization_dir) cold and warm with the driver's cache cold and warm.
 
-Every figure is of fresh processes, each cell in turn within a round, and the median over rounds. In
-a cold cell of ours the user's cache folder is empty as well, where rendered kernels and tuning
-results are kept. The driver's cache is Mesa's.
+Every figure is from fresh processes, with one process per combination in each round, and the median
+over rounds. Where our cache is cold, the user's cache folder, which has rendered kernels and tuning
+results, is empty as well. The driver's cache is Mesa's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CELLS = [(ours, driver) for ours in ("cold", "warm") for driver in ("cold", "war
 
 
 def run(given: argparse.Namespace, folder: Path, options: dict[str, str]) -> dict[str, Any]:
-    """One process, whose caches are in `folder`."""
+    """Runs one process, whose caches are in `folder`."""
     named = {"serialization_dir": str(folder / "ours"), "model_token": given.model.stem}
     environment = {
         "MESA_SHADER_CACHE_DIR": str(folder / "driver"),
@@ -79,7 +79,7 @@ def measure(given: argparse.Namespace, folder: Path, options: dict[str, str]) ->
 def show(
     name: str, options: dict[str, str], size: int, medians: dict[str, dict[str, float]]
 ) -> None:
-    """The cells as a Markdown table, and the two ratios that matter."""
+    """Prints the cells as a Markdown table, and the two ratios that matter."""
     print(f"\n{name}, {options or 'no tuning'}; {size / 1e6:.1f} MB are kept\n")
     print("| our cache | driver's cache | " + " | ".join(f"{stage} ms" for stage in STAGES) + " |")
     print("|---" * (len(STAGES) + 2) + "|")

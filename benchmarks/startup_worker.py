@@ -1,10 +1,11 @@
-"""From an imported host to the first result, once, in this process; prints where the time went.
+"""Runs once from an imported host to the first result in this process, and prints the time of each
+stage.
 
-Usage: python -m benchmarks.startup_worker HOST MODEL OPTIONS-AS-JSON; one JSON object comes out,
+Usage: python -m benchmarks.startup_worker HOST MODEL OPTIONS-AS-JSON; prints one JSON object with
 milliseconds by stage: `open` (library, driver, device), `make` (the interpreter with its delegate),
 `first` (inputs to outputs), their sum `total`, `cpu` (of all threads, which other work on the
-machine does not stretch), `prepare` (planning, packing and tuning, or reading
-what was kept; a part of `make`), `keep` (writing it).
+machine does not stretch), `prepare` (planning, packing and tuning, or reading the cache; a part of
+`make`), `keep` (writing it).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _measure_parts() -> None:
 
 
 def _timed(function: Callable[..., Any], part: str) -> Callable[..., Any]:
-    """The function, its time added to a part unless it is called by one that is timed already."""
+    """Returns the function, whose time is added to a part unless its caller is timed already."""
 
     def timed(*args: Any, **named: Any) -> Any:
         global _inside

@@ -22,7 +22,7 @@ Maker = Callable[[], Engine]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model and its engines in the order of the table; ours in the first TFLite host leads.
+    """A model and its engines in the order of the table; ours in the first TFLite host is first.
 
     Makers raise Unavailable with the reason why an engine cannot run.
     """
@@ -46,7 +46,7 @@ class Files:
 
 
 def network(described: Network, folder: Path) -> Subject:
-    """One of the seeded networks, written for every engine into `folder`."""
+    """Returns one of the seeded networks, written for every engine into `folder`."""
     from benchmarks.to_ncnn import to_ncnn
     from benchmarks.to_onnx import to_onnx
     from benchmarks.to_tflite import to_tflite
@@ -63,8 +63,8 @@ def network(described: Network, folder: Path) -> Subject:
 
 
 def file(path: Path, folder: Path) -> Iterator[Subject]:
-    """Any TFLite model with one input, into which seeded values go. What ends with custom operators
-    is for TFLite engines; the model without them follows, for all engines.
+    """Yields any TFLite model with one input, which gets seeded values. A model that ends with
+    custom operators is for TFLite engines; the model without them follows, for all engines.
     """
     rest = convert.without_custom(path.read_bytes())
     yield _file(path.stem, path, folder / path.stem, rest is None)
@@ -121,7 +121,7 @@ def _makers(files: Files) -> list[tuple[str, Maker]]:
 
 
 def _on_newer(name: str, make: Maker) -> tuple[str, Maker]:
-    """The engine on the newer driver, which WebGPU needs."""
+    """Returns the engine on the newer driver, which WebGPU needs."""
     return f"{name}, {NEWER}", lambda: replace(make(), environment=peers.newer_driver())
 
 

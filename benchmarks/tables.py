@@ -1,4 +1,4 @@
-"""Rows of a benchmark and how they are shown."""
+"""Rows of a benchmark, and their tables."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Row:
 
 
 def error(found: list[Array], reference: list[Array]) -> float:
-    """The largest difference over the outputs, each against its largest value; NaN if something is
-    no number or of another size.
+    """Returns the largest difference over the outputs, each relative to its largest value; NaN if
+    an output has a NaN or another size.
     """
     if [value.size for value in found] != [value.size for value in reference]:
         return float("nan")
@@ -57,8 +57,9 @@ def error(found: list[Array], reference: list[Array]) -> float:
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
-    """Print a Markdown table; "x ours" is the engine's median over that of the first row with
-    the same driver."""
+    """Prints a Markdown table; "x ours" is the engine's median divided by that of the first row
+    with the same driver.
+    """
     ours: dict[bool, float | None] = {}
     print(f"\n{title}\n")
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")

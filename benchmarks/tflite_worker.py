@@ -39,7 +39,9 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
 
 
 def _open_device() -> str:
-    """Import everything and open the device that the delegate uses; returns the adapter's name."""
+    """Imports everything and opens the device that the delegate uses; returns the adapter's
+    name.
+    """
     for module in ("engine", "providers.tflite.delegate"):
         importlib.import_module(f"tflgpu_plugin.{module}")
     from tflgpu_plugin.runtime import adapter

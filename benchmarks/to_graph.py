@@ -1,4 +1,4 @@
-"""A network as the compiler's own graph: for figures of kernels, without any host."""
+"""Writes a network as the compiler's own graph: for figures of kernels, without any host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflgpu_plugin.ir import Graph, Node, Tensor
 
 
 def to_graph(network: Network) -> Graph:
-    """One input [1, H, W, 3], one output; channels last."""
+    """Returns a graph with one input [1, H, W, 3], one output; channels last."""
     builder = _Builder(network)
     for layer in network.layers:
         builder.add(layer)
@@ -43,7 +43,7 @@ class _Builder:
         self.nodes.append(Node(number, op, inputs, outputs, attributes, layer.name, layer.op))
 
     def _form(self, layer: Layer) -> tuple[str, tuple[int, ...], dict[str, Any]]:
-        """(op, further inputs, attributes)."""
+        """Returns (op, further inputs, attributes)."""
         window: dict[str, Any] = {"strides": (layer.stride,) * 2, "padding": (layer.pad,) * 4}
         window["activation"] = layer.activation or "none"
         if layer.op == "conv":

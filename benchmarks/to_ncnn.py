@@ -17,7 +17,7 @@ ACTIVATIONS = {"": "", "relu": " 9=1", "relu6": " 9=3 -23310=2,0.0,6.0"}
 
 
 def to_ncnn(network: Network, folder: Path) -> tuple[Path, Path]:
-    """Write NAME.param and NAME.bin; blobs are `in0` ([3, H, W], planar) and `out0`."""
+    """Writes NAME.param and NAME.bin; blobs are `in0` ([3, H, W], planar) and `out0`."""
     writer = _Writer(network)
     for layer in network.layers:
         writer.add(layer)
@@ -64,7 +64,7 @@ class _Writer:
             self.lines.append(f"Split {name}/split 1 {count} {blob} {copies}")
 
     def _form(self, layer: Layer) -> tuple[str, str]:
-        """(layer type, options)."""
+        """Returns (layer type, options)."""
         size = 0 if layer.weights is None else layer.weights.size
         window = f"3={layer.stride} 4={layer.pad} 5=1"
         if layer.op == "conv":

@@ -1,4 +1,4 @@
-"""A network as an ONNX file (opset 17)."""
+"""Writes a network as an ONNX file (opset 17)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.networks import Layer, Network
 
 
 def to_onnx(network: Network) -> bytes:
-    """One input [1, 3, H, W], one output; channels first, as ONNX has it."""
+    """Returns a model with one input [1, 3, H, W], one output; channels first, as in ONNX."""
     builder = _Builder()
     for layer in network.layers:
         builder.add(layer)

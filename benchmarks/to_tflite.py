@@ -1,4 +1,4 @@
-"""A network as a TFLite file."""
+"""Writes a network as a TFLite file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVATIONS = {"": "NONE", "relu": "RELU", "relu6": "RELU6"}
 
 
 def to_tflite(network: Network) -> bytes:
-    """One input [1, H, W, 3], one output."""
+    """Returns a model with one input [1, H, W, 3], one output."""
     model = Model()
     found = {"input": model.input("input", (1, *network.shape))}
     for layer in network.layers:
@@ -76,7 +76,7 @@ def _strides(layer: Layer) -> dict[str, int]:
 
 
 def _pad(model: Model, layer: Layer, source: int, network: Network) -> tuple[int, str]:
-    """(padded tensor, padding of the operator): with a stride, SAME pads otherwise."""
+    """Returns (padded tensor, padding of the operator): with a stride, SAME pads differently."""
     if layer.stride == 1 or not layer.pad:
         return source, "SAME"
     around = [layer.pad, layer.pad]

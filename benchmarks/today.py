@@ -1,7 +1,8 @@
-"""python -m benchmarks.today FOLDER: nine networks of today, tiny and as published, in onnxruntime:
-ours beside its WebGPU provider on the newer lavapipe, and its CPU provider for the answers.
+"""python -m benchmarks.today FOLDER: measures nine current networks, tiny and as published, in
+onnxruntime: ours beside its WebGPU provider on the newer lavapipe, and its CPU provider for the
+expected outputs.
 
-Engines take turns; compare ratios, not single times. `make bench-today` writes the models first.
+Engines alternate; compare ratios, not single times. `make bench-today` writes the models first.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times longer WebGPU takes."""
+        """Returns WebGPU's time divided by ours."""
         return self.webgpu / self.ours
 
 
 def measure(model: Path, folder: Path, seconds: float) -> Row:
-    """Turns of one run each until so many seconds are over. Raises Unavailable."""
+    """Alternates single runs until this number of seconds is over. Raises Unavailable."""
     inputs, newer = model.with_suffix(".npz"), peers.newer_driver()
     theirs = peers.webgpu(model, inputs, False)
     parts = ("-m", "benchmarks.onnx_worker")
@@ -79,7 +80,7 @@ def measure(model: Path, folder: Path, seconds: float) -> Row:
 
 
 def _placed(python: str, model: Path, inputs: Path, variables: dict[str, str]) -> dict[str, int]:
-    """Nodes that each provider ran."""
+    """Returns the nodes that each provider ran."""
     command = [python, "-m", "benchmarks.onnx_placement", str(model), str(inputs)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables},
                           capture_output=True, text=True)  # fmt: skip
@@ -89,7 +90,7 @@ def _placed(python: str, model: Path, inputs: Path, variables: dict[str, str]) -
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The table, and how the ratios lie."""
+    """Prints the table, and the ratios."""
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
     for row in rows:
         times = f"{row.ours:.1f} | {row.webgpu:.1f} | {row.ratio:.2f} | {row.cpu:.1f}"
@@ -103,7 +104,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def mean(ratios: Sequence[float]) -> float:
-    """The geometric mean."""
+    """Returns the geometric mean."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 

@@ -1,8 +1,8 @@
-"""The Debian archive that the system's own package sources name, and packages out of it.
+"""Downloads packages from the Debian archive that the system's own package sources name.
 
 Sources are read as apt reads them (`man 5 sources.list`): sources.list and *.list with a line for
-each archive, *.sources with a paragraph. Nothing is installed: an apt of its own, with the
-system's settings and keys, downloads into a folder that the caller gives. No root is needed.
+each archive, *.sources with a paragraph. Nothing is installed: a separate apt, with the system's
+settings and keys, downloads into a folder that the caller gives. No root is needed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ STANDARD = ("types", "uris", "suites", "components", "enabled")
 
 
 class Unavailable(Exception):
-    """Something that cannot be had here; the text says why and what to do."""
+    """An error for something that cannot be obtained here; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One archive and suite of the system, with the options (its keys, say) that it is given."""
+    """One archive and suite of the system, with its options (its keys, for example)."""
 
     uri: str
     suite: str
@@ -37,14 +37,16 @@ class Source:
     options: tuple[tuple[str, str], ...]
 
     def paragraph(self, suite: str) -> str:
-        """The source for apt, in *.sources form, for this or another suite of the archive."""
+        """Returns the source for apt, in *.sources form, for this or another suite of the
+        archive.
+        """
         lines = ["Types: deb", f"URIs: {self.uri}", f"Suites: {suite}"]
         lines += [f"Components: {self.components}"] if self.components else []
         return "\n".join([*lines, *(f"{key}: {value}" for key, value in self.options)]) + "\n\n"
 
 
 def sources(apt: Path = APT) -> list[Source]:
-    """Every source of binary packages that is switched on, in apt's order."""
+    """Returns every enabled source of binary packages, in apt's order."""
     parts = apt / "sources.list.d"
     found = _of_lines(apt / "sources.list")
     for path in sorted([*parts.glob("*.list"), *parts.glob("*.sources")]):
@@ -53,12 +55,12 @@ def sources(apt: Path = APT) -> list[Source]:
 
 
 def base(apt: Path = APT, release: Path = RELEASE_FILE) -> Source:
-    """The source of the system's own release. Raises Unavailable."""
+    """Returns the source of the system's own release. Raises Unavailable."""
     named = re.search(r'^VERSION_CODENAME="?([^"\n]+)', _text(release), flags=re.MULTILINE)
     names = ((named[1],) if named else ()) + ALIASES
     every = sources(apt)
     found = [source for name in names for source in every if source.suite == name]
-    # Others call their suites like the release, too: only the distribution has updates of it.
+    # Other archives also name suites like the release: only the distribution has updates of it.
     updated = {(source.uri, source.suite.removesuffix("-updates")) for source in every
                if source.suite.endswith("-updates")}  # fmt: skip
     found.sort(key=lambda source: (source.uri, source.suite) not in updated)
@@ -71,9 +73,10 @@ def base(apt: Path = APT, release: Path = RELEASE_FILE) -> Source:
 
 
 def fetch(work: Path, package: str, *, backports: bool = False, alone: bool = False) -> list[Path]:
-    """Download a package of the system's release (or its backports) with what it needs, or alone.
+    """Downloads a package of the system's release (or its backports) with its dependencies, or
+    alone.
 
-    Returns the .deb files, which lie in `work`, an empty folder. Raises Unavailable.
+    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable.
     """
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
@@ -93,10 +96,10 @@ def fetch(work: Path, package: str, *, backports: bool = False, alone: bool = Fa
 
 
 def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> list[Path]:
-    """Download packages of the system's release for another architecture, with all that they need
+    """Downloads packages of the system's release for another architecture, with all dependencies
     down to the C library, as for an empty system.
 
-    Returns the .deb files, which lie in `work`, an empty folder. Raises Unavailable.
+    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable.
     """
     if shutil.which("apt-get") is None:
         raise Unavailable("apt-get is missing: packages come from the system's own archive.")
@@ -113,7 +116,7 @@ def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> lis
 
 
 def unpack(files: Iterable[Path], into: Path) -> None:
-    """The files of .deb packages, without their scripts. Raises Unavailable."""
+    """Unpacks the files of .deb packages, without their scripts. Raises Unavailable."""
     for file in files:
         run_command(["dpkg-deb", "-x", str(file), str(into)], file.parent)
 
@@ -126,7 +129,7 @@ def _text(path: Path) -> str:
 
 
 def _of_lines(path: Path) -> list[Source]:
-    """`deb [option=value ...] URI SUITE COMPONENT...`, one a line."""
+    """Parses `deb [option=value ...] URI SUITE COMPONENT...`, one a line."""
     found = []
     form = re.compile(r"deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*(.*)")
     for line in _text(path).splitlines():
@@ -139,7 +142,9 @@ def _of_lines(path: Path) -> list[Source]:
 
 
 def _of_paragraphs(path: Path) -> list[Source]:
-    """`Field: value` lines, paragraphs apart by empty lines; a value goes on in indented lines."""
+    """Parses `Field: value` lines, paragraphs separated by empty lines; a value continues in
+    indented lines.
+    """
     lines = [line for line in _text(path).splitlines() if not line.startswith("#")]
     found = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
@@ -156,7 +161,9 @@ def _of_paragraphs(path: Path) -> list[Source]:
 
 
 def private_apt(work: Path, source: Source, suites: dict[str, None]) -> list[str]:
-    """apt-get with lists and archives of its own in `work`, and these suites of the source only."""
+    """Returns an apt-get command with lists and archives of its own in `work`, and only these
+    suites of the source.
+    """
     listed = work / "archive.sources"
     listed.write_text("".join(source.paragraph(suite) for suite in suites))
     for name in ("lists/partial", "archives/partial"):
@@ -184,7 +191,7 @@ def _needs(apt: list[str], suite: str, package: str) -> list[str]:
 
 
 def newest_packages(listing: str) -> list[str]:
-    """The packages with their versions that apt says it would install."""
+    """Returns the packages with their versions that apt says it would install."""
     lines = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing, flags=re.MULTILINE)
     return [f"{name}={version}" for name, version in lines]
 

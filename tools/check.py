@@ -1,4 +1,5 @@
-"""Everything that must be green, step by step, with a counted list at the end. `make test` runs it.
+"""Runs everything that must be green, step by step, with a counted list at the end. `make test`
+runs it.
 
 Usage: python tools/check.py [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of them in order.
 """
@@ -27,9 +28,9 @@ CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "too
 # One process per core, each with the software driver on its own thread: the quickest on small
 # machines.
 ON_ADAPTER = {"LP_NUM_THREADS": "0"}
-# Without it software drivers complain on machines that have no desktop.
+# Without it software drivers print warnings on machines without a desktop.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
-# No driver file: what must work without an adapter is run without one.
+# No driver file: these tests must pass without an adapter.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
 
@@ -59,7 +60,7 @@ def _wrong_answers(output: str) -> str:
 
 
 def _contracts(output: str) -> str:
-    """How many contracts hold: "4 kept, 0 broken"."""
+    """Returns how many contracts hold: "4 kept, 0 broken"."""
     found = re.search(r"^Contracts: (.*)\.$", output, re.MULTILINE)
     return found[1] if found else "?"
 
@@ -71,32 +72,36 @@ def _prose(output: str) -> str:
 
 
 def _pytest_summary(output: str) -> str:
-    """pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
+    """Returns pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
     lines = [line.strip(" =") for line in output.splitlines() if re.search(r" in [\d.]+s", line)]
     return lines[-1] if lines else "no summary"
 
 
 def _compiled(output: str) -> str:
-    """For each family of GPUs: "navi31: 900 kernels, 0 failed, 0 spill"; or why it was not run."""
+    """Returns for each family of GPUs "navi31: 900 kernels, 0 failed, 0 spill"; or why it was not
+    run.
+    """
     told = r"^(NOT RUN: .*|\w+: \d+ kernels, \d+ failed, \d+ spill)"
     return "; ".join(re.findall(told, output, re.MULTILINE))
 
 
 def _modes(output: str) -> str:
-    """For each mode of an inexact driver: "low: 40 passed"; or why it was not run."""
+    """Returns for each mode of an inexact driver "low: 40 passed"; or why it was not run."""
     found = re.findall(r"^([\w-]+) +(?:ok|FAIL) +(.*?)  \[", output, re.MULTILINE)
     return "; ".join(f"{mode}: {counts}" for mode, counts in found) or "nothing"
 
 
 def _evaluated(output: str) -> str:
-    """How many graphs, and how many were changed: "5,875 graphs, answers changed: 0"."""
+    """Returns how many graphs were evaluated and changed: "5,875 graphs, answers changed: 0"."""
     found = [re.search(told, output, re.MULTILINE) for told in
              (r"^[\d,]+ graphs(?= in )", r"^answers changed: [\d,]+$")]  # fmt: skip
     return ", ".join(each[0] for each in found if each) or "?"
 
 
 def _mutants(output: str) -> str:
-    """The line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0 survived"."""
+    """Returns the line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0
+    survived".
+    """
     found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
     names = ("made", "killed", "equivalent", "survived")
     return ", ".join(map(" ".join, zip(found.groups(), names, strict=True))) if found else "?"
@@ -111,7 +116,7 @@ def _pytest(name: str, what: str, *arguments: str, mark: str = "", **more: str) 
 
 
 def steps() -> list[Step]:
-    """All steps in order: cheap ones first."""
+    """Returns all steps in order: cheap ones first."""
     parallel = ("-n", str(os.cpu_count() or 1))
     ruff = (PYTHON, "-m", "ruff")
     others = ("tests", f"--ignore={SHADERS}", f"--ignore={TOTALITY}", *parallel)
@@ -150,8 +155,9 @@ def steps() -> list[Step]:
 
 @dataclass(frozen=True)
 class Result:
-    """How a step ended: its state (ok, FAIL, or not run when every test was skipped), what was
-    counted, the seconds, and why nothing ran."""
+    """The result of a step: its state (ok, FAIL, or not run when every test was skipped), its
+    count, the seconds, and why nothing ran.
+    """
 
     state: str
     counted: str
@@ -165,14 +171,14 @@ def result(step: Step, status: int, output: str, seconds: float) -> Result:
     if status == 0 and (missing := re.search(r"^NOT RUN: (.*)$", output, re.MULTILINE)):
         return Result("not run", "nothing", seconds, (missing[1],))
     if status == 0 and "pytest" in step.command and " passed" not in f" {counted}":
-        # Lists of parameters that are empty have no reason of their own.
+        # Empty parameter lists are no reason.
         reasons = re.findall(r"^SKIPPED \[\d+\] \S+: (?!got empty)(.*)$", output, re.MULTILINE)
         return Result("not run", counted, seconds, tuple(dict.fromkeys(reasons)))
     return Result("FAIL" if status else "ok", counted, seconds)
 
 
 def run(step: Step, extra: list[str]) -> Result:
-    """Run one step with its output shown."""
+    """Runs one step with its output shown."""
     print(f"\n== {step.name}: {step.what}", flush=True)
     more = extra if "pytest" in step.command else []
     start = time.monotonic()
@@ -208,7 +214,7 @@ def main(arguments: list[str]) -> int:
 
 
 def table(known: Mapping[str, Step], results: Mapping[str, Result]) -> list[str]:
-    """The counted list, and one line that sums it up."""
+    """Returns the counted list, and one line that sums it up."""
     lines, names = [], dict[str, list[str]]()
     for name, found in results.items():
         names.setdefault(found.state, []).append(name)

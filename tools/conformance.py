@@ -1,4 +1,4 @@
-"""`make conformance`: the suite on every driver that can be had, with a report for each.
+"""`make conformance`: runs the suite on every available driver, with a report for each.
 
 Usage: python tools/conformance.py [--drivers NAME,...] [--reports DIR] [PYTEST ARGUMENTS]
 
@@ -22,18 +22,20 @@ GPU = "import sys; from tflgpu_plugin.runtime import adapter; sys.exit(adapter.s
 
 
 def has_gpu() -> bool:
-    """The system's best adapter is none of software."""
+    """Whether the system's best adapter is a hardware one."""
     return subprocess.run([sys.executable, "-c", GPU], stderr=subprocess.DEVNULL).returncode == 0
 
 
 def make_converter(more: list[str]) -> None:
-    """The environment of tf2onnx, unless it is not wanted; without it its tests say so."""
+    """Makes the environment of tf2onnx, unless it is not wanted; without it its tests are
+    skipped.
+    """
     if "quick" not in more:
         subprocess.run([sys.executable, "-m", "conformance.converted"], cwd=ROOT)
 
 
 def run(driver: drivers.Driver, reports: Path, more: list[str]) -> int:
-    """The suite on one driver; returns pytest's exit status."""
+    """Runs the suite on one driver; returns pytest's exit status."""
     parallel = ["-n", str(os.cpu_count() or 1)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance"]
     command += [*parallel, "--strict", "--dtype", "all"]

@@ -1,10 +1,11 @@
-"""`make conformance-cpus`: quick conformance as CPUs of other kinds, under QEMU's user emulation.
+"""`make conformance-cpus`: runs quick conformance as other kinds of CPUs, under QEMU's user
+emulation.
 
 Usage: python tools/cpus.py [--cpus NAME,...] [--sample N] [--seed N] [--reports DIR] [--jobs N]
 
-The whole integer part and a sample of the other cases run as each CPU: x86 without VNNI, where
+The entire integer part and a sample of the other cases run as each CPU: x86 without VNNI, where
 onnxruntime's 8-bit products saturate, and without AVX, where llvmpipe has 128 bits. The emulator is
-the system's qemu-x86_64-static or unpacked beside the system, as drivers are.
+the system's qemu-x86_64-static or one unpacked beside the system, as drivers are.
 """
 
 from __future__ import annotations
@@ -52,8 +53,10 @@ CLOSE = 1e-13
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU of QEMU's list: what it must have and must not have, in numpy's words. `without` is
-    what numpy, which judges, is to leave alone because QEMU computes it wrongly."""
+    """A CPU of QEMU's list: the features that it must have and must not have, in numpy's words.
+    `without` are features that numpy, the reference, must not use because QEMU computes them
+    wrongly.
+    """
 
     name: str
     has: str
@@ -73,7 +76,7 @@ CPUS = {
 
 
 def emulator(name: str = EMULATOR) -> str:
-    """The path of one of QEMU's user emulators. Raises Unavailable."""
+    """Returns the path of one of QEMU's user emulators. Raises Unavailable."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise drivers.Unavailable("Other CPUs are emulated on Linux on x86-64 only.")
     if found := shutil.which(name):
@@ -88,7 +91,7 @@ def emulator(name: str = EMULATOR) -> str:
 
 @dataclass(frozen=True)
 class Python:
-    """A Python under emulation: how it starts, and where, and in which environment."""
+    """A Python under emulation: its command, folder and environment."""
 
     start: Sequence[str]
     environment: Mapping[str, str]
@@ -96,7 +99,7 @@ class Python:
 
 
 def own(qemu: str, cpu: str) -> Python:
-    """This environment's Python as another CPU."""
+    """Returns this environment's Python as another CPU."""
     python = os.path.realpath(sys.executable)
     return Python([qemu, "-cpu", cpu, "-0", sys.executable, python], environment(cpu))
 
@@ -113,7 +116,9 @@ def environment(cpu: str) -> dict[str, str]:
 
 
 def check(cpu: Cpu, python: Python) -> None:
-    """Raises Unavailable when programs do not see this CPU, or the judge would be wrong on it."""
+    """Raises Unavailable when programs do not see this CPU, or the reference would be wrong on
+    it.
+    """
     done = subprocess.run(
         [*python.start, "-c", SEEN + WORST], cwd=python.folder, env=python.environment,
         capture_output=True, text=True,
@@ -129,7 +134,7 @@ def check(cpu: Cpu, python: Python) -> None:
 
 
 def tests(*more: str) -> list[str]:
-    """The identifiers of quick conformance; with more arguments of pytest."""
+    """Returns the identifiers of quick conformance, with more arguments of pytest."""
     collected = subprocess.run(
         [sys.executable, *PYTEST, "-m", "quick", "--collect-only", *more, "conformance"],
         cwd=ROOT, capture_output=True, text=True,
@@ -141,8 +146,9 @@ def tests(*more: str) -> list[str]:
 
 
 def chosen(names: Sequence[str], sample: int, seed: int) -> list[str]:
-    """The integer part, and a sample of the other cases, in the order of the suite. Real models are
-    none of these: one of them can take as long as all cases."""
+    """Returns the integer part, and a sample of the other cases, in the order of the suite. Real
+    models are not included: one of them can take as long as all cases.
+    """
     own = [name for name in names if name.split("::")[0].endswith(INTEGERS)]
     others = [name for name in names if name not in set(own) and MODELS not in name]
     picked = {*own, *random.Random(seed).sample(others, min(sample, len(others)))}
@@ -169,7 +175,7 @@ class Shard:
     folder: Path
 
     def run(self, python: Python) -> int:
-        """pytest's exit status; what it said and its report lie in the folder."""
+        """Returns pytest's exit status; its output and report are in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         listed = self.folder / "tests.txt"
         listed.write_text("\n".join(self.names))
@@ -182,7 +188,7 @@ class Shard:
 
 
 def merged(shards: Sequence[Shard], folder: Path) -> str:
-    """One report of all processes of a CPU; returns its counts in words."""
+    """Merges the reports of all processes of a CPU and returns the counts in words."""
     from conformance import report
     from conformance.plugin.record import OUTCOMES
 
@@ -203,7 +209,7 @@ def tell(shard: Shard) -> None:
 
 
 def run(qemu: str, cpus: Sequence[str], names: Sequence[str], reports: Path, jobs: int) -> int:
-    """All tests as all CPUs; returns how many processes failed."""
+    """Runs all tests as all CPUs; returns how many processes failed."""
     shards = [
         Shard(cpu, some, reports / cpu / part)
         for part, some in parts(names).items()

@@ -27,30 +27,32 @@ STOCK_FILES = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 
 @dataclass(frozen=True)
 class Driver:
-    """How one driver is chosen: variables of the environment, and the package it came in."""
+    """The selection of one driver: variables of the environment, and the package that contains
+    it.
+    """
 
     name: str
     variables: dict[str, str]
     package: str
 
     def environment(self) -> dict[str, str]:
-        """The whole environment of a command that is to use this driver."""
+        """Returns the environment of a command that uses this driver."""
         return {**os.environ, **self.variables, "TFLGPU_DRIVER_PACKAGE": self.package}
 
 
 def folder() -> Path:
-    """Where drivers are unpacked: $TFLGPU_DRIVERS, or a folder of the user's cache."""
+    """Returns the folder of unpacked drivers: $TFLGPU_DRIVERS, or a folder of the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     return Path(os.environ.get("TFLGPU_DRIVERS", f"{base}/tflgpu-plugin/drivers"))
 
 
 def system() -> Driver:
-    """Whatever the system offers, a GPU first."""
+    """Returns the system's default driver, a GPU first."""
     return Driver("system", {}, "")
 
 
 def lavapipe() -> Driver:
-    """Mesa's software driver as the system has it. Raises Unavailable."""
+    """Returns the system's Mesa software driver. Raises Unavailable."""
     for place in STOCK_FILES:
         for path in sorted(Path(place).glob("lvp_icd*.json")):
             return Driver("lavapipe", _chosen(path), _installed("mesa-vulkan-drivers"))
@@ -58,13 +60,14 @@ def lavapipe() -> Driver:
 
 
 def lavapipe_backports() -> Driver:
-    """The newer Mesa of the archive's backports. Raises Unavailable."""
+    """Returns the newer Mesa of the archive's backports. Raises Unavailable."""
     return _of_newer_mesa("lavapipe-backports", "libvulkan_lvp.so", "icd.json")
 
 
 def null_devices() -> Driver:
-    """AMD's driver in the newer Mesa, whose compiler needs no GPU: RADV_FORCE_FAMILY names the one
-    to compile for. Raises Unavailable."""
+    """Returns AMD's driver in the newer Mesa, whose compiler needs no GPU: RADV_FORCE_FAMILY names
+    the one to compile for. Raises Unavailable.
+    """
     return _of_newer_mesa("null-devices", "libvulkan_radeon.so", "radeon.json")
 
 
@@ -79,15 +82,16 @@ def _of_newer_mesa(name: str, file: str, icd: str) -> Driver:
 
 
 def headers(package: str) -> Path:
-    """The include folder of a package of headers, unpacked beside the system. Raises
-    Unavailable."""
+    """Returns the include folder of a package of headers, unpacked beside the system. Raises
+    Unavailable.
+    """
     place = folder() / package
     unpacked(place, package, alone=True)
     return place / "usr" / "include"
 
 
 def swiftshader() -> Driver:
-    """SwiftShader as Chromium brings it. Raises Unavailable."""
+    """Returns SwiftShader from the Chromium package. Raises Unavailable."""
     place = folder() / "swiftshader"
     package = unpacked(place, "chromium-common", alone=True)
     library = next(iter(place.glob("usr/lib/chromium/libvk_swiftshader.so")), None)
@@ -106,12 +110,14 @@ SOFTWARE = ("lavapipe", "lavapipe-backports", "swiftshader")
 
 
 def _chosen(icd: Path) -> dict[str, str]:
-    """The loader's variable in its older and its newer spelling."""
+    """Returns the loader's variable in its older and its newer spelling."""
     return {"VK_ICD_FILENAMES": str(icd), "VK_DRIVER_FILES": str(icd)}
 
 
 def _write_icd(icd: Path, library: Path, version: str) -> Path:
-    """An ICD file with the library's full path: those in the packages name the system's place."""
+    """Writes an ICD file with the library's full path: those in the packages name the system's
+    path.
+    """
     content = {
         "file_format_version": "1.0.0",
         "ICD": {"library_path": str(library), "api_version": version},
@@ -121,7 +127,7 @@ def _write_icd(icd: Path, library: Path, version: str) -> Path:
 
 
 def _installed(package: str) -> str:
-    """A package of the system with its version, "" when dpkg does not know it."""
+    """Returns a package of the system with its version, "" when dpkg does not know it."""
     query = ["dpkg-query", "-W", "-f", "${Package} ${Version}", package]
     try:
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout
@@ -130,7 +136,7 @@ def _installed(package: str) -> str:
 
 
 def unpacked(place: Path, package: str, backports: bool = False, alone: bool = False) -> str:
-    """Fetch a package with what it needs (or alone) and unpack it into `place`, once.
+    """Downloads a package with its dependencies (or alone) and unpacks it into `place`, once.
 
     Returns the package with its version.
     """

@@ -64,7 +64,7 @@ def main() -> int:
 def run(
     name: str, work: str, call: Sequence[str], folder: Path, environment: dict[str, str]
 ) -> bool:
-    """Print a line about one kind of work; whether it failed."""
+    """Prints a line about one kind of work and returns whether it failed."""
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, *call],

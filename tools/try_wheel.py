@@ -1,4 +1,4 @@
-"""The wheel of dist/ in fresh environments: each Python, with either host and with both.
+"""Tries the wheel of dist/ in fresh environments: each Python, with either host and with both.
 
 Usage: python tools/try_wheel.py [PYTHON...]; by default 3.11 to 3.14, as far as they are on PATH.
 

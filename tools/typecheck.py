@@ -1,6 +1,6 @@
-"""mypy --strict over the package under its installed names.
+"""Runs mypy --strict over the package under its installed names.
 
-`providers/` lies beside the package in the checkout and installs as `tflgpu_plugin.providers`; a
+`providers/` is beside the package in the checkout and installs as `tflgpu_plugin.providers`; a
 folder of links shows mypy the tree as it is installed.
 """
 

@@ -1,4 +1,4 @@
-"""`make wheels`: a wheel for every platform, made here with the C compiler of the ziglang package.
+"""`make wheels`: builds a wheel for every platform with the C compiler of the ziglang package.
 
 Usage: python tools/wheels.py [PLATFORM ...]; they go to dist/wheels. tests/wheels reads them.
 """
@@ -19,7 +19,7 @@ WHEELS = ROOT / "dist" / "wheels"
 
 @dataclass(frozen=True)
 class Platform:
-    """`tag` of wheels, `target` of the compiler, and what CMake calls system and processor."""
+    """The `tag` of wheels, `target` of the compiler, and CMake's names of system and processor."""
 
     tag: str
     target: str
@@ -37,7 +37,7 @@ PLATFORMS = (
 
 
 def build(platform: Platform, folder: Path) -> Path:
-    """The wheel of a platform, in WHEELS. Raises CalledProcessError."""
+    """Returns the wheel of a platform, in WHEELS. Raises CalledProcessError."""
     tools = {name: folder / f"{platform.tag}-{name}" for name in ("cc", "ar", "ranlib", "rc")}
     for name, path in tools.items():
         target = f" -target {platform.target}" if name == "cc" else ""
@@ -76,7 +76,7 @@ def main() -> None:
     wanted = parser.parse_args().platforms
     known = {platform.tag: platform for platform in PLATFORMS}
     if unknown := set(wanted) - set(known):
-        parser.error(f"{sorted(unknown)[0]} is none of {', '.join(known)}.")
+        parser.error(f"{sorted(unknown)[0]} is not one of {', '.join(known)}.")
     with tempfile.TemporaryDirectory(prefix="tflgpu-wheels-") as folder:
         for tag in wanted or known:
             made = build(known[tag], Path(folder))

@@ -1,14 +1,14 @@
-"""`make conformance-worst`: conformance on a driver that is as inexact as WGSL permits.
+"""`make conformance-worst`: runs conformance on a driver that is as inexact as WGSL permits.
 
 Usage: python tools/worst.py [--modes NAME,...] [--sample N] [--seed N] [--reports DIR] [--jobs N]
                              [-- PYTEST ARGUMENTS]
 
 A Vulkan layer (tools/worst_driver) rewrites every shader for the system's lavapipe: quotients,
-roots and exponentials are off by what WGSL allows, products are fused with sums or grouped anew,
-subnormal numbers are zero, choices between two floats drop NaN, no operation makes an infinity or
-NaN, comparisons with NaN are true, remainders of negative integers are others; subgroups have 4, 8
-or 16 lanes. In each mode the quick part, the networks and the real models run; with --sample so
-many of these tests.
+roots and exponentials are off by what WGSL allows, products are fused with sums or grouped
+differently, subnormal numbers are zero, choices between two floats drop NaN, no operation makes an
+infinity or NaN, comparisons with NaN are true, remainders of negative integers differ; subgroups
+have 4, 8 or 16 lanes. In each mode the quick part, the networks and the real models run; with
+--sample so many of these tests.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dty
 
 @dataclass(frozen=True)
 class Mode:
-    """How inexact the driver is: words for the layer, and the bits of llvmpipe's vectors, of which
-    a lane has 32. `without` are tests, by words of their names, that need what the mode drops.
-    With `finite_only`, cases that are given an infinity or NaN are left out, too, and elements
-    whose expected value is one are skipped: kernels promise these only on drivers that have them.
+    """The inexactness of the driver: words for the layer, and the bits of llvmpipe's vectors, of
+    which a lane has 32. `without` are tests, by words of their names, that need what the mode
+    drops. With `finite_only`, cases with an infinity or NaN are skipped, too, and so are elements
+    whose expected value is one: kernels promise these only on drivers that have them.
     """
 
     words: str
@@ -63,8 +63,9 @@ MODES = {
 
 
 def environment(mode: Mode) -> dict[str, str]:
-    """Variables of a process whose Vulkan driver is the system's lavapipe, made inexact. Raises
-    Unavailable."""
+    """Returns variables of a process whose Vulkan driver is the system's lavapipe, made inexact.
+    Raises Unavailable.
+    """
     from benchmarks import layers
     from benchmarks.engine import Unavailable
 
@@ -85,12 +86,12 @@ def environment(mode: Mode) -> dict[str, str]:
 
 
 def judged(mode: Mode) -> dict[str, str]:
-    """Variables that tell the suite which answers the mode leaves to be judged."""
+    """Returns variables that select which answers the suite judges in this mode."""
     return {"CONFORMANCE_FINITE_ONLY": "1"} if mode.finite_only else {}
 
 
 def tests(mode: Mode, *which: str) -> list[str]:
-    """The identifiers of these tests in a mode."""
+    """Returns the identifiers of these tests in a mode."""
     done = subprocess.run(
         [*PYTEST, "--collect-only", *which],
         cwd=ROOT,
@@ -105,7 +106,7 @@ def tests(mode: Mode, *which: str) -> list[str]:
 
 
 def chosen(mode: Mode, names: Sequence[str], sample: int, seed: int) -> list[str]:
-    """The tests of a mode, or a sample of them, in the order of the suite."""
+    """Returns the tests of a mode, or a sample of them, in the order of the suite."""
     left = [name for name in names if not any(word in name.lower() for word in mode.without)]
     if not sample:
         return left
@@ -136,8 +137,9 @@ def kept(words: Sequence[str]) -> list[str]:
 def run(
     mode: Mode, names: Sequence[str], folder: Path, jobs: int, words: Sequence[str] = ()
 ) -> Outcome:
-    """These tests in a mode, with a report in the folder and these words for pytest. Raises
-    Unavailable."""
+    """Runs these tests in a mode, with a report in the folder and these words for pytest. Raises
+    Unavailable.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "tests.txt"
     listed.write_text("\n".join(names))

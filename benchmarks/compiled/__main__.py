@@ -1,9 +1,9 @@
-"""python -m benchmarks.compiled check: every kernel of the conformance cases through AMD's
-compiler, with its registers and waves.
+"""python -m benchmarks.compiled check: compiles every kernel of the conformance cases with AMD's
+compiler and prints its registers and waves.
 
-python -m benchmarks.compiled estimates: what the seeded networks would take, by a model, in ours,
-in ncnn and in onnxruntime's WebGPU provider; with --models, TFLite and ONNX models in ours and,
-where an .npz beside an ONNX model has its inputs, in the latter.
+python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
+ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
+and, where an .npz beside an ONNX model has its inputs, in the latter.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 
 
 def check(given: argparse.Namespace) -> int:
-    """Compiles for each family; prints registers and waves of each kernel. 1 when one fails or
-    spills."""
+    """Compiles for each family and prints registers and waves of each kernel. Returns 1 when one
+    fails or spills.
+    """
     for family in given.families:
         look(family)
     wanted = of_cases()
@@ -99,7 +100,7 @@ def table(given: argparse.Namespace) -> int:
 
 
 def _peer(name: str, peer: str, half: bool, ours: Sequence[Estimate]) -> None:
-    """A row of estimates, and one of what ours take by it; or why there is none."""
+    """Prints a row of estimates, and one of the ratio to ours; or why there is none."""
     title = f"{name}, {peer} {'float16' if half else 'float32'}"
     try:
         theirs = [PEERS[peer](name, each.family, half) for each in ours]
@@ -112,7 +113,9 @@ def _peer(name: str, peer: str, half: bool, ours: Sequence[Estimate]) -> None:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """KEY=VALUE as a pair; ArgumentTypeError for what chooses no kernel. Numbers may be any."""
+    """Returns KEY=VALUE as a pair. Raises ArgumentTypeError for a setting that selects no kernel.
+    Numbers may be any.
+    """
     known: dict[str, set[str]] = {}
     for each in (*forced(), *tuning.GPU):
         for name, value in each.items():

@@ -1,6 +1,7 @@
-"""Blocks of today's networks as the compiler's own graphs: a layer of BERT-base and of ViT-B/16, a
-token of a layer of Llama 3 8B after 511, a level of a detector, an LSTM. Rows of weights are all
-the same one, which keeps magnitudes and takes no memory."""
+"""Blocks of current networks as the compiler's graphs: a layer of BERT-base and of ViT-B/16, a
+token of a layer of Llama 3 8B after 511, a level of a detector, an LSTM. All rows of weights are
+the same row, which keeps magnitudes and takes no memory.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
 
 
 class _Block:
-    """A graph that grows from one input."""
+    """A graph that is built from one input."""
 
     def __init__(self, shape: Shape) -> None:
         self.tensors: dict[int, Tensor] = {}
@@ -26,7 +27,7 @@ class _Block:
         return number
 
     def given(self, *shape: int) -> int:
-        """A further input of the block."""
+        """Adds an input to the block."""
         self.inputs.append(self._tensor(shape))
         return self.inputs[-1]
 
@@ -38,14 +39,14 @@ class _Block:
         return self._tensor(shape, np.broadcast_to(np.float32(value), shape))
 
     def node(self, op: str, shapes: list[Shape], *inputs: int | None, **attributes: Any) -> int:
-        """The node's first result."""
+        """Adds a node and returns its first result."""
         outputs = tuple(self._tensor(shape) for shape in shapes)
         number = len(self.nodes)
         self.nodes.append(Node(number, op, inputs, outputs, attributes, f"n{number}", op))
         return outputs[0]
 
     def same(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
-        """A node whose result has the shape of its first input."""
+        """Adds a node whose result has the shape of its first input."""
         return self.node(op, [self.tensors[x].shape], x, *inputs, **attributes)
 
     def dense(self, x: int, outputs: int, bias: bool = True) -> int:
@@ -71,7 +72,9 @@ class _Block:
 
 
 def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
-    """A layer of a transformer's encoder, with GELU; normalized `first`, or after each sum."""
+    """Returns a layer of a transformer's encoder, with GELU; normalized `first`, or after each
+    sum.
+    """
     b = _Block((1, tokens, width))
     (x,) = b.inputs
 
@@ -90,8 +93,9 @@ def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
 
 
 def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) -> Graph:
-    """One token of a layer as Llama has them: RMS norm, rotary positions, grouped queries over
-    `keys` of a cache, gated units; without the cache's own growth."""
+    """Returns one token of a Llama layer: RMS norm, rotary positions, grouped queries over `keys`
+    of a cache, gated units; without the update of the cache.
+    """
     b = _Block((1, 1, width))
     (x,) = b.inputs
     depth = width // heads
@@ -117,7 +121,7 @@ def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) 
 
 
 def lstm_layer(steps: int, inputs: int, units: int) -> Graph:
-    """Both directions of a layer would be two of these."""
+    """Returns one direction of an LSTM layer."""
     b = _Block((steps, 1, inputs))
     z = b.dense(b.inputs[0], 4 * units)
     states = b.given(1, units), b.given(1, units)
@@ -127,8 +131,7 @@ def lstm_layer(steps: int, inputs: int, units: int) -> Graph:
 
 
 def detector_level(side: int, width: int) -> Graph:
-    """A level of a detector: a block of two branches, as YOLO and others have them, and three
-    predictions."""
+    """Returns a level of a detector: a block of two branches, as in YOLO, and three predictions."""
     b = _Block((1, side, side, width))
     main, beside = (b.conv(b.inputs[0], width // 4, then="swish") for _ in range(2))
     main = b.conv(b.conv(main, width // 4, then="swish"), width // 4, 3, "swish")

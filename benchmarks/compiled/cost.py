@@ -1,9 +1,9 @@
-"""A model of a GPU: what a dispatch costs, from the assembly that AMD's compiler made.
+"""A model of a GPU that predicts the cost of a dispatch from the assembly of AMD's compiler.
 
-Instructions of each block, times how often it runs, give the cycles that the waves of a SIMD issue
-and the bytes that those of a compute unit move; and the time of one wave alone, which waits for
-what it loads as the assembly says. A dispatch takes the longest of these. The model knows neither
-caches, nor DRAM, nor gaps between dispatches, nor how waves of a SIMD overlap beyond that: good for
+Instructions of each block, times the number of its executions, give the issue cycles of a SIMD's
+waves and the bytes that a compute unit moves; and the time of one wave alone, which waits for its
+loads as the assembly says. A dispatch takes the longest of these. The model knows neither caches,
+nor DRAM, nor gaps between dispatches, nor how waves of a SIMD overlap beyond that: it is good for
 order and ratios, not for milliseconds.
 """
 
@@ -67,8 +67,10 @@ class Instruction:
 
 
 def _as_assembly(line: str) -> str:
-    """A line of the compiler's own form, in which it shows families that its disassembler does not
-    know: `v1: %3:v[5] = v_add_f32 ...`, `s_branch block:BB2`, `s_wait_loadcnt imm:0`."""
+    """Returns a line of the compiler's internal form, which it prints for families that its
+    disassembler does not know, as assembly: `v1: %3:v[5] = v_add_f32 ...`, `s_branch block:BB2`,
+    `s_wait_loadcnt imm:0`.
+    """
     if not line[:1].isspace():
         return f"{line}:" if re.fullmatch(r"BB\d+", line) else line
     halves = (part.split(" = ")[-1].strip() for part in line.split(" :: "))
@@ -101,7 +103,9 @@ def _instruction(line: str, lanes: int) -> Instruction:
 
 
 def _bytes(op: str) -> int:
-    """That a lane moves: dwordx4 and b128 are 16, dword is 4, what is less counts as 4."""
+    """Returns the bytes that a lane moves: dwordx4 and b128 are 16, dword is 4, smaller types count
+    as 4.
+    """
     found = _WIDE.search(op)
     return (
         4
@@ -133,12 +137,12 @@ class Made:
 
     @property
     def waves(self) -> int:
-        """That a SIMD holds at a time."""
+        """Returns the waves that a SIMD holds at a time."""
         return self.numbers["Subgroups per SIMD"]
 
     @cached_property
     def _named(self) -> list[tuple[str, list[str]]]:
-        """Blocks of the assembly: name, lines."""
+        """Returns the blocks of the assembly: name, lines."""
         found: list[tuple[str, list[str]]] = []
         lines = self.assembly.splitlines()
         for line in map(_as_assembly, lines) if INTERMEDIATE in self.assembly else lines:
@@ -155,7 +159,9 @@ class Made:
 
     @cached_property
     def loops(self) -> list[tuple[int, int]]:
-        """First and last block of each, in the order of the code, outer ones first."""
+        """Returns the first and last block of each loop, in the order of the code, outer ones
+        first.
+        """
         places = {name: k for k, (name, _) in enumerate(self._named)}
         ends: dict[int, int] = {}
         for k, (_, lines) in enumerate(self._named):
@@ -219,8 +225,9 @@ def cost(
 
 
 def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
-    """Rounds of each loop of the assembly, which has those of the kernel in their order, but for
-    loops that the compiler could do without; and whether it is sure which they are."""
+    """Returns the iterations of each loop of the assembly, which has the kernel's loops in their
+    order except those that the compiler removed; and whether the match is unique.
+    """
     depths = made.depths()
     if depths == [loop.depth for loop in loops]:
         return [loop.rounds for loop in loops], True
@@ -234,14 +241,15 @@ def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
 
 
 def _loose(block: Sequence[Instruction]) -> int:
-    """Multiply-adds that are no single instructions."""
+    """Returns the multiply-adds that are not fused."""
     parts = Counter(each.part for each in block)
     return min(parts["mul"], parts["add"])
 
 
 def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int], bool, list[int]]:
-    """The same by the multiply-adds that the loops of the assembly would make, fused or, if that
-    fits better, in two instructions, too; and those of each block."""
+    """Returns the same, selected by the multiply-adds that the loops of the assembly would execute,
+    fused or, if that matches better, also in two instructions; and those of each block.
+    """
     depths = made.depths()
     pool = [*loops, *[Loop(1, 1, 1)] * (len(depths) - len(loops))]
     fused = [sum(each.products for each in block) for block in made.blocks]
@@ -263,7 +271,7 @@ def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int
 
 
 def _runs(made: Made, rounds: Sequence[int]) -> list[int]:
-    """How often each block runs: as often as the innermost loop that it lies in."""
+    """Returns the executions of each block: those of the innermost loop that contains it."""
     runs = [1] * len(made.blocks)
     for (first, last), times in zip(made.loops, rounds, strict=True):
         runs[first : last + 1] = [times] * (last + 1 - first)
@@ -271,8 +279,9 @@ def _runs(made: Made, rounds: Sequence[int]) -> list[int]:
 
 
 def _alone(made: Made, family: Family, runs: Sequence[int]) -> float:
-    """Cycles of one wave. Loops are gone through twice: then what the round before has loaded is
-    awaited as in all further ones."""
+    """Returns the cycles of one wave. Loops are simulated for two iterations: the second one waits
+    for the loads of the first as all later ones do.
+    """
     clock, taken = _Clock(family, made.lanes), [0.0] * len(made.blocks)
 
     def walk(first: int, last: int, inside: int) -> None:
@@ -293,7 +302,7 @@ def _alone(made: Made, family: Family, runs: Sequence[int]) -> float:
 
 
 class _Clock:
-    """One wave in order; queues hold the times at which what is under way will be there."""
+    """Simulates one wave in order; queues hold the times at which pending loads complete."""
 
     def __init__(self, family: Family, lanes: int) -> None:
         self.issue, self.scalar = family.issue[lanes], family.scalar

@@ -18,7 +18,7 @@ MOST_SECONDS = 1200  # for all kernels; minutes on two busy cores
 
 
 def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
-    """Each pipeline as compiled for a family, or what was wrong. Raises Unavailable."""
+    """Returns each pipeline as compiled for a family, or the error. Raises Unavailable."""
     variables = {"RADV_FORCE_FAMILY": family, **environment()}
     with tempfile.TemporaryDirectory() as name:
         given, made, last = (Path(name) / part for part in ("given", "made", "last"))
@@ -50,8 +50,9 @@ def look(family: str) -> None:
 
 
 def environment(*above: Path) -> dict[str, str]:
-    """The whole environment of a process that opens a null device, under layers that `layers.build`
-    has made. Raises Unavailable."""
+    """Returns the environment of a process that opens a null device, under layers that
+    `layers.build` has made. Raises Unavailable.
+    """
     drivers, archive = layers.tools()
     try:
         driver = drivers.null_devices()

@@ -1,5 +1,6 @@
-"""Which kernels are compiled: those of all conformance cases as planned for an AMD GPU, in float32
-and with values stored as float16; and of dense products with every tile of every row."""
+"""Selects the kernels to compile: those of all conformance cases as planned for an AMD GPU, in
+float32 and with values stored as float16; and those of dense products with every tile of every row.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ AMD = Target("null", "amd", subgroup_size=64, features=frozenset({"subgroup"}))
 
 
 def of_cases() -> dict[Pipeline, str]:
-    """Distinct pipelines, each with the family and the target that first made it. Of those of
-    other rows than AMD's one for each body: fused steps are the same everywhere."""
+    """Returns distinct pipelines, each with the family and the target that first made it. Of the
+    pipelines of other vendors' rows there is one for each body: fused ops are the same everywhere.
+    """
     found: dict[Pipeline, str] = {}
     targets = (
         AMD,
@@ -55,7 +57,9 @@ def of_cases() -> dict[Pipeline, str]:
 
 
 def start_rows() -> dict[str, tiles.Start]:
-    """Rows that choose each size of each row wherever it fits; those of the same kernels once."""
+    """Returns rows that select each size of each row wherever it fits; rows with equal kernels
+    once.
+    """
     found: dict[tuple[object, ...], tuple[str, tiles.Start]] = {}
     for vendor, start in tiles.STARTS.items():
         for weights in {start.weights, "global"}:

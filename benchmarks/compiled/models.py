@@ -1,4 +1,4 @@
-"""Estimates for models of users: ours beside onnxruntime's WebGPU provider, on the null devices."""
+"""Estimates for user models: ours beside onnxruntime's WebGPU provider, on the null devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(
     peers: Sequence[str],
     told: Callable[[Estimate], None],
 ) -> int:
-    """Prints a row for each model and family, what `told` says of it, and how the ratios lie."""
+    """Prints a row for each model and family, calls `told` with it, and prints the ratios."""
     print("| model | GPU | ours, us | peak | launches | WebGPU, us | peak | launches | ratio |")
     print("|---" * 9 + "|")
     ratios = []
@@ -43,7 +43,9 @@ def table(
 
 
 def _webgpu(model: Path, family: str, peers: Sequence[str]) -> Estimate:
-    """Raises Unavailable, also where nothing can be run: it needs an input of a run."""
+    """Returns the estimate. Raises Unavailable, also where nothing can be run: it needs an
+    input.
+    """
     if "webgpu" not in peers or not model.with_suffix(".npz").exists():
         raise Unavailable("not run")
     return webgpu_model(model, family)
@@ -55,7 +57,7 @@ def _cells(found: Estimate) -> str:
 
 
 def joined(planned: Sequence[dict[str, Plan]], family: str) -> Estimate:
-    """All partitions of a model, as estimated for a family."""
+    """Returns the estimate of all partitions of a model for a family."""
     made = of_plans({k: each[family] for k, each in enumerate(planned)}, family)
     return Estimate(family, [one for each in made.values() for one in each.dispatches])
 

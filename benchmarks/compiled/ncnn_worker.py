@@ -1,6 +1,7 @@
-"""python -m benchmarks.compiled.ncnn_worker PARAM BIN INPUT.npy HALF: one run of a network in ncnn
-on the null device that the environment names, whose layer writes down what is dispatched; prints
-how many dispatches came before the run. Runs under the interpreter of ncnn's own environment."""
+"""python -m benchmarks.compiled.ncnn_worker PARAM BIN INPUT.npy HALF: runs a network once in ncnn
+on the null device that the environment names, whose layer records the dispatches; prints how many
+dispatches came before the run. It runs under the interpreter of ncnn's own environment.
+"""
 
 import os
 import sys

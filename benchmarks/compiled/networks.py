@@ -1,4 +1,4 @@
-"""Estimates for whole networks: each dispatch of a plan by the model of cost.py."""
+"""Estimates for entire networks: each dispatch of a plan by the model of cost.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A network on a family: (label, pipeline, cost) of every dispatch."""
+    """The estimate of a network on a family: (label, pipeline, cost) of every dispatch."""
 
     family: str
     dispatches: Sequence[tuple[str, Made, Cost]]
@@ -46,7 +46,7 @@ class Estimate:
 
     @property
     def few(self) -> int:
-        """Dispatches with fewer waves than the GPU has SIMDs."""
+        """Returns the number of dispatches with fewer waves than the GPU has SIMDs."""
         simds = UNITS * FAMILIES[self.family].simds
         return sum(each.waves < simds for _, _, each in self.dispatches)
 
@@ -64,8 +64,9 @@ def target(family: str) -> Target:
 def estimates(
     names: Sequence[str], family: str, settings: Sequence[Mapping[str, object]]
 ) -> dict[tuple[str, int], Estimate]:
-    """By network and the number of the settings, which replace fields of the target. Raises
-    Unavailable, and RuntimeError where a kernel does not compile."""
+    """Returns estimates by network and the number of the settings, which replace fields of the
+    target. Raises Unavailable, and RuntimeError where a kernel does not compile.
+    """
     plans = {
         (name, k): compiler.compile(GRAPHS[name](), replace(target(family), **given))  # type: ignore[arg-type]
         for name in names
@@ -75,7 +76,7 @@ def estimates(
 
 
 def of_plans(plans: Mapping[Key, Plan], family: str) -> dict[Key, Estimate]:
-    """Each plan as estimated for a family. Raises what `estimates` raises."""
+    """Returns the estimate of each plan for a family. Raises what `estimates` raises."""
     wanted = list(dict.fromkeys(p for plan in plans.values() for p in plan.pipelines))
     made = dict[Pipeline, Made]()
     for pipeline, found in zip(wanted, compiled(wanted, family), strict=True):

@@ -1,5 +1,6 @@
-"""Estimates for other engines: the engine itself chooses kernels for the null device, whose layer
-writes down what it makes and dispatches."""
+"""Estimates for other engines: the engine itself selects kernels for the null device, whose layer
+records its pipelines and dispatches.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ MOST_SECONDS = 300
 
 
 def ncnn(name: str, family: str, half: bool) -> Estimate:
-    """A network in ncnn, in float32 or in its float16. Raises Unavailable."""
+    """Returns the estimate of a network in ncnn, in float32 or in its float16. Raises
+    Unavailable.
+    """
     python, network = peers.environment("ncnn"), NETWORKS[name]()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -36,7 +39,9 @@ def ncnn(name: str, family: str, half: bool) -> Estimate:
 
 
 def webgpu(name: str, family: str, half: bool) -> Estimate:
-    """A network in onnxruntime's WebGPU provider, in float32. Raises Unavailable."""
+    """Returns the estimate of a network in onnxruntime's WebGPU provider, in float32. Raises
+    Unavailable.
+    """
     if half:
         raise Unavailable("its models are float32")
     network = NETWORKS[name]()
@@ -49,8 +54,9 @@ def webgpu(name: str, family: str, half: bool) -> Estimate:
 
 
 def webgpu_model(model: Path, family: str) -> Estimate:
-    """An ONNX model in onnxruntime's WebGPU provider, its inputs beside it (.npz). Raises
-    Unavailable."""
+    """Returns the estimate of an ONNX model in onnxruntime's WebGPU provider, with its inputs
+    beside it (.npz). Raises Unavailable.
+    """
     given = str(model.resolve()), str(model.resolve().with_suffix(".npz"))
     worker = "-m", "benchmarks.compiled.webgpu_worker"
     with tempfile.TemporaryDirectory() as made:
@@ -85,7 +91,7 @@ def _dispatch(folder: Path, line: str, family: str) -> tuple[str, Made, Cost]:
 
 
 def _uniform(text: str) -> tuple[tuple[int, int], bytes]:
-    """SET.BINDING=CONTENT of a uniform buffer."""
+    """Parses SET.BINDING=CONTENT of a uniform buffer."""
     place, _, content = text.partition("=")
     first, second = map(int, place.split("."))
     return (first, second), bytes.fromhex(content)

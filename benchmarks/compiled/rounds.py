@@ -1,7 +1,8 @@
-"""How often the loops of a kernel run, from its WGSL, its uniform block and its dispatch size.
+"""Counts the iterations of a kernel's loops from its WGSL, its uniform block and its dispatch size.
 
-One thread of a workgroup in the middle is followed. Only what loops depend on is worked out: names
-in their headers, and those in what these are made of; what a kernel loads is unknown.
+One thread of a workgroup in the middle is followed. Only values that loops depend on are computed:
+names in their headers, and the names from which these are computed; values that a kernel loads are
+unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)[^{;]*\{")
 
 
 class Vector(tuple[Any, ...]):
-    """Integers beside each other, with WGSL's operators and swizzles."""
+    """A vector of integers with WGSL's operators and swizzles."""
 
     def _with(self, other: Any, how: Any) -> Vector:
         values = other if isinstance(other, tuple) else [other] * len(self)
@@ -72,8 +73,9 @@ BUILTINS: dict[str, Any] = {
 
 @dataclass
 class Loop:
-    """One loop of a kernel: how deep it lies (1: in no other), how often it is begun, and how many
-    rounds it makes in all."""
+    """One loop of a kernel: its depth (1: in no other loop), how often it is entered, and its
+    iterations in total.
+    """
 
     depth: int
     entries: int = 0
@@ -82,7 +84,7 @@ class Loop:
 
 @dataclass
 class Block:
-    """Statements in braces, and what stands before them: for, if, call or nothing."""
+    """Statements in braces, and their head: for, if, call or nothing."""
 
     head: str
     body: list[Any] = field(default_factory=list)
@@ -90,7 +92,7 @@ class Block:
 
 
 def loops(wgsl: str, uniforms: bytes, groups: Sequence[int]) -> list[Loop]:
-    """The loops in the order of the code, those of functions where they are called."""
+    """Returns the loops in the order of the code, those of functions at each call."""
     text = re.sub(r"//[^\n]*", "", wgsl)
     kernel = _Kernel(text)
     size = re.search(r"@workgroup_size\(([^)]*)\)", text)
@@ -104,7 +106,7 @@ def loops(wgsl: str, uniforms: bytes, groups: Sequence[int]) -> list[Loop]:
 
 
 def _parameters(text: str, uniforms: bytes) -> Any:
-    """The uniform block as an object with a field for each parameter."""
+    """Returns the uniform block as an object with a field for each parameter."""
     block = re.search(r"struct Params \{([^}]*)\}", text)
     assert block is not None
     kinds = {"u32": "<I", "i32": "<i", "f32": "<f"}
@@ -116,7 +118,7 @@ def _parameters(text: str, uniforms: bytes) -> Any:
 
 
 class _Kernel:
-    """The entry point as blocks, calls of functions that have loops put in their places."""
+    """The entry point as blocks, with functions that have loops inlined."""
 
     def __init__(self, text: str) -> None:
         self.functions = dict(_functions(text))
@@ -169,7 +171,7 @@ def _inside(text: str, pair: str = "()") -> str:
 
 
 def _split(text: str, by: str) -> list[str]:
-    """Parts between separators that lie in no brackets."""
+    """Returns the parts between separators outside of brackets."""
     found, depth, last = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -180,7 +182,7 @@ def _split(text: str, by: str) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str | None]]:
-    """Statements (head, None) and blocks (head, text in braces) in order."""
+    """Yields statements (head, None) and blocks (head, text in braces) in order."""
     at = depth = start = 0
     while at < len(text):
         letter = text[at]
@@ -201,7 +203,7 @@ def _called(text: str) -> set[str]:
 
 
 def _needed(block: Block) -> set[str]:
-    """Names on which loops depend."""
+    """Returns the names on which loops depend."""
     statements = list(_flat(block))
     needed: set[str] = set()
     for head in statements:
@@ -226,7 +228,7 @@ def _flat(block: Block) -> Iterator[str]:
 
 
 def _prune(block: Block, needed: set[str]) -> bool:
-    """Leave out what no loop depends on; whether anything is left. What is left is compiled."""
+    """Removes code that no loop depends on, compiles the rest, and returns whether any is left."""
     kept: list[Any] = []
     for each in block.body:
         if isinstance(each, Block):
@@ -242,7 +244,7 @@ def _prune(block: Block, needed: set[str]) -> bool:
 
 
 def _python(text: str, prefixed: bool = False) -> Any:
-    """An expression of WGSL as Python's code."""
+    """Returns an expression of WGSL as Python code."""
     text = _GENERIC.sub(r"\1(", _HEXFLOAT.sub("0.0", text))
     text = _NUMBER.sub(r"\1", text)
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
@@ -252,7 +254,7 @@ def _python(text: str, prefixed: bool = False) -> Any:
 
 
 def _value(code: Any, known: dict[str, Any]) -> Any:
-    """None where it is not known."""
+    """Returns the value, or None where it is not known."""
     try:
         return eval(code, {"__builtins__": {}}, known)
     except (NameError, TypeError, ValueError, AttributeError, ZeroDivisionError, IndexError):

@@ -1,5 +1,5 @@
-"""How often the loops of a SPIR-V shader run for one thread of a workgroup in the middle, and its
-multiply-adds: for the shaders of other engines.
+"""Counts the iterations of a SPIR-V shader's loops for one thread of a workgroup in the middle, and
+its multiply-adds: for the shaders of other engines.
 
 Only integers and conditions are worked out, from push constants, uniform buffers, constants
 and the place of the thread; what else is loaded, and floats, are unknown (None). Opcodes: SPIR-V
@@ -44,8 +44,9 @@ OF_MATRIX = (144, 145, 146)  # VectorTimesMatrix, MatrixTimesVector, MatrixTimes
 
 @dataclass(frozen=True)
 class Ran:
-    """Loops in the order of the code, those of functions where they are called; the multiply-adds
-    of the thread; threads of a workgroup."""
+    """Loops in the order of the code, those of functions at each call; the multiply-adds of the
+    thread; threads of a workgroup.
+    """
 
     loops: Sequence[Loop]
     products: int
@@ -59,7 +60,7 @@ class _Function:
 
 
 class Module:
-    """A shader, with its specialization constants as a pipeline sets them."""
+    """A shader, with its specialization constants as set by a pipeline."""
 
     def __init__(self, content: bytes, constants: Mapping[int, int]) -> None:
         words = struct.unpack(f"<{len(content) // 4}I", content)
@@ -135,12 +136,14 @@ class Module:
         return value
 
     def width(self, of: int) -> int:
-        """Numbers in a value of this type."""
+        """Returns the numbers in a value of this type."""
         code, given = self.types.get(of, (0, []))
         return given[1] * self.width(given[0]) if code in (VECTOR, MATRIX) else 1
 
     def given(self, pushed: bytes, uniforms: Mapping[tuple[int, int], bytes]) -> dict[int, Value]:
-        """The variables of push constants, and of uniform buffers by (descriptor set, binding)."""
+        """Returns the variables of push constants, and of uniform buffers by (descriptor set,
+        binding).
+        """
         found: dict[int, Value] = {}
         for name, (pointer, kind) in self.variables.items():
             place = (
@@ -153,7 +156,9 @@ class Module:
         return found
 
     def _held(self, of: int, content: bytes, at: int) -> Value:
-        """A value of this type at so many bytes; what is no word of 32 bits is not known."""
+        """Returns the value of this type at a byte offset; values that are not 32-bit words are
+        unknown.
+        """
         code, given = self.types[of]
         if code in (INTEGER, NUMBER):
             known = given[0] == 32 and at + 4 <= len(content)
@@ -172,8 +177,9 @@ def ran(
     module: Module, groups: Sequence[int], pushed: bytes, lanes: int,
     uniforms: Mapping[tuple[int, int], bytes] = MappingProxyType({}),
 ) -> Ran:  # fmt: skip
-    """One thread, the first of the workgroup in the middle of so many. Raises RuntimeError where it
-    does not come to an end."""
+    """Simulates one thread, the first of the workgroup in the middle. Raises RuntimeError where it
+    does not end.
+    """
     run = _Run(module, groups, lanes, module.given(pushed, uniforms))
     run.call(module.main, [], ())
     products = run.sums["products"] + min(run.sums["multiplied"], run.sums["added"])
@@ -200,7 +206,7 @@ class _Run:
         }
 
     def _find(self, name: int, path: tuple[int, ...], depth: int) -> None:
-        """The loops of a function and those that it calls."""
+        """Finds the loops of a function and of those that it calls."""
         ends: list[int] = []
         for label, block in self.module.functions[name].blocks.items():
             while ends and ends[-1] == label:
@@ -264,7 +270,7 @@ class _Run:
         self, block: Sequence[tuple[int, list[int]]], before: int, values: dict[int, Value],
         get: Callable[[int], Value], path: tuple[int, ...],
     ) -> tuple[int, list[int]]:  # fmt: skip
-        """Runs it; returns the instruction that ends it."""
+        """Runs the block and returns the instruction that ends it."""
         self.steps += len(block)
         if self.steps > MOST_STEPS:
             raise RuntimeError("the shader does not end")
@@ -316,7 +322,7 @@ class _Run:
             self.memory[pointer[0]] = with_part(self.memory.get(pointer[0]), pointer[1], value)
 
     def _count(self, code: int, given: list[int]) -> None:
-        """Multiply-adds, which may be written as products and sums."""
+        """Counts multiply-adds, which may be products followed by sums."""
         module = self.module
         if code in (ADD, SUBTRACT):
             self.sums["added"] += module.width(given[0])

@@ -1,7 +1,8 @@
-"""python -m benchmarks.compiled.webgpu_worker MODEL INPUTS.npz: a network in onnxruntime's WebGPU
-provider on the null device that the environment names, whose layer writes down what is dispatched;
-runs it twice and prints how many dispatches came before the second. Runs under the interpreter of
-the provider's own environment."""
+"""python -m benchmarks.compiled.webgpu_worker MODEL INPUTS.npz: runs a network twice in
+onnxruntime's WebGPU provider on the null device that the environment names, whose layer records the
+dispatches, and prints how many dispatches came before the second run. It runs under the interpreter
+of the provider's own environment.
+"""
 
 import os
 import sys

@@ -1,5 +1,6 @@
-"""python -m benchmarks.compiled.worker GIVEN MADE: pipelines (a pickled list) through the compiler
-of the null device that the environment names; pickles what became of each."""
+"""python -m benchmarks.compiled.worker GIVEN MADE: compiles pipelines (a pickled list) on the null
+device that the environment names, and pickles the results.
+"""
 
 from __future__ import annotations
 

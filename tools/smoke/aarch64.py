@@ -87,7 +87,9 @@ CPUS = {
 
 
 def system() -> Path:
-    """A folder with the packages of the other architecture, made once. Raises Unavailable."""
+    """Returns a folder with the packages of the other architecture, made once. Raises
+    Unavailable.
+    """
     root = foreign.place("aarch64") / "root"
     stamp = root / "packages.txt"
     if stamp.exists():
@@ -104,7 +106,9 @@ def system() -> Path:
 
 
 def python(cpu: Cpu, folder: Path) -> cpus.Python:
-    """The other architecture's Python with our wheel, working in a folder. Raises Unavailable."""
+    """Returns the other architecture's Python with our wheel, working in a folder. Raises
+    Unavailable.
+    """
     foreign.check(foreign.wheel(TAG))
     qemu, root = cpus.emulator(EMULATOR), system()
     (root / "proc").mkdir(exist_ok=True)
@@ -134,7 +138,9 @@ def python(cpu: Cpu, folder: Path) -> cpus.Python:
 
 
 def suite(folder: Path) -> Path:
-    """The tests without the checkout's package: what they import is the installed wheel."""
+    """Returns a folder with the tests but without the checkout's package: they import the installed
+    wheel.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in SUITE:
         (folder / name).unlink(missing_ok=True)
@@ -143,8 +149,9 @@ def suite(folder: Path) -> Path:
 
 
 def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) -> bool:
-    """Have a Python run the models in these hosts; whether it ended well. What it says goes to a
-    file; where it crashed or went on for too long, answers are missing, which the judge sees."""
+    """Makes a Python run the models in these hosts, and returns whether it ended well. Its output
+    goes to a file; where it crashed or timed out, answers are missing, which the judge reports.
+    """
     into.mkdir(parents=True, exist_ok=True)
     command = [*python.start, str(Path(scenarios.__file__)), str(given), str(into), *hosts]
     told = into / f"{'-'.join(hosts)}.txt"
@@ -162,7 +169,9 @@ def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) 
 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
-    """All models and the sample of conformance; whether all is right. Raises Unavailable."""
+    """Runs all models and the sample of conformance, and returns whether all is right. Raises
+    Unavailable.
+    """
     cpu, hosts = CPUS[options.cpu], scenarios.installed()
     start, given = time.monotonic(), folder / "models"
     shutil.rmtree(folder, ignore_errors=True)
@@ -199,7 +208,7 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
 
 
 def passed(verdicts: Sequence[judge.Verdict], ended: Sequence[bool], states: Sequence[int]) -> bool:
-    """Every model agrees, every Python ended well, and so did every process of tests."""
+    """Whether every model agrees, every Python ended well, and so did every process of tests."""
     wrong = [verdict for verdict in verdicts if verdict.wrong]
     return bool(verdicts) and not wrong and all(ended) and not any(states)
 
@@ -212,7 +221,7 @@ def report(
     counts: str,
     seconds: tuple[float, float],
 ) -> str:
-    """The page of a run: who was tested, when and how, and what came of it."""
+    """Returns the page of a run: the tested system, date, method and results."""
     wheel = foreign.wheel(TAG)
     families = {sample.family(name) for name in names} - {""}
     packages = (foreign.place("aarch64") / "root" / "packages.txt").read_text().split()
@@ -236,7 +245,7 @@ def report(
 
 
 def emulated() -> str:
-    """The emulator with its version."""
+    """Returns the emulator with its version."""
     command = [cpus.emulator(EMULATOR), "-version"]
     said = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     return said[0] if said else EMULATOR

@@ -27,12 +27,12 @@ CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 
 
 def place(name: str) -> Path:
-    """Where a smoke keeps what it fetched, beside the software drivers."""
+    """Returns the folder of a smoke test's downloads, beside the software drivers."""
     return drivers.folder().parent / "smoke" / name
 
 
 def wheel(tag: str) -> Path:
-    """Our wheel for a platform. Raises Unavailable."""
+    """Returns our wheel for a platform. Raises Unavailable."""
     found = sorted(WHEELS.glob(f"tflgpu_plugin-*-{tag}.whl"))
     if len(found) != 1:
         raise Unavailable(
@@ -43,7 +43,8 @@ def wheel(tag: str) -> Path:
 
 def check(wheel: Path, checkout: Path = ROOT) -> None:
     """Raises Unavailable where a wheel was made of other files than the checkout has: its tests
-    would judge what they do not know."""
+    would not match.
+    """
     with zipfile.ZipFile(wheel) as held:
         names = {name for name in held.namelist() if name.endswith(SOURCES)}
         made = {name: held.read(name) for name in names if not name.endswith(GENERATED)}
@@ -61,12 +62,12 @@ def check(wheel: Path, checkout: Path = ROOT) -> None:
 
 
 def pinned(hosts: Iterable[str]) -> list[str]:
-    """The hosts in the versions that answer here."""
+    """Returns the hosts in the versions that are installed here."""
     return [f"{host}=={importlib.metadata.version(host)}" for host in hosts]
 
 
 def installed(tag: str, tags: Sequence[str], requirements: Sequence[str], into: Path) -> Path:
-    """A fresh folder of packages with our wheel in it, for the platforms that `tags` name.
+    """Returns a new folder of packages with our wheel in it, for the platforms that `tags` name.
 
     `requirements` may begin with "[extras]" of our wheel. The same wheel and requirements are
     installed once. Raises Unavailable.

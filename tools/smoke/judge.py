@@ -1,5 +1,6 @@
-"""Whether a foreign Python's answers are right: those that `scenarios.py` left there beside those
-that it left here, on x86-64."""
+"""Decides whether a foreign Python's answers are right: compares the answers of `scenarios.py`
+there with those here, on x86-64.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ HEAD = (
 
 
 def judge(folder: Path, native: Path, foreign: Path, hosts: Iterable[str]) -> list[Verdict]:
-    """All models of these hosts: `folder` as `scenarios.py` reads it, and the two answers to it."""
+    """Returns the verdicts on all models of these hosts: `folder` as `scenarios.py` reads it, and
+    the two answers to it.
+    """
     listed = json.loads((folder / "scenarios.json").read_text(encoding="utf-8"))["scenarios"]
     found = []
     for host in hosts:
@@ -97,13 +100,15 @@ def _judged(
 
 
 def outputs(held: Any, kind: str) -> dict[str, Any]:
-    """The arrays of one kind, by run and place."""
+    """Returns the arrays of one kind, by run and position."""
     return {key: held[key] for key in held.files if key.startswith(f"{kind}.")}
 
 
 def share(expected: Mapping[str, Any], got: Mapping[str, Any], step: float) -> float:
-    """The largest difference of any output, as a share of what is allowed: one step, or CLOSE of
-    its largest magnitude. Infinite where shapes, types or outputs differ, or one is no number."""
+    """Returns the largest difference of any output, as a share of the tolerance: one step, or CLOSE
+    of its largest magnitude. Infinite where shapes, types or outputs differ, or an output has a
+    NaN.
+    """
     wanted, found = list(expected.values()), list(got.values())
     if not wanted or len(wanted) != len(found):
         return float("inf")
@@ -122,7 +127,7 @@ def _of_one(expected: Any, got: Any, step: float) -> float:
 
 
 def _alike(ours: Mapping[str, Any]) -> bool:
-    """The first outputs of the first two runs are equal."""
+    """Whether the first outputs of the first two runs are equal."""
     first = [value for key, value in ours.items() if key.endswith(".0")]
     return len(first) > 1 and bool(np.array_equal(first[0], first[1]))
 
@@ -132,13 +137,14 @@ def _short(share: float) -> str:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """The report's table."""
+    """Returns the report's table."""
     return "\n".join([*HEAD, *(verdict.row() for verdict in verdicts)]) + "\n"
 
 
 def spoil(native: Path) -> str:
-    """Makes one expected number wrong, by its sign or by two levels; returns which answer it is of.
-    A smoke that agrees with it checks nothing."""
+    """Makes one expected number wrong, by its sign or by two levels, and returns the name of its
+    answer. A smoke test that still agrees checks nothing.
+    """
     path = sorted(native.glob("*.npz"))[0]
     with np.load(path) as held:
         values = dict(held.items())

@@ -31,8 +31,9 @@ Feeds = Sequence[Sequence[Any]]  # of arrays: run, then place
 
 @dataclass(frozen=True)
 class Scenario:
-    """A model's file, and what its outputs are in: `step` is the distance of neighbouring levels of
-    a quantized one, else 0."""
+    """A model's file, and the step of its outputs: `step` is the distance of neighbouring levels of
+    a quantized one, else 0.
+    """
 
     name: str
     model: str
@@ -41,8 +42,9 @@ class Scenario:
 
 
 def write(folder: Path, options: dict[str, Any] | None = None) -> tuple[list[Scenario], list[str]]:
-    """All models with their inputs into a folder, as `scenarios.py` reads them; and a sentence for
-    each that is left out."""
+    """Writes all models with their inputs into a folder, as `scenarios.py` reads them; returns them
+    and a sentence for each that is skipped.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made, absent = [], []
     for scenario, content, feeds in seeded():
@@ -61,14 +63,14 @@ def write(folder: Path, options: dict[str, Any] | None = None) -> tuple[list[Sce
 
 
 def _fed(folder: Path, scenario: Scenario, feeds: Feeds) -> Scenario:
-    """Keeps the inputs."""
+    """Writes the inputs."""
     values = {f"{k}.{n}": value for k, feed in enumerate(feeds) for n, value in enumerate(feed)}
     np.savez(folder / f"{scenario.name}.npz", **values)
     return scenario
 
 
 def _drawn(path: Path) -> Feeds:
-    """Two seeded inputs of a model file."""
+    """Returns two seeded inputs of a model file."""
     from tflgpu_plugin.harness import hosts, inputs, onnx
 
     if path.suffix == ".onnx":
@@ -79,7 +81,7 @@ def _drawn(path: Path) -> Feeds:
 
 
 def seeded() -> Iterator[tuple[Scenario, bytes, Feeds]]:
-    """Three for TFLite, three for ONNX Runtime."""
+    """Yields three models for TFLite, three for ONNX Runtime."""
     from benchmarks.to_onnx import to_onnx
     from benchmarks.to_tflite import to_tflite
     from conformance.models import seeded as sequences
@@ -97,7 +99,9 @@ def seeded() -> Iterator[tuple[Scenario, bytes, Feeds]]:
 
 
 def network() -> Any:
-    """Convolutions of three kinds, a residual sum, a way down and up, and a classifier."""
+    """Returns convolutions of three kinds, a residual sum, a downsampling and an upsampling, and a
+    classifier.
+    """
     from benchmarks.networks import Network
 
     net = Network("small", (32, 32, 3))
@@ -111,8 +115,9 @@ def network() -> Any:
 
 
 def _tflite_quantized() -> tuple[Scenario, bytes, Feeds]:
-    """The first random graph in int8 with a convolution, of six operators or more, whose answers
-    are those of the host's kernels to the bit."""
+    """Returns the first random graph in int8 with a convolution, of six operators or more, whose
+    answers are bit for bit those of the host's kernels.
+    """
     from conformance.random import quantized
     from conformance.variants.quantized import rule_of
 
@@ -127,8 +132,9 @@ def _tflite_quantized() -> tuple[Scenario, bytes, Feeds]:
 
 
 def _tflite_recurrent() -> tuple[Scenario, bytes, Feeds]:
-    """A sequence of 20 steps that an LSTM of 24 units reads; the second run goes on from the
-    state of the first."""
+    """Returns a sequence of 20 steps that an LSTM of 24 units reads; the second run continues from
+    the state of the first.
+    """
     from conformance import host
     from conformance.cases.lstm import full
     from conformance.models import tflite
@@ -139,7 +145,7 @@ def _tflite_recurrent() -> tuple[Scenario, bytes, Feeds]:
 
 
 def _onnx_quantized() -> tuple[Scenario, bytes, Feeds]:
-    """A chain of convolutions in groups of QuantizeLinear and DequantizeLinear."""
+    """Returns a chain of convolutions in groups of QuantizeLinear and DequantizeLinear."""
     from conformance.variants import onnx_quantized
 
     *_, chain = onnx_quantized.networks()

@@ -1,4 +1,6 @@
-"""Which tests of quick conformance a smoke runs: some of every operator, so of every family."""
+"""Selects the tests of quick conformance that a smoke test runs: some of every operator, so of
+every family.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ SOME = {"test_onnx_quantized.py": 30, "test_onnx_forms.py": 30, "test_graph_case
 
 
 def chosen(names: Sequence[str], seed: int) -> list[str]:
-    """Tests of all families, in the order of `names`, pytest's identifiers. Raises ValueError where
-    a family has none."""
+    """Returns tests of all families, in the order of `names`, pytest's identifiers. Raises
+    ValueError where a family has none.
+    """
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         module = name.split("::")[0].rsplit("/", 1)[-1]
@@ -36,12 +39,12 @@ def chosen(names: Sequence[str], seed: int) -> list[str]:
 
 
 def family(name: str) -> str:
-    """The family of operators that an identifier names, "" where it names none."""
+    """Returns the family of operators that an identifier names, "" where it names none."""
     return next((word for word in _words(name) if word in FAMILIES), "")
 
 
 def operator(name: str) -> str:
-    """The TFLite operator that it names."""
+    """Returns the TFLite operator that it names."""
     return next((word for word in _words(name) if word in HOST_OPS), "")
 
 

@@ -59,7 +59,9 @@ def suffix(host: str) -> str:
 
 
 def in_tflite(host: str, model: Path, feeds: Runs, options: dict[str, Any] | None) -> Any:
-    """The outputs of all runs and our report, or on the host's kernels (options: None)."""
+    """Returns the outputs of all runs and our report, or on the host's kernels (options: None) the
+    outputs.
+    """
     import tflgpu_plugin
 
     module: Any = importlib.import_module(f"{MODULES[host]}.interpreter")
@@ -80,7 +82,7 @@ def in_tflite(host: str, model: Path, feeds: Runs, options: dict[str, Any] | Non
 
 
 def in_onnxruntime(_: str, model: Path, feeds: Runs, options: dict[str, Any] | None) -> Any:
-    """The same in a session."""
+    """Returns the same for a session."""
     import onnxruntime
 
     import tflgpu_plugin
@@ -110,7 +112,7 @@ def told(report: Any) -> dict[str, Any]:
 
 
 def fed(path: Path) -> Runs:
-    """The inputs of a scenario."""
+    """Returns the inputs of a scenario."""
     with np.load(path) as held:
         keys = sorted(tuple(map(int, key.split("."))) for key in held.files)
         runs: Runs = [[] for _ in range(1 + max(run for run, _ in keys))]
@@ -120,7 +122,7 @@ def fed(path: Path) -> Runs:
 
 
 def numbered(kind: str, runs: Runs) -> dict[str, Any]:
-    """Arrays by their names in a file of answers."""
+    """Returns arrays by their names in a file of answers."""
     return {f"{kind}.{k}.{n}": value for k, run in enumerate(runs) for n, value in enumerate(run)}
 
 
@@ -145,7 +147,7 @@ def run(host: str, folder: Path, scenario: dict[str, Any], options: Any, into: P
 
 
 def identity(host: str) -> dict[str, Any]:
-    """Who answers."""
+    """Returns the facts about this Python and its packages."""
     import tflgpu_plugin
     from tflgpu_plugin.runtime import adapter
 
@@ -162,7 +164,7 @@ def identity(host: str) -> dict[str, Any]:
 
 
 def answer(host: str, folder: Path, into: Path) -> int:
-    """All models that a host reads; returns how many raised."""
+    """Runs all models that a host reads; returns how many raised."""
     given = json.loads((folder / "scenarios.json").read_text(encoding="utf-8"))
     told: dict[str, Any] = {}
     for scenario in given["scenarios"]:

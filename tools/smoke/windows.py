@@ -58,7 +58,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Found:
-    """How a check ended: its output and, unless it is right, why not."""
+    """The result of a check: its output and, unless it is right, why not."""
 
     check: Check
     said: str
@@ -77,14 +77,14 @@ def own_words(said: str) -> str:
 
 
 def told(said: str) -> str:
-    """One line of a process's output: its last one, of which nothing tells where we are."""
+    """Returns the last line of a process's output, without paths of this machine."""
     words = own_words(said)
     line = "JSON" if words.startswith("{") else words.rstrip().rpartition("\n")[2]
     return re.sub(r"Z:\\\S*\\smoke\\windows", "...", line).replace("|", "/")[:200]
 
 
 def checks(folder: Path) -> list[Check]:
-    """All of them, in the order in which one needs what another has left."""
+    """Returns all checks, each after those whose files it needs."""
     script = str(Path(windows_scenarios.__file__))
 
     def own(name: str, again: bool = False, status: int = 0) -> Check:
@@ -110,7 +110,7 @@ def checks(folder: Path) -> list[Check]:
 
 
 def usable(said: str) -> bool:
-    """`tflgpu info` sees both hosts and llvmpipe."""
+    """Whether `tflgpu info` sees both hosts and llvmpipe."""
     found = json.loads(said)
     names = [f"{adapter['name']}, {adapter['backend']}" for adapter in found["adapters"]]
     seen = any("llvmpipe" in name and "Vulkan" in name for name in names)
@@ -118,20 +118,20 @@ def usable(said: str) -> bool:
 
 
 def on_gpu(said: str) -> bool:
-    """`tflgpu check` has every node on the GPU."""
+    """Whether `tflgpu check` has every node on the GPU."""
     nodes = json.loads(said)["report"]["nodes"]
     return bool(nodes) and all(node["where"] == "gpu" for node in nodes)
 
 
 def close(said: str) -> bool:
-    """`tflgpu bench` timed both engines, whose outputs agree."""
+    """Whether `tflgpu bench` timed both engines, with outputs that agree."""
     found = json.loads(said)
     timings = [timing["median_ms"] for timing in found["timings"]]
     return len(timings) == 2 and min(timings) > 0 and found["difference"] < judge.CLOSE
 
 
 def run_check(python: cpus.Python, check: Check) -> Found:
-    """In a process of its own, which is ended when it takes too long."""
+    """Runs the check in a process of its own, which is ended when it takes too long."""
     start = time.monotonic()
     with subprocess.Popen(
         [*python.start, *check.arguments], cwd=python.folder, env=python.environment,
@@ -158,7 +158,7 @@ def reason(check: Check, status: int, said: str) -> str:
 
 
 def unchanged(found: Sequence[Found]) -> list[str]:
-    """Checks whose second process wrote anew what the first had kept."""
+    """Returns the checks whose second process wrote files that the first had cached."""
     pairs = pairwise(found)
     said = [(second.check.name, told(first.said), told(second.said)) for first, second in pairs
             if second.check.name == f"{first.check.name}, again"]  # fmt: skip
@@ -179,7 +179,7 @@ def make_models(folder: Path) -> list[str]:
 
 
 def open_model(folder: Path) -> None:
-    """Two matrices, whose weights lie in a file beside the model; any number of rows."""
+    """Writes a model of two matrices, whose weights are in a file beside it; any number of rows."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -202,7 +202,7 @@ def open_model(folder: Path) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
-    """All of it; whether all is right. Raises Unavailable."""
+    """Runs everything, and returns whether all is right. Raises Unavailable."""
     start, given = time.monotonic(), folder / "models"
     shutil.rmtree(folder, ignore_errors=True)
     aarch64.suite(folder / "suite")
@@ -244,7 +244,9 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
 
 
 def suite(seed: int, folder: Path) -> list[cpus.Shard]:
-    """The sample of conformance that Linux on ARM runs, too, of what Windows can run."""
+    """Returns the sample of conformance that Linux on ARM runs, too, without tests that Windows
+    cannot run.
+    """
     names = [name for name in cpus.tests(*HOST) if not any(unix in name for unix in UNIX)]
     parts = sample.parts(sample.chosen(names, seed))
     return [cpus.Shard("Wine", own, folder / "conformance" / part) for part, own in parts.items()]
@@ -258,7 +260,7 @@ def report(
     counts: str,
     seconds: tuple[float, float],
 ) -> str:
-    """The page of a run: who was tested, when and how, and what came of it."""
+    """Returns the page of a run: the tested system, date, method and results."""
     wheel = foreign.wheel(wine.TAG)
     names = [name for shard in shards for name in shard.names]
     families = {sample.family(name) for name in names} - {""}

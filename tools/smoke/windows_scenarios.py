@@ -3,7 +3,7 @@
 Usage: python windows_scenarios.py SCENARIO FOLDER
 
 FOLDER is as `models.py` fills it, with "open.onnx" and its weights, and holds a folder whose name
-no code page has. A scenario raises where something is not as it shall be, and prints a sentence.
+no code page has. A scenario raises where something is wrong, and prints a sentence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATUS = 7
 
 
 def session(model: Path, gpu: bool = True, **settings: str) -> Any:
-    """On our provider alone, or on the CPU's. Settings have "__" for a point."""
+    """Returns a session on our provider alone, or on the CPU's. Settings have "__" for a point."""
     import onnxruntime
 
     import tflgpu_plugin
@@ -47,7 +47,7 @@ def session(model: Path, gpu: bool = True, **settings: str) -> Any:
 
 
 def answer(made: Any, feed: Any) -> Any:
-    """The first output."""
+    """Returns the first output."""
     return made.run(None, {made.get_inputs()[0].name: feed})[0]
 
 
@@ -61,7 +61,7 @@ def first_input(folder: Path, name: str) -> Any:
 
 
 def moved(folder: Path, *names: str) -> list[Path]:
-    """Copies of files in the folder with the strange name."""
+    """Returns copies of files in the folder with the strange name."""
     place = folder / STRANGE
     place.mkdir(exist_ok=True)
     return [Path(shutil.copy(folder / name, place)) for name in names]
@@ -83,7 +83,9 @@ def devices(folder: Path) -> str:
 
 
 def paths(folder: Path) -> str:
-    """A model in the strange folder, with its weights in a file, which is mapped by its path."""
+    """Runs a model in the strange folder, with its weights in a file, which is mapped by its
+    path.
+    """
     from tflgpu_plugin.providers.onnxruntime import external
 
     mapped: list[Path] = []
@@ -105,8 +107,9 @@ def paths(folder: Path) -> str:
 
 
 def compile_models(folder: Path) -> str:
-    """Compiled models in the strange folder: one holds its plan, one has it beside itself, and one
-    lies where it does by default."""
+    """Compiles models in the strange folder: one contains its plan, one has it in a file, and one
+    is at the default path.
+    """
     (model,) = moved(folder, "float.onnx")
     for name, embed in (("held", "1"), ("beside", "0"), ("", "0")):
         given = {"ep__context_enable": "1", "ep__context_embed_mode": embed}
@@ -122,7 +125,7 @@ def compile_models(folder: Path) -> str:
 
 
 def compiled_models(folder: Path) -> str:
-    """These, in another process and without the original."""
+    """Runs these in another process and without the original."""
     x = first_input(folder, "onnx-float")
     wanted = answer(session(folder / "float.onnx", gpu=False), x)
     models = sorted((folder / STRANGE).glob("*_ctx.onnx"))
@@ -137,15 +140,16 @@ def caches(folder: Path) -> str:
 
 
 def strange_caches(folder: Path) -> str:
-    """The same for a user with a strange name."""
+    """Checks the same for a user with a strange name."""
     local = folder / STRANGE / "AppData"
     os.environ["LOCALAPPDATA"] = str(local)
     return kept(folder, local)
 
 
 def kept(folder: Path, local: Path) -> str:
-    """The files of our cache, plans among them, after a model has run; with the times of writing,
-    which the next process shall not change."""
+    """Returns the files of our cache, plans among them, after a model has run; with the times of
+    writing, which the next process must not change.
+    """
     place = local / "tflgpu-plugin"
     OPTIONS["serialization_dir"] = str(place / "own")
     answer(session(folder / "float.onnx"), first_input(folder, "onnx-float"))
@@ -158,14 +162,14 @@ def kept(folder: Path, local: Path) -> str:
 
 
 def exit_onnxruntime(folder: Path) -> str:
-    """The process ends with its status while a thread is in a run."""
+    """Ends the process with its status while a thread is in a run."""
     made = session(folder / OPEN)
     x = np.ones((1 << 15, WIDTH), np.float32)
     return left_behind(lambda: answer(made, x))
 
 
 def exit_litert(folder: Path) -> str:
-    """The same in the other host."""
+    """Does the same in the other host."""
     from ai_edge_litert.interpreter import Interpreter, load_delegate
 
     import tflgpu_plugin
@@ -178,7 +182,7 @@ def exit_litert(folder: Path) -> str:
 
 
 def left_behind(run: Callable[[], Any]) -> str:
-    """Ends the process while a thread runs; says so before."""
+    """Ends the process while a thread runs, after a message."""
     run()
     start = time.perf_counter()
     run()
@@ -193,7 +197,7 @@ def left_behind(run: Callable[[], Any]) -> str:
 
 
 def enabled(folder: Path) -> str:
-    """A program that does not import the plugin, after `tflgpu enable`."""
+    """Runs a program that does not import the plugin, after `tflgpu enable`."""
     from ai_edge_litert.interpreter import Interpreter, load_delegate
 
     assert "tflgpu_plugin" in sys.modules

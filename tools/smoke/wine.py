@@ -1,9 +1,10 @@
-"""CPython for Windows under Wine, made of packages that are fetched by name and unpacked beside the
-system; a display without a screen, which Wine's Vulkan asks for; and the commands that run there.
+"""CPython for Windows under Wine, built from packages that are downloaded by name and unpacked
+beside the system; a display without a screen, which Wine's Vulkan needs; and the commands that run
+there.
 
-Python's own files come in the wheel of panda3d, its library from this machine's Python, and
-python.exe, python3.dll and what Wine lacks are built here. Microsoft's runtime of C++ comes in its
-wheel msvc-runtime: Wine has not all of it that ai-edge-litert needs.
+Python's own files come from the wheel of panda3d, its library from this machine's Python, and
+python.exe, python3.dll and what Wine lacks are built here. Microsoft's C++ runtime comes from its
+wheel msvc-runtime: Wine lacks parts of it that ai-edge-litert needs.
 """
 
 from __future__ import annotations
@@ -58,15 +59,18 @@ def run(*command: object, **given: object) -> str:
 
 
 def unpacked(package: str) -> Path:
-    """A package with what the system lacks for it, beside the system. Raises Unavailable."""
+    """Returns a package with its dependencies that the system lacks, beside the system. Raises
+    Unavailable.
+    """
     root = foreign.place("windows") / package
     drivers.unpacked(root, package)
     return root
 
 
 def wine() -> Path:
-    """Wine's program. Its neighbours are wrappers that look into the system's folders, and one of
-    its libraries lies where the package leads nowhere."""
+    """Returns Wine's program. The programs beside it are wrappers with the system's folders, and
+    the package's link to one of its libraries is broken.
+    """
     root = unpacked(WINE)
     server = root / "usr/lib/wine/wineserver"
     if not server.is_symlink():
@@ -98,8 +102,9 @@ def environment(display: str) -> dict[str, str]:
 
 @contextmanager
 def display() -> Iterator[str]:
-    """A display of X without a screen, by its name, for as long as it is wanted. Its server calls
-    a program by the path that this has in the system, so it sees the unpacked one there."""
+    """Yields the name of an X display without a screen. Its server calls a program by its path in
+    the system, so it sees the unpacked one there.
+    """
     server, jail = unpacked(DISPLAY), unpacked(JAIL)
     libraries = ":".join(str(root / LIBRARIES) for root in (server, jail))
     parts = [part for part in ("usr/bin/xkbcomp", "usr/share/X11/xkb") if (server / part).exists()]
@@ -121,7 +126,7 @@ def display() -> Iterator[str]:
 
 
 def prefix(display: str) -> Path:
-    """Wine's folders, made once. Raises Unavailable."""
+    """Returns Wine's folders, made once. Raises Unavailable."""
     made, program = foreign.place("windows") / "prefix", wine()
     stamp, system = made / "made.txt", made / "drive_c/windows/system32"
     if not stamp.exists():
@@ -148,7 +153,7 @@ def leftovers() -> list[Path]:
 
 
 def stop(display: str) -> None:
-    """End all processes of Wine's folders."""
+    """Ends all processes of Wine's folders."""
     server = wine().with_name("wineserver")
     subprocess.run([server, "-k"], env=environment(display), capture_output=True, timeout=60)
 
@@ -161,8 +166,9 @@ def compiled(*arguments: object) -> None:
 
 
 def built(into: Path) -> None:
-    """Python's program, and its library for the stable interface, into the folder of its own files.
-    Raises Unavailable."""
+    """Builds Python's program, and its library for the stable interface, into the folder of its own
+    files. Raises Unavailable.
+    """
     own = into / f"python{VERSION.replace('.', '')}.dll"
     source = Path(__file__).with_name("wine_python.c")
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +183,9 @@ def built(into: Path) -> None:
 
 
 def forwarders(library: Path) -> str:
-    """python3.dll as a linker's list: each of Python's functions is that of its library."""
+    """Returns python3.dll as a linker's list: each of its functions forwards to Python's
+    library.
+    """
     import pefile
 
     found = pefile.PE(str(library)).DIRECTORY_ENTRY_EXPORT.symbols
@@ -187,7 +195,9 @@ def forwarders(library: Path) -> str:
 
 
 def taken(wheel: Path, wanted: Sequence[str], into: Path) -> None:
-    """Files of a wheel, out of their folders. Raises Unavailable where one of `wanted` is none."""
+    """Unpacks files of a wheel, without their folders. Raises Unavailable where one of `wanted` is
+    missing.
+    """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for pattern in wanted:
@@ -199,7 +209,9 @@ def taken(wheel: Path, wanted: Sequence[str], into: Path) -> None:
 
 
 def home() -> Path:
-    """A folder as Python's installer for Windows leaves it, made once. Raises Unavailable."""
+    """Returns a folder like that of Python's installer for Windows, made once. Raises
+    Unavailable.
+    """
     place = foreign.place("windows")
     made, stamp = place / NAME / f"Python {VERSION}", place / "python.txt"
     state = "\n".join(
@@ -224,8 +236,9 @@ def home() -> Path:
 
 @contextmanager
 def session() -> Iterator[str]:
-    """A display, and Wine's own processes awake for as long as it is wanted: their start takes
-    longer than a program's. Raises Unavailable."""
+    """Yields a display, and keeps Wine's own processes running meanwhile: their start takes longer
+    than a program's. Raises Unavailable.
+    """
     with display() as name:
         prefix(name)
         wait = [
@@ -243,8 +256,9 @@ def session() -> Iterator[str]:
 
 
 def python(display: str, requirements: Sequence[str], folder: Path) -> cpus.Python:
-    """Python for Windows with our wheel and `requirements`, working in a folder. Its paths may be
-    given as Linux has them: from drive Z: they are the same. Raises Unavailable."""
+    """Returns Python for Windows with our wheel and `requirements`, working in a folder. Its paths
+    may be Linux paths: from drive Z: they are the same. Raises Unavailable.
+    """
     foreign.check(foreign.wheel(TAG))
     own = home()
     foreign.installed(TAG, [TAG], requirements, own / "Lib" / "site-packages")
