@@ -32,15 +32,18 @@ INDICES = ("i32", "i64")
 
 @dataclass(frozen=True)
 class Judgement:
-    """One node that has a row. `outside` says which of the row's limits it is beyond; empty: the
-    row promises to run it."""
+    """The judgement on one node that has a row. `outside` says which of the row's limits the node
+    exceeds; empty: the row promises to run it.
+    """
 
     op: str
     outside: str
 
 
 def judge(model: Any) -> list[Judgement]:
-    """Every node of the model (an onnx ModelProto) whose operator has a row."""
+    """Returns a judgement for every node of the model (an onnx ModelProto) whose operator has a
+    row.
+    """
     facts = _Facts.of(model)
     found = []
     for node in facts.graph.node:
@@ -50,13 +53,17 @@ def judge(model: Any) -> list[Judgement]:
 
 
 def output_type(model: Any) -> str:
-    """Short name of the type of the model's first output, "other" where no row has it."""
+    """Returns the short name of the type of the model's first output, "other" where no row has
+    it.
+    """
     outputs = model.graph.output
     return NAMES.get(outputs[0].type.tensor_type.elem_type, "other") if outputs else "other"
 
 
 def open_constants(model: Any) -> dict[str, str]:
-    """Inputs of the model that rows want to be constants, with the names of their roles."""
+    """Returns inputs of the model that rows require to be constants, with the names of their
+    roles.
+    """
     given = {value.name for value in model.graph.input}
     given -= {value.name for value in model.graph.initializer}
     found: dict[str, str] = {}
@@ -69,7 +76,7 @@ def open_constants(model: Any) -> dict[str, str]:
 
 
 def with_constants(model: Any, values: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    """The model with these of its inputs made constants."""
+    """Returns the model with these of its inputs made constants."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     kept = [value for value in made.graph.input if value.name not in values]
@@ -109,7 +116,7 @@ class _Facts:
         return cls(graph, opsets, types, shapes, frozenset(_known(graph)))
 
     def outside(self, node: Any, form: HostOp) -> str:
-        """Which limit of its row the node is beyond."""
+        """Returns which limit of its row the node exceeds."""
         since = self._since(node)
         if not form.versions[0] <= since <= form.versions[1]:
             return f"version {since}, the row has {form.versions[0]} to {form.versions[1]}"
@@ -153,7 +160,7 @@ class _Facts:
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
-    """The shape of a type, None where an extent is open."""
+    """Returns the shape of a type, None where an extent is open."""
     if not tensor.HasField("shape"):
         return None
     extents = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
@@ -161,7 +168,7 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _known(graph: Any) -> set[str]:
-    """Names of values that follow from constants and shapes alone."""
+    """Returns the names of values that follow from constants and shapes alone."""
     known = {value.name for value in graph.initializer}
     for node in graph.node:
         inputs = {name for name in node.input if name}

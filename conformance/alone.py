@@ -1,6 +1,6 @@
-"""Which models a host computes rightly by itself as users run it. Its own delegate has defects,
-crashes among them, that are not ours to answer for: `python -m conformance.alone HOST FIRST LAST`
-tells how it does with these seeds of `constant_chains`.
+"""Finds the models that a host computes correctly without this plugin. Its own delegate has
+defects, crashes among them, for which the plugin is not responsible: `python -m conformance.alone
+HOST FIRST LAST` reports the results for these seeds of `constant_chains`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def poison(on: bool) -> None:
 
 
 def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
-    """`host.invoke`, but what a delegate should write and does not is MARK, in place of what lay
-    there."""
+    """Does the same as `host.invoke`, after filling the results of delegates with MARK, so that
+    unwritten elements are visible.
+    """
     results = []
     for feed in feeds:
         mark(made)
@@ -45,20 +46,20 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
 
 
 def mark(made: Any) -> None:
-    """Fill the results of all delegates of an allocated interpreter."""
+    """Fills the results of all delegates of an allocated interpreter."""
     for _, written in delegates(made):
         for tensor in written:
             made.tensor(tensor)()[...] = MARK
 
 
 def delegates(made: Any) -> list[tuple[list[int], list[int]]]:
-    """The tensors that each node of a delegate reads and writes."""
+    """Returns the tensors that each node of a delegate reads and writes."""
     found = [op for op in made._get_ops_details() if op["op_name"] == "DELEGATE"]
     return [([*map(int, op["inputs"])], [*map(int, op["outputs"])]) for op in found]
 
 
 def far(expected: Sequence[Outputs], got: Sequence[Outputs]) -> float:
-    """The largest error over all outputs, as a share of what graphs are allowed."""
+    """Returns the largest error over all outputs, as a share of the tolerance of graphs."""
     worst = 0.0
     for wanted, found in zip(expected, got, strict=True):
         for a, b in zip(wanted, found, strict=True):
@@ -72,7 +73,9 @@ def far(expected: Sequence[Outputs], got: Sequence[Outputs]) -> float:
 
 @cache
 def verdicts(name: str, first: int, last: int) -> list[str]:
-    """RIGHT, WRONG or CRASH for the models of the seeds from `first` to `last` in this host."""
+    """Returns RIGHT, WRONG or CRASH for the models of the seeds from `first` to `last` in this
+    host.
+    """
     sources = (constant_chains.__file__, sparse.__file__, __file__)
     digest = hashlib.sha256(f"{name} {host.version(name)} {first} {last}".encode())
     for source in sources:

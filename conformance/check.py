@@ -1,5 +1,6 @@
-"""One case against the host's reference kernels: through our delegate, or directly as a one-node
-graph."""
+"""Compares one case with the host's reference kernels: through our delegate, or directly as a
+one-node graph.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +47,23 @@ class Result:
 
 
 class HostRefuses(Exception):
-    """The host's own CPU kernels do not take this model; the text is a sentence."""
+    """An error for a model that the host's own CPU kernels do not run; the text is a sentence."""
 
 
 def family_cases(family: str) -> list[Case]:
-    """Cases of one family."""
+    """Returns the cases of one family."""
     return listed(family, "CASES")
 
 
 def accuracy(host_op: str) -> str:
-    """The accuracy class of the op that a TFLite operator becomes."""
+    """Returns the accuracy class of the op that a TFLite operator becomes."""
     return ops.rows()[HOST_OPS[host_op].op].accuracy
 
 
 def bounds(case: Case, feeds: Sequence[Feed], oracle: str = "") -> list[list[tolerance.Bound]]:
-    """The tolerance of every run and output of a case: its op's class around the answers in
-    float64, each element by its own condition. ONNX Runtime (`oracle`) keeps no variables."""
+    """Returns the tolerance of every run and output of a case: its op's class around the answers in
+    float64, each element by its own condition. ONNX Runtime (`oracle`) keeps no variables.
+    """
     rule = accuracy(case.op)
     if rule == "exact" or case.output_type != "f32":
         return [[tolerance.bound("exact", np.zeros(0), np.zeros(0))] * case.outputs for _ in feeds]
@@ -81,10 +83,10 @@ def judge(
     oracle: str = "",
     allowed: Sequence[Sequence[tolerance.Bound]] = (),
 ) -> Result:
-    """Compare the outputs of every run; errors up to `allowance` times the tolerance pass.
-
-    `expected` is what a host's kernels give (those of `oracle`), and decides where nothing is
-    rounded; elsewhere it is a witness. `allowed` saves working out the bounds again.
+    """Compares the outputs of every run; errors up to `allowance` times the tolerance pass.
+    `expected` are the results of a host's kernels (those of `oracle`), and the reference where
+    nothing is rounded; elsewhere they are only a second opinion. `allowed` avoids computing the
+    bounds again.
     """
     worst = tolerance.Verdict(True, 0.0)
     text = ""
@@ -104,7 +106,7 @@ def judge(
 
 
 def unconfirmed(case: Case, expected: Array, allowed: tolerance.Bound, oracle: str) -> str:
-    """A sentence where the host's kernels do not confirm the answer in float64."""
+    """Returns a sentence where the host's kernels do not confirm the answer in float64."""
     if allowed.truth is None:
         return ""
     if allowed.truth.shape != expected.shape:

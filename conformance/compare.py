@@ -38,7 +38,7 @@ def _file(path: Path) -> Path:
 
 
 def differences(a: Report, b: Report) -> list[str]:
-    """Lines that say what differs; never empty."""
+    """Returns lines with the differences; never empty."""
     first, second = _keyed(a), _keyed(b)
     sections = {
         "who was tested": list(_headers(a, b)),
@@ -54,7 +54,7 @@ def differences(a: Report, b: Report) -> list[str]:
 
 
 def _keyed(report: Report) -> dict[Key, Record]:
-    """Records by kind, operator, case and host without its version."""
+    """Returns records by kind, operator, case and host without its version."""
     return {(r.kind, r.op, r.case or r.test, r.host.split(" ")[0]): r for r in report.records}
 
 

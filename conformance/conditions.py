@@ -1,4 +1,4 @@
-"""Nodes by hand as conditions of rows see them."""
+"""Handwritten nodes as conditions of rows read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal, Target
 
 
 def seen(graph: Graph, node: Node) -> Builder:
-    """A node of our op, with inputs in its order, as its row's conditions see it."""
+    """Returns a node of our op, with inputs in its order, as its row's conditions read it."""
     assert isinstance(node.row, HostOp)
     keys = [None if t is None else str(t) for t in node.inputs]
     results = tuple(map(str, node.outputs))
@@ -34,6 +34,8 @@ def by_row(graph: Graph, node: Node) -> Refusal | None:
 
 
 def refusal(graph: Graph, node: Node, target: Target, edition: str = "all") -> Refusal | None:
-    """Why a node of our op cannot run: its row has no such version, or the judge is against it."""
+    """Returns why a node of our op cannot run: its row has no such version, or the judge refuses
+    it.
+    """
     own = row_conditions.version(seen(graph, node)) if node.row is not None else None
     return own or support.support(graph, node, target, edition)

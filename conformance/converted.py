@@ -1,8 +1,9 @@
-"""TFLite models as ONNX models, by tf2onnx in an environment of its own, kept by content.
+"""Converts TFLite models to ONNX models, by tf2onnx in an environment of its own, cached by
+content.
 
 `python -m conformance.converted` makes that environment (tensorflow-cpu and tf2onnx, about 1.5 GB
-in the user's cache folder); tests convert what they need in one batch. Nothing here imports
-tensorflow, and no converted model is part of the project.
+in the user's cache folder); tests convert the models that they need in one batch. Nothing here
+imports tensorflow, and no converted model is part of the project.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ WORKER = Path(__file__).with_name("tf2onnx_batch.py")
 
 
 class NoConverter(RuntimeError):
-    """There is no environment to convert in; the text says how to make it."""
+    """An error for a missing environment of the converter; the text says how to make it."""
 
 
 def environment() -> Path:
-    """Where the converter's environment is or will be: $TFLGPU_TF2ONNX, or in the user's cache."""
+    """Returns the path of the converter's environment: $TFLGPU_TF2ONNX, or in the user's cache."""
     given = os.environ.get("TFLGPU_TF2ONNX")
     return Path(given) if given else host.cache_folder().parent / "tf2onnx"
 
@@ -65,9 +66,8 @@ def make_environment() -> None:
 
 
 def convert(models: Mapping[str, bytes]) -> dict[str, bytes | str]:
-    """ONNX models by name, or the converter's words for what it cannot convert.
-
-    Raises NoConverter when something is not in the cache and there is no environment.
+    """Returns ONNX models by name, or the converter's message for models that it cannot convert.
+    Raises NoConverter when a model is not cached and there is no environment.
     """
     folder = _folder()
     keys = {name: _key(content) for name, content in models.items()}
@@ -84,7 +84,7 @@ def _folder() -> Path:
 
 
 def _key(content: bytes) -> str:
-    """By content, converter and opset."""
+    """Returns a key from content, converter and opset."""
     given = f"{' '.join(REQUIREMENTS)} opset {OPSET} ".encode()
     return hashlib.sha256(given + content).hexdigest()[:32]
 
@@ -116,7 +116,7 @@ def _batch(folder: Path, models: Mapping[str, bytes]) -> None:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """One process at a time."""
+    """Lets one process at a time proceed."""
     place = host.cache_folder().parent / f"{name}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("w") as file:

@@ -1,5 +1,5 @@
-"""A case as a one-node `Graph`, without a host's interpreter: for lint, shape functions and kernels
-alone.
+"""Builds a case as a one-node `Graph`, without a host's interpreter: for lint, shape functions and
+kernels alone.
 
 Operators and the order of operands come from the provider's table; attributes are read from a
 case's options, which name the schema's fields (the provider reads the host's structs instead).
@@ -186,10 +186,9 @@ READERS: dict[str, Reader] = {
 
 
 def graph(case: Case) -> Graph:
-    """The one-node graph of a case; tensor k is input k, then come the outputs.
-
-    Output shapes are the host's. Raises ValueError with the host's words when it refuses the model,
-    and KeyError when no form knows the operator.
+    """Returns the one-node graph of a case; tensor k is input k, then come the outputs. Output
+    shapes are the host's. Raises ValueError with the host's words when it refuses the model, and
+    KeyError when no row has the operator.
     """
     shapes = host.shapes(models.build(case))
     tensors: dict[int, Tensor] = {}
@@ -215,7 +214,7 @@ def graph(case: Case) -> Graph:
 
 
 def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
-    """The node with the results that only state takes, which are added to the tensors."""
+    """Returns the node with the results that only update state, which are added to the tensors."""
     outputs = node.outputs
     for before, after in ops.rows()[node.op].states:
         if after < 0:
@@ -232,7 +231,7 @@ SINGLE = {name: row for name, row in HOST_OPS.items() if name not in {*BODIES, *
 
 
 def form_of(case: Case) -> HostOp:
-    """The row of a case. Raises KeyError when there is none."""
+    """Returns the row of a case. Raises KeyError when there is none."""
     return HOST_OPS[case.op].form(len(case.inputs))
 
 

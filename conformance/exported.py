@@ -4,7 +4,7 @@
 
 Models are run as users run them: default options, full optimization of the graph. Exit status 1
 where a model is worse than `expect/exported.json` has it, or is there and not in the folder;
-`--record` writes what was found into that file instead.
+`--record` writes the results into that file instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Found:
 
     @property
     def route(self) -> str:
-        """The exporter and what came after it."""
+        """Returns the exporter and the conversions after it."""
         parts = self.name.split(".")
         return ".".join([self.name.split("_")[0], *parts[1:-1]])
 
@@ -54,8 +54,9 @@ Runs = tuple[Report, list[Outputs], list[Outputs]]  # the host's outputs, and ou
 
 
 def on_onnxruntime(model: Path) -> Runs:
-    """The report, and what the CPU provider and ours make of all inputs in turn. Raises what
-    onnxruntime raises, and HostRefuses."""
+    """Returns the report, and the outputs of the CPU provider and ours for all inputs in turn.
+    Raises what onnxruntime raises, and HostRefuses.
+    """
     file, feeds = onnx.read(model), exported_inputs.feeds(model)
     try:
         host = onnx.session(file)
@@ -87,8 +88,9 @@ def on_tflite(model: Path) -> Runs:
 
 
 def judged(model: Path) -> Found:
-    """The model on the host's CPU kernels and on ours. What its session or run raises is the state
-    of its row."""
+    """Returns the model's row after running it on the host's CPU kernels and on ours. An error of
+    its session or run is the state of its row.
+    """
     try:
         report, expected, made = (on_tflite if model.suffix == ".tflite" else on_onnxruntime)(model)
     except HostRefuses as error:

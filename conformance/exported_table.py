@@ -30,12 +30,12 @@ class Row:
 
     @property
     def on_cpu(self) -> int:
-        """Nodes that are left to the CPU."""
+        """Returns the number of nodes on the CPU."""
         return self.nodes - self.gpu
 
     @property
     def rank(self) -> int:
-        """How good the state is: a model that runs is better than one that fails."""
+        """Returns how good the state is: a model that runs is better than one that fails."""
         return {RIGHT: 2, WRONG: 1}.get(self.state, 0)
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ def _falls_short(old: Row, new: Row) -> bool:
 
 
 def read(file: Path = FILE) -> dict[str, Row]:
-    """The recorded rows; none where nothing was recorded."""
+    """Returns the recorded rows; none where nothing was recorded."""
     rows = json.loads(file.read_text()) if file.exists() else {}
     return {name: Row(**row) for name, row in rows.items()}
 
 
 def write(rows: Mapping[str, Row], file: Path = FILE) -> None:
-    """Record these rows, one on each line, in the order of their names."""
+    """Writes these rows, one on each line, in the order of their names."""
     lines = [f"{json.dumps(name)}: {json.dumps(asdict(rows[name]))}" for name in sorted(rows)]
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n")

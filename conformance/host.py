@@ -35,12 +35,12 @@ DIFFERING = {"LOCAL_RESPONSE_NORMALIZATION"}
 
 
 def installed() -> list[str]:
-    """The hosts that can be imported here, by their packages, the preferred one first."""
+    """Returns the hosts that can be imported here, by their packages, the preferred one first."""
     return [hosts.PACKAGES[name] for name in hosts.installed()]
 
 
 def module(host: str | None = None) -> Any:
-    """The host's interpreter module. Raises NoHost with what to install."""
+    """Returns the host's interpreter module. Raises NoHost with what to install."""
     return hosts.host(host).module
 
 
@@ -51,8 +51,9 @@ def version(host: str) -> str:
 def interpreter(
     model: bytes, host: str | None = None, kernels: str = "reference", threads: int = 1, **more: Any
 ) -> Any:
-    """An interpreter with the named CPU kernels, not allocated; `more` goes to the host (delegates,
-    preserve_all_tensors)."""
+    """Returns an interpreter with the named CPU kernels, not allocated; `more` goes to the host
+    (delegates, preserve_all_tensors).
+    """
     return hosts.host(host).made(model, KERNELS[kernels], threads, **more)
 
 
@@ -77,9 +78,8 @@ def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
 
 
 def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None]:
-    """Shapes of all tensors as the host's CPU kernels find them.
-
-    Raises ValueError with the host's words when it refuses the model.
+    """Returns the shapes of all tensors as the host's CPU kernels infer them. Raises ValueError
+    with the host's words when it refuses the model.
     """
     try:
         cpu = interpreter(model, *oracle(model, host))
@@ -94,7 +94,7 @@ def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None
 
 
 def invoke(cpu: Any, feeds: Sequence[Feed]) -> list[Outputs]:
-    """Invoke an allocated interpreter once per feed; copies of the outputs of each run."""
+    """Invokes an allocated interpreter once per feed; returns copies of the outputs of each run."""
     return [hosts.invoked(cpu, feed) for feed in feeds]
 
 
@@ -105,7 +105,7 @@ def run_on_cpu(
     kernels: str = "reference",
     resets: Collection[int] = (),
 ) -> list[Outputs]:
-    """The host's own answer, one list of outputs per feed (state is kept between feeds)."""
+    """Returns the host's own answer, one list of outputs per feed (state is kept between feeds)."""
     cpu = interpreter(model, host, kernels)
     cpu.allocate_tensors()
     return _invoked(cpu, feeds, resets)
@@ -154,7 +154,7 @@ def run_on_gpu(
     kernels: str = "reference",
     resets: Collection[int] = (),
 ) -> GpuRun:
-    """The same through our delegate; nodes it leaves run on the named CPU kernels. The
+    """Runs through our delegate; nodes that stay on the CPU use the named CPU kernels. The
     interpreter's variables are cleared before the feeds whose numbers are in `resets`.
     """
     delegate = load_delegate(host, options)
@@ -169,7 +169,9 @@ def placed(
     options: Mapping[str, Any] | None = None,
     kernels: str = "reference",
 ) -> Placement:
-    """Where the nodes of a model go, without running it, which the host may not be able to."""
+    """Returns where the nodes of a model run, without running it, which the host may not be able
+    to.
+    """
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     _resolves(gpu, host)
@@ -177,8 +179,9 @@ def placed(
 
 
 def placement(made: Any, rows: Collection[str] | None = None, titled: bool = False) -> Placement:
-    """The report of a delegate, or of a session, in brief. `rows` are the operators of its table
-    (None: those of TFLite); where they are `titled`, sentences begin with the operator."""
+    """Returns a summary of the report of a delegate or session. `rows` are the operators of its
+    table (None: those of TFLite); where they are `titled`, sentences begin with the operator.
+    """
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     report = tflgpu_plugin.report(made)
@@ -218,12 +221,12 @@ def _resolves(made: Any, host: str | None) -> bool:
 
 
 def load_delegate(host: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
-    """Our delegate through the host's own `load_delegate`."""
+    """Returns our delegate through the host's own `load_delegate`."""
     return hosts.host(host).delegate(options)
 
 
 def random_array(value: Input, seed: Sequence[int]) -> Array:
-    """Seeded values in [low, high); integers and booleans likewise."""
+    """Returns seeded values in [low, high); also integers and booleans."""
     random = np.random.default_rng(seed)
     kind = np.dtype(NUMPY_DTYPES[value.dtype])
     if kind == np.bool_:
@@ -239,7 +242,9 @@ def random_array(value: Input, seed: Sequence[int]) -> Array:
 
 
 def case_feeds(case: Case, runs: int = 0) -> list[Feed]:
-    """Inputs for `runs` invocations of a case (0: as many as it has), seeded from its name."""
+    """Returns inputs for `runs` invocations of a case (0: as many as it has), seeded from its
+    name.
+    """
     fed = [i for i in case.inputs if i is not None and i.data is None and not i.variable]
     seed = zlib.crc32(f"{case.op} {case.name}".encode())
     return [
@@ -250,8 +255,9 @@ def case_feeds(case: Case, runs: int = 0) -> list[Feed]:
 
 @cache
 def cpu() -> str:
-    """The instruction sets that programs see here, by which hosts choose their kernels. (Those of
-    /proc/cpuinfo are the machine's even where a program is emulated.)"""
+    """Returns the instruction sets that programs see here, by which hosts select their kernels.
+    (Those of /proc/cpuinfo are the machine's even where a program is emulated.)
+    """
     try:
         found = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
     except (ImportError, AttributeError):
@@ -260,7 +266,9 @@ def cpu() -> str:
 
 
 def cache_folder() -> Path:
-    """Where reference outputs are kept: $TFLGPU_TEST_CACHE, or a folder of the user's cache."""
+    """Returns the folder of reference outputs: $TFLGPU_TEST_CACHE, or a folder of the user's
+    cache.
+    """
     base = os.environ.get("TFLGPU_TEST_CACHE")
     if base:
         return Path(base)

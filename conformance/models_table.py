@@ -96,7 +96,7 @@ def _row(entry: Mapping[str, Any], place: Placement, comparisons: list[Compariso
 
 
 def _times(runs: list[Run], count: int) -> list[float]:
-    """Medians in milliseconds of each, run in turns after a warm-up."""
+    """Returns the medians of each in milliseconds, run alternately after a warm-up."""
     times: list[list[float]] = [[] for _ in runs]
     for number in range(count + 1):
         for run, spent in zip(runs, times, strict=True):

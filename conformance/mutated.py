@@ -1,7 +1,7 @@
 """Damaged models: `python -m conformance.mutated HOST FIRST END` runs the seeds [FIRST, END) on the
 host's CPU kernels and with the delegate.
 
-Before each run it prints "SEED cpu" or "SEED gpu", so that who started it knows what has died. Exit
+Before each run it prints "SEED cpu" or "SEED gpu", so that its caller knows which run crashed. Exit
 status 3 when the CPU kernels refuse a model that we run, or when we refuse one that they run.
 """
 
@@ -27,7 +27,7 @@ INT32 = 2
 
 
 def read(data: bytes) -> Any:
-    """A flatbuffer as objects that can be changed."""
+    """Returns a flatbuffer as objects that can be changed."""
     schema = tflite_file.schema()
     return schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
 
@@ -39,7 +39,7 @@ def written(model: Any) -> bytes:
 
 
 def data_of(model: Any, tensor: Any) -> Any:
-    """The bytes of a constant, None for other tensors."""
+    """Returns the bytes of a constant, None for other tensors."""
     data = model.buffers[tensor.buffer].data
     return None if data is None or not len(data) else np.asarray(data, np.uint8)
 
@@ -178,7 +178,7 @@ def model(seed: int) -> tuple[str, bytes]:
 
 
 def outcome(data: bytes, host: str, delegates: list[Any]) -> str:
-    """ "" when it runs, else the host's error."""
+    """Returns "" when it runs, else the host's error."""
     try:
         interpreter = hosts.interpreter(data, host, experimental_delegates=delegates)
         interpreter.allocate_tensors()

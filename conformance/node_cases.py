@@ -49,12 +49,12 @@ class NodeCase:
 
 
 def family_nodes(family: str) -> list[NodeCase]:
-    """Node cases of one family; none when its file lists none."""
+    """Returns the node cases of one family; none when its file lists none."""
     return listed(family, "NODES")
 
 
 def graph(case: NodeCase) -> Graph:
-    """The one-node graph of a case; tensor k is input k, then come the outputs."""
+    """Returns the one-node graph of a case; tensor k is input k, then come the outputs."""
     tensors = {
         k: Tensor(f"input_{k}", value.shape, value.dtype, value.data)
         for k, value in enumerate(case.inputs)
@@ -80,14 +80,14 @@ def graph(case: NodeCase) -> Graph:
 
 
 def feeds(case: NodeCase) -> list[Array]:
-    """Values of the inputs that are not constant, seeded from the case's name."""
+    """Returns values of the inputs that are not constant, seeded from the case's name."""
     given = [i for i in case.inputs if i is not None and i.data is None]
     seed = int.from_bytes(f"{case.op} {case.name}".encode(), "little") % 2**32
     return [host.random_array(_paired(value), [seed, k]) for k, value in enumerate(given)]
 
 
 def _paired(value: Input) -> Input:
-    """Complex numbers are pairs of floats on a further axis."""
+    """Returns complex numbers as pairs of floats on an additional axis."""
     return replace(value, shape=(*value.shape, 2), dtype="f32") if value.dtype == COMPLEX else value
 
 
@@ -114,7 +114,7 @@ def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) ->
 
 
 def expected(case: NodeCase, values: list[Array]) -> list[Array]:
-    """The answers, rounded to the output's type at the end."""
+    """Returns the answers, rounded to the output's type at the end."""
     results = answers(case, values)
     with np.errstate(all="ignore"):
         return [
@@ -125,8 +125,9 @@ def expected(case: NodeCase, values: list[Array]) -> list[Array]:
 
 @dataclass(frozen=True)
 class Finding:
-    """How a node case went: a sentence when it is not as it must be, the sentence of a refusal, and
-    the worst error over its tolerance."""
+    """The result of a node case: a sentence when it is wrong, the sentence of a refusal, and the
+    worst error over its tolerance.
+    """
 
     problem: str = ""
     refusal: str = ""
@@ -135,12 +136,12 @@ class Finding:
 
 
 def check(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> str | None:
-    """A sentence when the case is not as it must be, on the plan of any of the targets."""
+    """Returns a sentence when the case is wrong, on the plan of any of the targets."""
     return examine(case, targets, wanted).problem or None
 
 
 def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> Finding:
-    """Run a case on every distinct plan of the targets, and compare."""
+    """Runs a case on every distinct plan of the targets, and compares."""
     partition = graph(case)
     device = adapter.open_device(adapter.select(wanted))
     refusal = support.support(partition, partition.nodes[0], device.target) or ""
@@ -169,7 +170,9 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
 
 
 def bounds(case: NodeCase, values: list[Array]) -> list[tolerance.Bound]:
-    """The tolerance of each output of a case: its op's class, and the condition of each element."""
+    """Returns the tolerance of each output of a case: its op's class, and the condition of each
+    element.
+    """
     rule = ops.rows()[case.op].accuracy
     if rule == "exact":
         return [tolerance.bound(rule, np.zeros(0), np.zeros(0))] * case.outputs

@@ -1,5 +1,6 @@
-"""Runs an ONNX model in ONNX Runtime: on its CPU provider, or through ours with the graph as it is
-(no optimizer that folds nodes away, no fallback to other providers)."""
+"""Runs an ONNX model in ONNX Runtime: on its CPU provider, or through ours with an unchanged graph
+(no optimizer that folds nodes away, no fallback to other providers).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ label = onnx.host  # for records
 
 
 def place(wanted: str | None) -> int:
-    """Where the adapter that `wanted` names stands among our devices. Raises RuntimeError."""
+    """Returns the index of the adapter that `wanted` names among our devices. Raises
+    RuntimeError.
+    """
     return adapter.adapters().index(adapter.select(wanted))
 
 
 def device(wanted: str | None) -> Any:
-    """The ONNX Runtime device of that adapter. Raises RuntimeError."""
+    """Returns the ONNX Runtime device of that adapter. Raises RuntimeError."""
     return onnx.device(place(wanted))
 
 
@@ -35,8 +38,9 @@ def session(
     exclude: str = "",
     half: bool = False,
 ) -> Any:
-    """A session without graph optimizations: on the CPU provider, or on ours with the CPU for the
-    nodes that ours leaves. `exclude` is the option of that name; `half` allows float16 storage."""
+    """Returns a session without graph optimizations: on the CPU provider, or on ours with the CPU
+    for the other nodes. `exclude` is the option of that name; `half` allows float16 storage.
+    """
     settings = onnx.settings(optimized=False, threads=1, logs=onnx.FATAL)
     if cpu:
         return onnx.opened(model, settings)
@@ -47,7 +51,7 @@ def session(
 
 
 def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
-    """The outputs of one run per feed, inputs in the model's order."""
+    """Returns the outputs of one run per feed, inputs in the model's order."""
     names = [value.name for value in made.get_inputs()]
     runs = []
     for feed in feeds:
@@ -57,21 +61,23 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
 
 
 def run_on_cpu(model: bytes, feeds: Sequence[Feed]) -> list[Outputs]:
-    """The CPU provider's answer. Raises what onnxruntime raises when it refuses the model."""
+    """Returns the CPU provider's answer. Raises what onnxruntime raises when it refuses the
+    model.
+    """
     return invoke(session(model, cpu=True), feeds)
 
 
 def run_on_gpu(
     model: bytes, feeds: Sequence[Feed], wanted: str | None = None, exclude: str = ""
 ) -> GpuRun:
-    """The same through our provider."""
+    """Returns the answer of our provider."""
     made = session(model, wanted, exclude=exclude)
     outputs = invoke(made, feeds)
     return GpuRun(outputs, placement(made))
 
 
 def placement(made: Any) -> Placement:
-    """Our report of a session in brief."""
+    """Returns a summary of our report of a session."""
     from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
     return host.placement(made, HOST_OPS, titled=True)

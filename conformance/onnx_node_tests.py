@@ -55,7 +55,7 @@ class Case:
 
 
 def cases(wanted: str = "") -> list[Any]:
-    """The node tests of onnx whose name contains `wanted`, for `load`."""
+    """Returns the node tests of onnx whose name contains `wanted`, for `load`."""
     import warnings
 
     from onnx.backend.test.loader import load_model_tests
@@ -67,7 +67,9 @@ def cases(wanted: str = "") -> list[Any]:
 
 
 def load(case: Any) -> Case:
-    """The model, and pairs of inputs and outputs: kept in the case, or in files of the package."""
+    """Returns the model, and pairs of inputs and outputs: part of the case, or in files of the
+    package.
+    """
     model, data = case.model, case.data_sets
     if model is None:
         import onnx
@@ -95,7 +97,7 @@ def _in_float64(model: Any, sets: Sequence[Any]) -> Sequence[Any]:
 
 
 def with_constants(case: Case) -> Case | None:
-    """The case with those inputs as constants that rows want to be, None when it has none."""
+    """Returns the case with inputs as constants where rows require them, None when it has none."""
     names = [value.name for value in case.model.graph.input]
     wanted = advertised.open_constants(case.model)
     if not wanted:
@@ -109,7 +111,7 @@ def with_constants(case: Case) -> Case | None:
 
 
 def _read(folder: Path, role: str, infos: Any) -> list[Any]:
-    """The values of one role in order; infos tell which are sequences or optionals."""
+    """Returns the values of one role in order; infos say which are sequences or optionals."""
     count = len(list(folder.glob(f"{role}_*.pb")))
     files = [(folder / f"{role}_{k}.pb").read_bytes() for k in range(count)]
     return [_value(data, info) for data, info in zip(files, infos, strict=False)]
@@ -131,7 +133,9 @@ def _value(data: bytes, info: Any) -> Any:
 
 
 def run_case(case: Case, **options: Any) -> Outcome:
-    """Run one case on a fresh session. What no node of ran on ours is judged by its rows."""
+    """Runs one case on a fresh session. A case of which no node ran on ours is judged by its
+    rows.
+    """
     found = replace(_run(case, **options), dtype=advertised.output_type(case.model))
     if found.taken or found.verdict == "NOLOAD":
         return found
@@ -188,7 +192,7 @@ def _results(session: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _as_host(case: Case, session: Any) -> bool:
-    """Our results are those of onnxruntime's own CPU provider."""
+    """Whether our results are those of onnxruntime's own CPU provider."""
     from conformance import onnx_host
 
     cpu = onnx_host.session(case.model.SerializeToString(), cpu=True)
@@ -201,12 +205,14 @@ def _as_host(case: Case, session: Any) -> bool:
 
 
 def make_session(model: bytes, **options: Any) -> Any:
-    """A session that does not optimize (constants would be folded away) and does not fall back."""
+    """Returns a session that does not optimize (constants would be folded away) and does not fall
+    back.
+    """
     return runner.opened(model, runner.settings(False, logs=runner.FATAL), options)
 
 
 def of_bfloat16(value: Any) -> bool:
-    """An array of the type that onnx adds to numpy's."""
+    """Whether an array has the type that onnx adds to numpy's."""
     return isinstance(value, np.ndarray | np.generic) and value.dtype.name == "bfloat16"
 
 
@@ -241,7 +247,7 @@ def _line(error: BaseException) -> str:
 
 
 def run(wanted: str = "", **options: Any) -> Iterator[Outcome]:
-    """All cases, one after the other."""
+    """Yields the outcomes of all cases, one after the other."""
     import tflgpu_plugin
 
     tflgpu_plugin.register()
@@ -251,7 +257,7 @@ def run(wanted: str = "", **options: Any) -> Iterator[Outcome]:
 
 
 def variants(case: Any) -> list[Case]:
-    """The case as it is, and with constants."""
+    """Returns the case itself, and the one with constants."""
     loaded = load(case)
     return [loaded, *filter(None, [with_constants(loaded)])]
 

@@ -1,4 +1,4 @@
-"""Cases by op family, one file each: intentional lists of single-op models, no expected values
+"""Cases by op family, one file each: intentional lists of single-op models, without expected values
 (the host is the oracle).
 
 A case is written in the terms of the TFLite schema; `conformance.models.tflite` builds it.
@@ -70,12 +70,12 @@ class Case:
 
 
 def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.float32]:
-    """Reproducible constant data, uniform in [-scale, scale)."""
+    """Returns reproducible constant data, uniform in [-scale, scale)."""
     return np.random.default_rng([seed, *shape]).uniform(-scale, scale, shape).astype(np.float32)
 
 
 def constant(array: Any, dtype: str = "f32") -> Input:
-    """A constant input with this value."""
+    """Returns a constant input with this value."""
     from tflgpu_plugin.ir import NUMPY_DTYPES
 
     data = np.asarray(array, NUMPY_DTYPES[dtype])
@@ -117,9 +117,9 @@ def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None
 
 
 def listed(family: str, name: str) -> list[Any]:
-    """The list `name` in a family's file; empty when there is no such list or file, which is for
-    `test_versions` to tell. For drivers without infinities and NaN, only those that are given
-    none."""
+    """Returns the list `name` in a family's file; empty when there is no such list or file, which
+    `test_versions` reports. For drivers without infinities and NaN, only cases without these.
+    """
     try:
         module = import_module(f"{__name__}.{family}")
     except ModuleNotFoundError as error:
@@ -138,5 +138,5 @@ def _finite(case: Any) -> bool:
 
 
 def all_cases() -> dict[str, list[Case]]:
-    """Cases by family; every family module has a list `CASES` or `NODES`."""
+    """Returns cases by family; every family module has a list `CASES` or `NODES`."""
     return {family: listed(family, "CASES") for family in FAMILIES}

@@ -49,7 +49,9 @@ TIES = [[1, 3, 3, 0], [-1, -1, -2, -2], [5, 5, 5, 5]]
 
 
 def far(count: int) -> NodeCase:
-    """Rows whose largest element is at each end of the blocks that the kernel goes through."""
+    """Returns rows whose largest element is at each end of the blocks that the kernel goes
+    through.
+    """
     places = sorted({0, 1, 4095, 4096, 4097, 8191, 8192, count - 1})
     return node("arg_max", f"blocks_of_{count}", np.eye(count, dtype=np.float32)[places])
 
@@ -59,8 +61,9 @@ def far_rows() -> Array:
 
 
 def alike(count: int) -> Array:
-    """Rows of 0, 1 and -1, each in several places, of which threads that share a row have some; one
-    begins with NaN."""
+    """Returns rows of 0, 1 and -1, each at several positions, which are distributed over threads
+    that share a row; one begins with NaN.
+    """
     rows = np.random.default_rng(count).integers(-1, 2, (6, count)).astype(np.float32)
     rows[4, 0] = np.nan
     return rows

@@ -1,5 +1,6 @@
-"""Elementwise ops of two operands: every way two shapes spread over each other, constant or fed,
-and activations; PRELU, where alpha spreads over x."""
+"""Elementwise ops of two operands: every way in which two shapes broadcast, constant or fed, and
+activations; PRELU, where alpha broadcasts over x.
+"""
 
 from __future__ import annotations
 
@@ -140,13 +141,13 @@ def logical(
 def powered(
     name: str, first: Shape, second: Shape, low: float = 0.1, exponents: Any = None
 ) -> Case:
-    """Powers of values up to 4."""
+    """Returns powers of values up to 4."""
     other = Input(second, low=-3, high=3) if exponents is None else constant(exponents)
     return Case(name, "POW", 1, (Input(first, low=low, high=4), other), "PowOptions")
 
 
 def powered_whole(name: str, base: Shape, exponent: Shape, low: int, high: int, most: int) -> Case:
-    """Powers of integers that stay in int32."""
+    """Returns powers of integers that stay in int32."""
     given = Input(base, "i32", low=low, high=high), Input(exponent, "i32", low=0, high=most + 1)
     return Case(name, "POW", 1, given, "PowOptions", output_type="i32")
 
@@ -161,13 +162,13 @@ def compared(op: str, name: str, first: Shape, second: Shape, value: Any = None)
 
 
 def compared_large(op: str, dtype: str) -> Case:
-    """Numbers that float32 does not tell apart."""
+    """Returns a comparison of numbers that float32 does not distinguish."""
     given = [Input(shape, dtype, low=2**24, high=2**24 + 4) for shape in ((9, 1), (9,))]
     return Case(f"large_{dtype}", op, 1, tuple(given), output_type="bool")
 
 
 def shifted(name: str, first: Shape, second: Shape) -> Case:
-    """By amounts inside int32 and outside."""
+    """Returns a shift by amounts inside int32 and outside."""
     given = (Input(first, "i32", low=LEAST, high=MOST), Input(second, "i32", low=-5, high=40))
     return Case(name, "RIGHT_SHIFT", 1, given, output_type="i32")
 
@@ -188,7 +189,9 @@ def summed(name: str, shape: Shape, count: int) -> Case:
 
 
 def chosen(name: str, which: Shape, shape: Shape, **more: Any) -> Case:
-    """By SELECT, which spreads a scalar only, and takes whole rows by a condition for each."""
+    """Returns a SELECT, which broadcasts only a scalar, and selects rows by a condition for
+    each.
+    """
     values = Input(which, "bool"), Input(shape), Input(shape)
     return Case(name, "SELECT", 1, values, "SelectOptions", **more)
 

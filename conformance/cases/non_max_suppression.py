@@ -18,7 +18,7 @@ NONE, FAR = np.nan, np.inf
 
 def v4(name: str, boxes: Any, scores: Any, count: int = 20, overlap: float = 0.4,
        least: float = 0.1, refused: bool = False) -> Case:  # fmt: skip
-    """Shapes stand for what a run tells, between 0 and 1."""
+    """Returns a case; shapes stand for inputs that are not constant, between 0 and 1."""
     limits = (constant(np.int32(count), "i32"), constant(overlap), constant(least))
     return host(name, _given(boxes), _given(scores), *limits, refused=refused)
 

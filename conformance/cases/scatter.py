@@ -16,14 +16,14 @@ REDUCTIONS = ("none", "add", "mul", "min", "max")
 
 
 def new(name: str, indices: Shape, shape: Shape, numbers: str = "i32", **more: Any) -> Case:
-    """SCATTER_ND; indices fit an axis of 3."""
+    """Returns a SCATTER_ND; indices fit an axis of 3."""
     updates = (*indices[:-1], *shape[indices[-1] :])
     given = (Input(indices, "i32", low=0, high=3), Input(updates), constant(shape, "i32"))
     return Case(name, "SCATTER_ND", 1, given, "ScatterNdOptions", {}, **more)
 
 
 def apart(name: str, width: int, shape: Shape, count: int, **more: Any) -> Case:
-    """SCATTER_ND of constant indices of so many places, no two alike, in no order."""
+    """Returns a SCATTER_ND of constant indices, all different and in no order."""
     extents = shape[:width]
     places = np.random.default_rng(count).permutation(prod(extents))[:count]
     indices = np.stack(np.unravel_index(places, extents), axis=-1)

@@ -1,5 +1,6 @@
-"""The graphs that partitions of a model are planned from, without a plan: nothing is built, and the
-host runs the model on its CPU kernels."""
+"""Captures the graphs from which partitions of a model are planned, without planning: nothing is
+built, and the host runs the model on its CPU kernels.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ONLY_READ = Refusal("option.excluded", "Only its graph is wanted.")
 
 @contextmanager
 def captured() -> Iterator[list[Graph]]:
-    """Graphs that are to be planned meanwhile, in order."""
+    """Yields the list of graphs that would be planned meanwhile, in order."""
     found: list[Graph] = []
 
     def compile(graph: Graph, target: Any) -> None:
@@ -47,7 +48,7 @@ def _owned(graph: Graph) -> Graph:
 
 
 def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> list[Graph]:
-    """Return a TFLite model's graphs. Raises ValueError or RuntimeError if the host refuses it."""
+    """Returns a TFLite model's graphs. Raises ValueError or RuntimeError if the host refuses it."""
     with captured() as found:
         delegate = host.load_delegate(host_name, {"force": True, **options})
         made = host.interpreter(
@@ -58,7 +59,7 @@ def of_tflite(content: bytes, host_name: str | None = None, **options: Any) -> l
 
 
 def of_onnx(model: bytes | Path, exclude: str = "") -> list[Graph]:
-    """Return the graphs of an ONNX model, not optimized. Raises what onnxruntime raises."""
+    """Returns the graphs of an ONNX model, not optimized. Raises what onnxruntime raises."""
     options = {"force": "1"} | ({"exclude": exclude} if exclude else {})
     settings = onnx.settings(optimized=False, threads=1, logs=onnx.FATAL)
     with captured() as found:

@@ -1,4 +1,4 @@
-"""A graph, evaluated in float64."""
+"""Evaluates a graph in float64."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ class Memo:
 def evaluate(
     graph: Graph, fed: Values, more: Meanings | None = None, memo: Memo | None = None
 ) -> dict[int, Array]:
-    """The values of outputs and of the sources of states, by tensor id, but of a host's scratch
-    memory, for those of inputs and states (numbers that stored ones stand for). `more` are meanings
-    of ops that have no row. Raises `meanings.NoMeaning`."""
+    """Returns the values of outputs and of the sources of states, by tensor id, except a host's
+    scratch memory, for values of inputs and states (the real ones that stored numbers represent).
+    `more` are meanings of ops that have no row. Raises `meanings.NoMeaning`.
+    """
     known, memo = dict(fed), memo or Memo()
     read = {t for node in graph.nodes for t in node.reads} | graph.needed()
     constants = {
@@ -75,14 +76,14 @@ def evaluate(
 
 
 def _not_made(node: Node) -> tuple[int, ...]:
-    """Results that an evaluation does not make."""
+    """Returns results that an evaluation does not compute."""
     if node.op in ("", FOLDED):
         return node.outputs
     return node.outputs[meanings.COMPUTED.get(node.op, len(node.outputs)) :]
 
 
 def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int, Array]:
-    """The results of a node, from those of an equal one where there was one."""
+    """Returns the results of a node, from those of an equal one where there was one."""
     given = [known.get(t) if t is not None else None for t in node.inputs]
     steps = [(each.op, each.parameters, id(known.get(each.tensor or 0))) for each in node.epilogue]
     tensors = [graph.tensors[t] for t in (*node.inputs, *node.outputs) if t is not None]
@@ -98,7 +99,9 @@ def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int,
 
 
 def _last_reads(graph: Graph) -> dict[int, list[int]]:
-    """Tensors that nothing reads after the node at a place: their memory is wanted."""
+    """Returns the tensors that no node reads after the node at an index, whose memory can be
+    freed.
+    """
     last = {t: k for k, node in enumerate(graph.nodes) for t in node.reads}
     found: dict[int, list[int]] = {}
     for tensor in last.keys() - graph.needed():
@@ -107,7 +110,7 @@ def _last_reads(graph: Graph) -> dict[int, list[int]]:
 
 
 def run_node(graph: Graph, node: Node, known: Values) -> dict[int, Array]:
-    """The results of a node, by tensor id."""
+    """Returns the results of a node, by tensor id."""
     if node.op in meanings.BY_DECOMPOSITION:
         return _by_parts(graph, node, known)
     given = [None if t is None else known[t] for t in node.inputs]

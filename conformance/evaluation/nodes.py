@@ -24,7 +24,7 @@ from tflgpu_plugin.ops.table import BIAS
 
 
 class NoMeaning(Exception):
-    """The op has no meaning here, and none that other ops make up; the text names it."""
+    """An error for an op that has no meaning here, and none by decomposition; the text names it."""
 
 
 def _space_to_batch(x: Array, blocks: Array, paddings: Array) -> Array:
@@ -94,7 +94,7 @@ IDLE = {
 
 
 def known_ops() -> dict[str, str]:
-    """How the meaning of each op is known: "reference", "views", "decomposition" or ""."""
+    """Returns how the meaning of each op is known: "reference", "views", "decomposition" or ""."""
     found = {}
     for name, row in ops.rows().items():
         if name in MORE or name in REFERENCES or name in ("quantize", "cast"):
@@ -107,7 +107,7 @@ def known_ops() -> dict[str, str]:
 
 
 def run(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
-    """The results of a node for the values of its inputs. Raises NoMeaning."""
+    """Returns the results of a node for the values of its inputs. Raises NoMeaning."""
     results = _made(graph, node, given)
     inside = ops.rows()[node.op].family in SEQUENCES
     activation = "none" if inside else str(node.attributes.get("activation", "none"))
@@ -122,7 +122,7 @@ def run(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
 
 
 def finished(graph: Graph, node: Node, value: Array, operands: Mapping[int, Array]) -> Array:
-    """A first result after its fused steps, in the type of its tensor."""
+    """Returns a first result after its epilogue ops, in the type of its tensor."""
     held = graph.tensors[node.outputs[0]]
     for place, each in enumerate(node.epilogue):
         last = place == len(node.epilogue) - 1
@@ -142,7 +142,7 @@ def _operand(operand: Array, value: Array) -> Array:
 
 
 def _limited(op: str, value: Array, tensor: Tensor) -> Array:
-    """After an activation. Limits are levels, where the result has some."""
+    """Returns the value after an activation. Limits are levels, where the result has some."""
     row, found = ops.row(op), levels(tensor)
     if row is None or row.limits is None or found is None:
         return np.asarray((steps.STEPS.get(op) or REFERENCES[op])(value))
@@ -151,7 +151,7 @@ def _limited(op: str, value: Array, tensor: Tensor) -> Array:
 
 
 def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
-    """Without activation and steps."""
+    """Returns the results without activation and epilogue ops."""
     row = ops.rows()[node.op]
     if node.op == "quantize":
         return [_quantized(graph, node, given)]
@@ -215,7 +215,7 @@ def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
 
 
 def bias_place(node: Node) -> int:
-    """The position of a bias among the inputs of a node."""
+    """Returns the position of a bias among the inputs of a node."""
     return svdf.BIAS if node.op == "svdf" else BIAS
 
 

@@ -27,7 +27,7 @@ _rounding = Rounding()
 
 @contextmanager
 def rounding(on: bool) -> Iterator[None]:
-    """Within, results are rounded to their levels, or they are only cut to the range of these."""
+    """Makes results be rounded to their levels meanwhile, or only clamped to the range of these."""
     before, _rounding.on = _rounding.on, on
     try:
         yield
@@ -51,7 +51,7 @@ def even(x: Array) -> Array:
 
 
 def is_real(tensor: Tensor) -> bool:
-    """Stored numbers stand for other ones, or for themselves as floats."""
+    """Whether stored numbers represent other numbers, or themselves as floats."""
     return quantization.real(tensor) or tensor.dtype in SMALL
 
 
@@ -64,7 +64,7 @@ def levels(tensor: Tensor) -> quantization.Levels | None:
 
 
 def on_levels(value: Array, tensor: Tensor) -> Array:
-    """The value as this tensor can hold it."""
+    """Returns the value as this tensor can hold it."""
     found = levels(tensor)
     if found is None:
         return typed(value, tensor)
@@ -86,7 +86,7 @@ def of_data(tensor: Tensor) -> Array:
 
 
 def typed(value: Array, tensor: Tensor) -> Array:
-    """An array in the type that stands for that of the tensor."""
+    """Returns an array in the type that represents that of the tensor."""
     if np.iscomplexobj(value):
         return value
     if tensor.dtype == "bool":

@@ -1,5 +1,7 @@
-"""The check that no pass changes what a graph computes: it is evaluated before and after each that
-changed it, on the same values, and outputs have to agree to what roundings of float32 explain."""
+"""Checks that no pass changes what a graph computes: the graph is evaluated before and after each
+pass that changed it, on the same values, and outputs must agree within what roundings of float32
+explain.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def check(
 
 
 def _unevaluable(answers: _Answers, stages: Sequence[_Stage]) -> str:
-    """The pass that made the first graph that cannot be evaluated."""
+    """Returns the pass that made the first graph that cannot be evaluated."""
     for stage in stages:
         try:
             answers.of(stage.graph)
@@ -136,7 +138,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _lost(before: Graph, after: Graph) -> Iterator[str]:
-    """Attributes that no evaluation sees, and that a node no longer has."""
+    """Yields attributes that no evaluation reads, and that a node no longer has."""
     kept = {(node.op, node.outputs): node.attributes for node in after.nodes}
     for node in before.nodes:
         now = kept.get((node.op, node.outputs), node.attributes)
@@ -162,7 +164,7 @@ class _Answers:
         self.kept: list[Graph] = []  # whose ids are keys
 
     def of(self, graph: Graph, rounded: bool = False) -> dict[int, Array]:
-        """The values of the outputs of a form of the graph."""
+        """Returns the values of the outputs of a form of the graph."""
         key = id(graph), rounded
         if key not in self.known:
             with rounding(rounded):
@@ -193,13 +195,13 @@ class _Answers:
         return np.asarray((stored - there.zero_point[0]) * there.scale[0])
 
     def near(self, tensor: int) -> float:
-        """How far the values of an output may be off at least."""
+        """Returns the least tolerance of an output."""
         value = self.of(self.graph)[tensor]
         finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind in "fc" else np.zeros(0)
         return float(CLOSE * finite.max(initial=0.0) + STEP * _step(self.graph, tensor) + LEAST)
 
     def limit(self, tensor: int) -> float:
-        """How far they may be off, by how far they move."""
+        """Returns the tolerance of an output, from how far its values move."""
         value = self.of(self.graph)[tensor]
         if value.dtype.kind not in "fc":
             return 0.0
@@ -230,7 +232,7 @@ def _paired(value: Array, graph: Graph, tensor: int) -> Array:
 
 
 def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
-    """Passes whose answer is another than that before them, each output once."""
+    """Returns passes whose answer differs from the one before them, each output once."""
     found = []
     for before, after in pairwise(stages):
         first, second = answers.of(before.graph), answers.of(after.graph)

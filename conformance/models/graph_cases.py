@@ -72,7 +72,7 @@ class Maker(Model):
         return self.add("RESHAPE", [x, sizes], "ReshapeOptions", {"newShape": list(shape)})
 
     def on_cpu(self, x: int) -> int:
-        """A node that `exclude` keeps on the CPU."""
+        """Adds a node that `exclude` keeps on the CPU."""
         self.cpu += 1
         return self.add("TANH", [x], name=f"cpu{self.cpu - 1}")
 
@@ -84,7 +84,7 @@ class Maker(Model):
         options: dict[str, Any] | None = None,
         name: str = "",
     ) -> int:
-        """An operator whose output shape the host tells at once, for the next to use."""
+        """Adds an operator whose output shape the host infers at once, for the next one to use."""
         result = self.op(op, reads, table, options or {}, name=name)
         outputs, self.outputs = self.outputs, [result]
         self.infer_shapes()
@@ -200,7 +200,7 @@ def diamonds() -> Model:
 
 
 def partitions(count: int) -> Callable[[], Model]:
-    """`count` partitions with a CPU node between each two."""
+    """Returns a function that makes `count` partitions with a CPU node between adjacent ones."""
 
     def build() -> Model:
         m = Maker()
@@ -214,7 +214,7 @@ def partitions(count: int) -> Callable[[], Model]:
 
 
 def inputs_of_several_shapes() -> Model:
-    """Spread over each other in both orders."""
+    """Returns operators that broadcast their inputs to each other in both orders."""
     m = Maker()
     a, b, c = m.start(), m.start((1, 6, 1, 4)), m.start((4,))
     m.output(m.binary("SUB", b, m.binary("MUL", c, a)), m.binary("ADD", b, c))
@@ -236,7 +236,7 @@ def input_is_both_operands() -> Model:
 
 
 def _whole(m: Maker, op: str, reads: list[int], table: str, **options: Any) -> int:
-    """A node whose results are int32, one for each channel."""
+    """Adds a node whose results are int32, one for each channel."""
     return m.op(op, reads, table, options, dtype="i32", shape=SHAPE[-1:])
 
 

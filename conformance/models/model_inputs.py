@@ -112,8 +112,9 @@ def listing() -> list[dict[str, Any]]:
 
 
 def models() -> list[dict[str, Any]]:
-    """The TFLite entries that run on the CPU of some installed host; empty where there are no
-    models."""
+    """Returns the TFLite entries that run on the CPU of some installed host; empty where there are
+    no models.
+    """
     found = [e for e in listing() if e["file"].endswith(".tflite")]
     newer = find_spec("ai_edge_litert") is not None
     return [
@@ -177,7 +178,9 @@ def path(entry: Mapping[str, Any]) -> Path:
 
 
 def feeds(entry: Mapping[str, Any]) -> dict[str, list[Array]]:
-    """Inputs by kind: "picture" (also for a sound) where the model takes one, and "random"."""
+    """Returns inputs by kind: "picture" (also for a sound) where the model takes one, and
+    "random".
+    """
     stem = Path(str(entry["file"])).stem
     source = SOURCES.get(stem, Source())
     found = {}
@@ -213,7 +216,7 @@ def _recorded(shape: tuple[int, ...], source: Source) -> npt.NDArray[np.float64]
 
 
 def sound(file: Path) -> npt.NDArray[np.float64]:
-    """The samples of a recording, [-1, 1)."""
+    """Returns the samples of a recording, [-1, 1)."""
     with wave.open(str(file)) as recording:
         frames = recording.readframes(recording.getnframes())
     return np.frombuffer(frames, np.int16) / 32768.0

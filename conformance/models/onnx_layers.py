@@ -1,5 +1,5 @@
-"""The layers of a quantized ONNX model, each judged by exact integer arithmetic over the numbers
-that it was given: what an earlier layer rounded the other way is not held against the later ones.
+"""Judges each layer of a quantized ONNX model by exact integer arithmetic over the numbers that it
+was given: a rounding difference of an earlier layer does not count against later ones.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def split(model: bytes) -> Layers:
 
 
 def off(layers: Layers, feed: Mapping[str, Array], given: Sequence[Array]) -> Array:
-    """How many steps each number of each quantized tensor (`given`, in the order of the names) is
-    off from what it should be."""
+    """Returns by how many steps each number of each quantized tensor (`given`, in the order of the
+    names) differs from its expected value.
+    """
     fed = {name + GIVEN: array for name, array in zip(layers.names, given, strict=True)}
     exact = integers.evaluate(layers.cut, {**feed, **fed})
     pairs = zip(exact, given, strict=True)

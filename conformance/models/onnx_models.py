@@ -1,10 +1,9 @@
-"""Real ONNX models against ONNX Runtime's CPU provider: what they are fed, and how far our answers
-may be from its own.
+"""Compares real ONNX models with ONNX Runtime's CPU provider: their inputs, and the tolerances.
 
 A float32 output passes within 1e-4 of its largest magnitude, or four times the difference between
 the provider's own optimized and unoptimized runs. Outside that, either answer may be the worse one,
-so it is measured from the model evaluated in float64: within the same bound, or no further from it
-than the provider's answer.
+so it is compared with the model evaluated in float64: it must be within the same bound, or no
+further from it than the provider's answer.
 """
 
 from __future__ import annotations

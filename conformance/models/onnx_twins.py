@@ -31,7 +31,7 @@ Operand = str | None
 
 
 class NoTwin(Exception):
-    """An operator, or a form of one, that has no twin; the text says which."""
+    """An error for an operator, or a form of one, that has no twin; the text says which."""
 
 
 @dataclass

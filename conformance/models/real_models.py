@@ -1,5 +1,4 @@
-"""Real models against the host's reference kernels: which feeds, which outputs, and how far apart
-they may be."""
+"""Compares real models with the host's reference kernels: feeds, outputs, and tolerances."""
 
 from __future__ import annotations
 
@@ -52,10 +51,9 @@ class Outcome:
 
 
 def before_final(content: bytes) -> bytes:
-    """The same model with the inputs of its final softmax and logistic nodes as further outputs.
-
-    Probabilities hide errors of the logits, so both are compared. A node is final when nothing but
-    reshapes and custom operators (a detector's post-processing) reads its result.
+    """Returns the model with the inputs of its final softmax and logistic nodes as additional
+    outputs. Probabilities hide errors of the logits, so both are compared. A node is final when
+    nothing but reshapes and custom operators (a detector's post-processing) reads its result.
     """
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
@@ -119,7 +117,7 @@ def compare(
 
 
 def nudged(feed: Feed, seed: int) -> Feed:
-    """Every float32 of the feed one bit up or down."""
+    """Returns the feed with every float32 changed by one bit up or down."""
     random = np.random.default_rng(seed)
     found = []
     for array in feed:
@@ -131,8 +129,9 @@ def nudged(feed: Feed, seed: int) -> Feed:
 
 
 def reference(content: bytes, feeds: Sequence[Feed], name: str, kernels: str) -> list[Outputs]:
-    """Cached answers of the CPU kernels; each feed in an interpreter of its own, so that state does
-    not carry over."""
+    """Returns cached answers of the CPU kernels; each feed in an interpreter of its own, so that
+    state is not kept between feeds.
+    """
     return [host.cached_on_cpu(content, [feed], name, kernels)[0] for feed in feeds]
 
 
@@ -143,8 +142,9 @@ def fresh_runs(
     options: Mapping[str, Any] | None,
     kernels: str,
 ) -> host.GpuRun:
-    """The feeds through the delegate, one after the other in one interpreter whose variables are
-    reset between."""
+    """Runs the feeds through the delegate, one after the other in one interpreter whose variables
+    are reset between.
+    """
     return host.run_on_gpu(content, feeds, name, options, kernels, range(len(feeds)))
 
 
@@ -155,7 +155,7 @@ def compare_run(
     got: Outputs,
     own: Sequence[Outputs],
 ) -> Comparison:
-    """The worst output of one run. `own` are the host's own answers in other ways."""
+    """Returns the worst output of one run. `own` are the host's own answers in other ways."""
     judge = _steps if entry["kind"] in INTEGER else _output
     worst = Comparison(feed, 0.0, 0.0, "")
     for k, (wanted, found, *others) in enumerate(zip(expected, got, *own, strict=True)):
@@ -183,7 +183,7 @@ def _output(feed: str, k: int, expected: Array, got: Array, own: Sequence[Array]
 
 
 def allowed(expected: Array, own: Array) -> float:
-    """How far an answer may be from a host's, `own` being its other kernels' answer."""
+    """Returns the tolerance of an answer, where `own` is the answer of the host's other kernels."""
     wanted, other = expected.astype(np.float64), own.astype(np.float64)
     bound = tolerance.MODEL * (float(np.abs(wanted).max(initial=0)) or 1.0)
     if wanted.shape != other.shape:
@@ -192,7 +192,7 @@ def allowed(expected: Array, own: Array) -> float:
 
 
 def measure(feed: str, k: int, expected: Array, got: Array, allowed: float) -> Comparison:
-    """The worst element of output k. NaN is right where it is expected."""
+    """Returns the worst element of output k. NaN is right where it is expected."""
     if expected.shape != got.shape:
         return Comparison(
             feed, np.inf, np.inf, f"output {k} has shape {got.shape}, not {expected.shape}"
@@ -214,7 +214,7 @@ def measure(feed: str, k: int, expected: Array, got: Array, allowed: float) -> C
 
 
 def top_class(outputs: Outputs) -> int:
-    """The class with the highest score; scores are the model's first output."""
+    """Returns the class with the highest score; scores are the model's first output."""
     return int(np.argmax(outputs[0].ravel()))
 
 

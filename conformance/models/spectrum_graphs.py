@@ -1,5 +1,6 @@
 """Transforms whose complex numbers never leave the device: sizes and parts of them, views between,
-several readers; and models where some of them would have to leave it, which the CPU keeps."""
+several readers; and models where some of them would have to leave it, which stay on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def reshaped(reader: str) -> Callable[[], Model]:
 
 
 def leaving() -> Model:
-    """The spectrum itself is an output."""
+    """Returns a model in which the spectrum itself is an output."""
     m = _Spectra()
     found = m.transform(m.conv(m.start((1, 4, 4, 8))), 4, 8)
     m.output(m.unary("COMPLEX_ABS", found), found)
@@ -68,7 +69,7 @@ def leaving() -> Model:
 
 
 def read_on_the_cpu() -> Model:
-    """One of two readers stays there, so that the whole does."""
+    """Returns a model in which one of two readers is on the CPU, so that all nodes stay there."""
     m = _Spectra()
     found = m.transform(m.conv(m.start((1, 4, 4, 8))), 4, 8)
     m.cpu += 1

@@ -1,5 +1,6 @@
-"""Every node of a real model as a model of its own, with the inputs that it gets in a run: tells
-apart an operator that is wrong and rounding errors that add up over a network."""
+"""Splits a real model into models of one node each, with the inputs that the node gets in a run:
+this distinguishes a wrong operator from rounding errors that add up over a network.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class Part:
 
 
 def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
-    """The nodes of a model in order, but those without computed inputs, and those of variables;
-    values are those of the reference kernels, and state begins at zero."""
+    """Yields the nodes of a model in order, except those without computed inputs, and those of
+    variables; values are those of the reference kernels, and state begins at zero.
+    """
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -126,9 +128,9 @@ def _weights(graph: Any, operator: Any) -> list[int]:
 
 
 def widened(content: bytes, nodes: Collection[int]) -> bytes:
-    """The same model with the weights of these hybrid nodes in float32, and of no others: what a
-    dynamic-range model computes when these take their weights as they are, while the host's
-    kernels also quantize what the weights are multiplied with.
+    """Returns the model with the weights of these hybrid nodes in float32, and of no others: the
+    computation of a dynamic-range model with these weights dequantized, while the host's kernels
+    also quantize the other factor.
     """
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)

@@ -1,5 +1,6 @@
-"""Maxima that go back to where they were, as MediaPipe's custom operators: hosts number elements in
-windows each in their own way, so that these stand only together."""
+"""Max unpooling with MediaPipe's custom operators: each host numbers the elements of a window in
+its own way, so that pooling and unpooling must run together.
+"""
 
 from __future__ import annotations
 

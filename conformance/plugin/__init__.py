@@ -1,1 +1,3 @@
-"""The pytest plugin of the suite: which tests run, what is kept of each, and what was expected."""
+"""The pytest plugin of the suite: it selects tests, records their results, and compares them with
+expectations.
+"""

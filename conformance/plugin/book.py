@@ -31,15 +31,15 @@ class Book:
     test: str = ""
 
     def allowance(self, who: Mapping[str, Any]) -> float:
-        """The factor that `expect/` puts on the tolerance of a case; `who` holds fields of its
-        record."""
+        """Returns the factor of `expect/` on the tolerance of a case; `who` holds fields of its
+        record.
+        """
         return expect.allowance(self.entries, Record(**who, outcome=PASS))
 
     def close(self, record: Record, model: bytes | None = None, again: str = "") -> None:
-        """Record the test and end it: returns for what passes, else raises pytest's outcome.
-
-        A refusal that the case asks for passes. One that `expect/` lists is an expected failure;
-        any other is a failure. The `model` of a failure is saved, `again` reproduces it.
+        """Records the test and ends it: returns for a pass, else raises pytest's outcome. A refusal
+        that the case asks for passes. One that `expect/` lists is an expected failure; any other is
+        a failure. The `model` of a failure is saved, `again` reproduces it.
         """
         record, listed = self.judge(record)
         suffix = ".onnx" if record.host.startswith("onnxruntime") else ".tflite"
@@ -55,8 +55,9 @@ class Book:
         assert record.outcome in (PASS, REFUSED)
 
     def judge(self, record: Record) -> tuple[Record, expect.Entry | None]:
-        """The record with its refusal judged, and the entry of `expect/` that lists it: what no
-        entry lists and no case asks for is a failure."""
+        """Returns the record with its refusal judged, and the entry of `expect/` that lists it: a
+        refusal without an entry that the case does not ask for is a failure.
+        """
         if record.outcome != REFUSED or record.expected_refusal:
             return record, None
         listed = expect.refusal(self.entries, record)
@@ -65,7 +66,7 @@ class Book:
         return replace(record, expected_refusal=True), listed
 
     def add(self, record: Record) -> None:
-        """Only record."""
+        """Records without ending the test."""
         self.properties.append((PROPERTY, record.as_json()))
 
     def _save(self, record: Record, content: bytes, suffix: str) -> Path:
@@ -86,5 +87,5 @@ class Book:
 
 
 def of_item(properties: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """The records among a test's properties."""
+    """Returns the records among a test's properties."""
     return [dict(value) for name, value in properties if name == PROPERTY]

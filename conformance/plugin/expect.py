@@ -31,7 +31,7 @@ LARGEST_FACTOR = 16.0
 
 
 class BadExpectation(ValueError):
-    """A line that cannot be read; the text says which and what it should be."""
+    """An error for a line that cannot be read; the text says which and what it should be."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,22 @@ class Entry:
     factor: float = 1.0
 
     def matches(self, record: Record) -> bool:
-        """The record is of this host (whatever its version), operator and case."""
+        """Whether the record is of this host (whatever its version), operator and case."""
         host = record.host.partition(" ")[0]
         pairs = ((host, self.host), (record.op, self.op), (record.case, self.case))
         return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
     def needed(self, record: Record) -> bool:
-        """The record would have failed, or claimed less, without this entry."""
+        """Whether the record would have failed, or claimed less, without this entry."""
         if not self.matches(record):
             return False
         return record.outcome == REFUSED if self.what == REFUSED else record.share > 1.0
 
 
 def slug(header: Header) -> str:
-    """A name for files: first words of adapter and driver in lower case, with its version."""
+    """Returns a name for files: first words of adapter and driver in lower case, with its
+    version.
+    """
     adapter = re.sub(r"\(.*?\)|device", " ", str(header.adapter["name"]), flags=re.IGNORECASE)
     driver = re.sub(r"\(.*?\)", " ", str(header.adapter["driver"] or header.package))
     words = re.findall(r"[a-z0-9.]+", f"{adapter} {driver}".lower())
@@ -68,7 +70,7 @@ def slug(header: Header) -> str:
 
 
 def load(name: str, folder: Path = FOLDER) -> list[Entry]:
-    """All entries that hold for an adapter's slug. Raises BadExpectation."""
+    """Returns all entries for an adapter's slug. Raises BadExpectation."""
     found = []
     for path in sorted(folder.glob("*.txt")):
         if path.stem == EVERY or name == path.stem or name.startswith(f"{path.stem}-"):
@@ -77,7 +79,7 @@ def load(name: str, folder: Path = FOLDER) -> list[Entry]:
 
 
 def read(path: Path) -> list[Entry]:
-    """The entries of one file. Raises BadExpectation."""
+    """Returns the entries of one file. Raises BadExpectation."""
     lines = enumerate(path.read_text().splitlines(), start=1)
     return [
         _entry(line, f"{path.name}:{number}")
@@ -106,18 +108,20 @@ def _entry(line: str, place: str) -> Entry:
 
 
 def refusal(entries: Iterable[Entry], record: Record) -> Entry | None:
-    """The entry that lists this refusal."""
+    """Returns the entry that lists this refusal."""
     return next((e for e in entries if e.what == REFUSED and e.matches(record)), None)
 
 
 def allowance(entries: Iterable[Entry], record: Record) -> float:
-    """The factor on the tolerance of a case, 1 without a note."""
+    """Returns the factor on the tolerance of a case, 1 without a note."""
     notes = [e.factor for e in entries if e.what == TOLERANCE and e.matches(record)]
     return max(notes, default=1.0)
 
 
 def stale(entries: Sequence[Entry], records: Sequence[Record], complete: bool) -> list[Entry]:
-    """Entries that no record needed. After an incomplete run only entries whose cases ran count."""
+    """Returns entries that no record needed. After an incomplete run only entries whose cases ran
+    count.
+    """
     unused = [e for e in entries if not any(e.needed(r) for r in records)]
     if complete:
         return unused

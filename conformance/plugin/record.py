@@ -53,16 +53,18 @@ class Record:
 
     @property
     def good(self) -> bool:
-        """This record does not fail the run."""
+        """Whether this record does not fail the run."""
         return self.outcome in (PASS, NOT_CONVERTIBLE) or self.expected_refusal
 
     def as_json(self) -> dict[str, Any]:
-        """Without the fields that hold their default."""
+        """Returns the record without the fields that hold their default."""
         defaults = {f.name: f.default for f in fields(self)}
         return {k: _plain(v) for k, v in asdict(self).items() if v != defaults[k]}
 
     def brief(self) -> Record:
-        """For keeping: only what fails needs the name of its test, and what passes no text."""
+        """Returns a record for storage: only a failure needs the name of its test, and a pass needs
+        no text.
+        """
         kept = replace(self, seconds=round(self.seconds, 2))
         if self.outcome == FAIL:
             return kept
@@ -80,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(values: Mapping[str, Any]) -> Record:
-    """The inverse of `Record.as_json`; unknown fields of later versions are left out."""
+    """Returns the inverse of `Record.as_json`; unknown fields of later versions are ignored."""
     known = {f.name for f in fields(Record)}
     given = {k: v for k, v in values.items() if k in known}
     given.setdefault("test", "")
@@ -91,7 +93,7 @@ def from_json(values: Mapping[str, Any]) -> Record:
 
 @dataclass(frozen=True)
 class Header:
-    """Who was tested: the adapter in WebGPU's terms, the hosts, us."""
+    """The tested system: the adapter in WebGPU's terms, the hosts, this plugin."""
 
     adapter: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -100,7 +102,7 @@ class Header:
     package: str = ""  # of the driver, where its own text is empty
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Returns the header for a terminal."""
         a = self.adapter
         driver = a["driver"] or self.package or "unknown"
         limits = ", ".join(f"{k} {v}" for k, v in a["limits"].items())
@@ -128,7 +130,9 @@ LIMITS = {
 
 @cache
 def header(wanted: str | None, package: str = "") -> Header:
-    """The header of a run on the adapter that `wanted` names. Raises NoAdapter with a sentence."""
+    """Returns the header of a run on the adapter that `wanted` names. Raises NoAdapter with a
+    sentence.
+    """
     from tflgpu_plugin.runtime import adapter
 
     info = adapter.select(wanted)
@@ -158,13 +162,13 @@ def _versions() -> dict[str, str]:
 
 
 def _machine() -> str:
-    """System and processor; no names of machines."""
+    """Returns system and processor, without names of machines."""
     libc = " ".join(platform.libc_ver()).strip()
     return " ".join(part for part in (platform.system(), platform.machine(), libc) if part)
 
 
 def _commit() -> str:
-    """The checkout's commit, "+" when files differ from it."""
+    """Returns the checkout's commit, with "+" when files differ from it."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""Which tests a run takes: hosts, operators, types, and the quick part."""
+"""Selects the tests of a run: hosts, operators, types, and the quick part."""
 
 from __future__ import annotations
 
@@ -90,12 +90,14 @@ class Choice:
 
     @property
     def narrowed(self) -> bool:
-        """Only some operators or types are asked for: graphs and models are left out."""
+        """Whether only some operators or types are selected: graphs and models are then left
+        out.
+        """
         return bool(self.ops or self.typed)
 
     @property
     def whole(self) -> bool:
-        """Every operator and every type is tested."""
+        """Whether every operator and every type is tested."""
         return not self.ops and not self.dtypes
 
 
@@ -105,7 +107,7 @@ ENTRIES: pytest.StashKey[Sequence[expect.Entry]] = pytest.StashKey()
 
 
 def onnxruntime_usable() -> bool:
-    """ONNX Runtime is installed and the plugin has a provider for it."""
+    """Whether ONNX Runtime is installed and the plugin has a provider for it."""
     import entrypoints
 
     points = entrypoints.get_group_all("tflgpu_plugin.providers")
@@ -115,7 +117,7 @@ def onnxruntime_usable() -> bool:
 
 
 def choose(config: pytest.Config) -> Choice:
-    """The options of a run. Raises ValueError with a sentence."""
+    """Returns the options of a run. Raises ValueError with a sentence."""
     given = _words(config.getoption("--host"))
     wanted = given or (["tflite"] + (["onnxruntime"] if onnxruntime_usable() else []))
     if unknown := [name for name in wanted if name not in HOSTS]:
@@ -164,7 +166,7 @@ def _known_ops(words: list[str]) -> list[str]:
 
 
 def all_names() -> set[str]:
-    """Every name that --op takes, in lower case."""
+    """Returns every name that --op takes, in lower case."""
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     names = {*ops.FAMILIES, *ops.rows(), *HOST_OPS}
@@ -181,7 +183,7 @@ def all_names() -> set[str]:
 def split(
     items: Sequence[pytest.Item], choice: Choice
 ) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Tests that run, and tests that do not."""
+    """Returns the tests that run, and the tests that do not."""
     left: list[pytest.Item] = []
     out: list[pytest.Item] = []
     for item in items:
@@ -226,7 +228,7 @@ def _dtypes(item: pytest.Item) -> set[str]:
 
 
 def names(case: Any) -> tuple[str, ...]:
-    """The host's operator of a case, and the op that it becomes."""
+    """Returns the host's operator of a case, and the op that it becomes."""
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     form = HOST_OPS.get(case.op)
@@ -234,12 +236,12 @@ def names(case: Any) -> tuple[str, ...]:
 
 
 def dtype(case: Any) -> str:
-    """The type of the values that a case computes."""
+    """Returns the type of the values that a case computes."""
     return str(getattr(case, "output_type", "f32"))
 
 
 def mark_quick(items: Sequence[pytest.Item]) -> None:
-    """Put the marker `quick` where it belongs."""
+    """Adds the marker `quick` to the tests of the quick part."""
     seen: Counter[tuple[str, ...]] = Counter()
     for item in items:
         module = item.path.stem

@@ -68,7 +68,7 @@ class Session:
             reports.write(made, Path(str(folder)))
 
     def _filtered(self) -> bool:
-        """The run leaves out some of the suite."""
+        """Whether the run excludes some of the suite."""
         option = self.config.getoption
         return bool(
             option("keyword", "") or option("markexpr", "")
@@ -88,7 +88,7 @@ class Session:
 
 
 def _sentence(report: pytest.TestReport) -> str:
-    """Why a test did not pass, in one line."""
+    """Returns why a test did not pass, in one line."""
     if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)

@@ -48,7 +48,7 @@ def worst(model: Model, feeds: list[Feed], name: str, options: Mapping[str, Any]
 
 
 def _overwritten(made: Any, tensor: int, count: int) -> bool:
-    """A node of the host writes its result into this tensor's memory."""
+    """Whether a node of the host writes its result into this tensor's memory."""
 
     def place(t: int) -> int:
         try:
@@ -60,7 +60,9 @@ def _overwritten(made: Any, tensor: int, count: int) -> bool:
 
 
 def _ports(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Computed tensors that these nodes read, and of theirs those that others read."""
+    """Returns the computed tensors that these nodes read, and those of their results that others
+    read.
+    """
     inside = [op for k, op in enumerate(model.operators) if k in ours]
     outside = [op for k, op in enumerate(model.operators) if k not in ours]
     made = {t for op in inside for t in op.outputs}
@@ -84,7 +86,7 @@ def _read(right: Outputs, given: Outputs) -> Iterator[Feed]:
 
 
 def _cut(model: Model, nodes: Collection[int], inputs: list[int], outputs: list[int]) -> bytes:
-    """These nodes alone."""
+    """Returns a model of these nodes alone."""
     part = copy.deepcopy(model)
     part.operators = [op for k, op in enumerate(part.operators) if k in nodes]
     part.inputs, part.outputs = inputs, outputs

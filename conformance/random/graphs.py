@@ -141,7 +141,9 @@ def _fully_connected(m: Maker) -> None:
 
 
 def _on_the_cpu(m: Maker) -> None:
-    """An operator that the test keeps on the CPU, so that partitions and CPU nodes take turns."""
+    """Adds an operator that the test keeps on the CPU, so that partitions and CPU nodes
+    alternate.
+    """
     m.add(m.choose.choice(ON_THE_CPU), [m.pick()])
 
 
@@ -257,9 +259,11 @@ MAKERS = (
 
 
 def build(seed: int) -> tuple[Model, list[list[Array]]]:
-    """A model and two feeds. Every third seed has operators that stay on the CPU; seeds from SIMPLE
-    on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`, from INDEXED
-    on mostly those of `graphs_indexed`, and from CHOOSING on those of `graphs_choosing`."""
+    """Returns a model and two feeds. Every third seed has operators that stay on the CPU; seeds
+    from SIMPLE on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`,
+    from INDEXED on mostly those of `graphs_indexed`, and from CHOOSING on those of
+    `graphs_choosing`.
+    """
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):

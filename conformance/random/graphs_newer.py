@@ -50,7 +50,7 @@ def _expanded(m: Maker) -> None:
 
 
 def _selected(m: Maker) -> None:
-    """By a comparison with a number that is unlikely to be there."""
+    """Adds a selection by a comparison with a number that is unlikely to occur."""
     x, y = m.pick(), m.pick()
     if prod(m.shape(x)) == prod(m.shape(y)) == 1:
         return  # the host makes a scalar of single elements

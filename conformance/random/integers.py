@@ -253,7 +253,7 @@ def best(d: Drawing) -> None:
 
 
 def taken(d: Drawing) -> None:
-    """Gather by indices that a run tells."""
+    """Adds a Gather with indices that are not constant."""
     a, i = d.pick("int32", "int64", "float32", "bool"), d.pick("int64", "int32")
     x, places = d.values[a], d.values[i]
     if not x.ndim or places.ndim + x.ndim > 5:

@@ -14,7 +14,7 @@ MEAN, SPREAD = 0.6, 0.3  # of values that are not centred; few of these are nega
 
 
 def noise(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
-    """Between -1 and 1."""
+    """Returns values between -1 and 1."""
     return numbers.uniform(-1, 1, shape).astype(np.float32)
 
 
@@ -27,8 +27,9 @@ def offset(numbers: np.random.Generator, shape: Sequence[int]) -> Array:
 def feeds(
     numbers: np.random.Generator, runs: Iterable[Sequence[Sequence[int]]], first: int = 0
 ) -> list[list[Array]]:
-    """For each run values of these shapes, of both kinds by turns: noise first, or where `first` is
-    odd the others."""
+    """Returns values of these shapes for each run, of both kinds alternately: noise first, or where
+    `first` is odd the others.
+    """
     kinds = (noise, offset)
     return [
         [kinds[(run + first) % 2](numbers, shape) for shape in shapes]

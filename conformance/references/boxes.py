@@ -43,18 +43,19 @@ class Heap(list[Candidate]):
 
 
 def lesser(a: Array, b: Array) -> Array:
-    """std::min, which takes the first where one is NaN."""
+    """Returns std::min, which is the first operand where one is NaN."""
     return np.where(b < a, b, a)
 
 
 def greater(a: Array, b: Array) -> Array:
-    """std::max, likewise."""
+    """Returns std::max, which is the first operand where one is NaN."""
     return np.where(a < b, b, a)
 
 
 def overlap(a: Array, b: Array) -> Any:
-    """The intersections of a box, or of several, with others over their unions: zero where one
-    of them has no area."""
+    """Returns the intersections of a box, or of several, with others over their unions: zero where
+    one of them has no area.
+    """
     (low, high), (low_b, high_b) = (
         (lesser(c[..., :2], c[..., 2:]), greater(c[..., :2], c[..., 2:])) for c in (a, b)
     )  # fmt: skip
@@ -69,7 +70,7 @@ def overlap(a: Array, b: Array) -> Any:
 def non_max_suppression(
     boxes: Array, scores: Array, count: Array, limit: Array, least: Array
 ) -> tuple[Array, Array]:
-    """Numbers of boxes, zeros behind them, and how many there are."""
+    """Returns indices of boxes, zeros after them, and their number."""
     chosen, _, found = soft_non_max_suppression(boxes, scores, count, limit, least, np.zeros(()))
     return chosen, found
 
@@ -113,7 +114,7 @@ def detections(
     encodings: Array, scores: Array, anchors: Array, count: int, each: int | None, classes: int,
     least: float, overlap: float, scales: tuple[float, ...],
 ) -> tuple[Array, ...]:  # fmt: skip
-    """Boxes, classes, scores and how many."""
+    """Returns boxes, classes, scores and their number."""
     found = class_boxes(encodings, anchors, scores, scales, classes, each is None)
     if each is not None:
         chosen = chosen_boxes(found[0], scores, None, classes, each, least, overlap, np.nan)
@@ -167,7 +168,7 @@ def _order(scores: Array) -> Array:
 
 
 def _apart(boxes: Array, scores: Array, count: int, least: float, limit: float | None) -> list[int]:
-    """The numbers of boxes that none before them overlaps."""
+    """Returns the numbers of boxes that no box before them overlaps."""
     chosen = list[int]()
     for box in np.argsort(-scores, kind="stable"):
         if len(chosen) == count or not scores[box] >= np.float32(least):

@@ -1,8 +1,8 @@
-"""A judge of both float32 answers: an ONNX model evaluated in float64.
+"""Judges both float32 answers: evaluates an ONNX model in float64.
 
-`onnx.reference.ReferenceEvaluator` runs the model with its float32 tensors widened. Here stand only
-the operators that it has not (three early ones that ONNX Runtime still takes), has wrong (`VALID`
-padding, BatchNormalization before opset 14, a Resize with an empty `roi`), or is slow at
+`onnx.reference.ReferenceEvaluator` runs the model with its float32 tensors widened. This module has
+only the operators that it lacks (three early ones that ONNX Runtime still takes), has wrong
+(`VALID` padding, BatchNormalization before opset 14, a Resize with an empty `roi`), or is slow at
 (convolutions).
 """
 
@@ -26,8 +26,9 @@ EARLY = "early"  # the domain that we give to operators without a schema
 def evaluate(
     model: onnx.ModelProto, feed: Mapping[str, Array], more: Sequence[type[OpRun]] = ()
 ) -> list[Any]:
-    """The model's outputs for inputs by name, floats as float64. `more` operators come before those
-    that stand here."""
+    """Returns the model's outputs for inputs by name, floats as float64. `more` operators take
+    precedence over those here.
+    """
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     _widen(wide.graph)
@@ -41,7 +42,7 @@ def _wide(value: Array) -> Array:
 
 
 def _widen(graph: onnx.GraphProto) -> None:
-    """All float32 of a graph and of its nodes' graphs becomes float64, in place."""
+    """Converts all float32 of a graph and of its nodes' graphs to float64, in place."""
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     held = {tensor.name for tensor in graph.initializer}

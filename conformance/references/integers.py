@@ -41,7 +41,7 @@ def host_is_exact() -> bool:
 
 
 def judge() -> str:
-    """Who judges integer operators here, for records."""
+    """Returns the name of the reference for integer operators here, for records."""
     return WITH_HOST if host_is_exact() else EXACT
 
 

@@ -94,7 +94,7 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
 
 
 def terms(graph: Graph, node: Node) -> int:
-    """How many products or summands an output element has, by the row."""
+    """Returns how many products or summands an output element has, by the row."""
     row = ops.rows()[node.op]
     if row.terms:
         return row.terms(graph, node)

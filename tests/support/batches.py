@@ -30,7 +30,7 @@ SHAPE = (8, 8, 3)
 
 
 def model(folder: Path, batched: bool = True) -> Path:
-    """Two convolutions of pictures of 8 x 8; the batch is open, or one."""
+    """Writes two convolutions of pictures of 8 x 8; the batch is open, or one."""
     made, shape = Model(), (1, *SHAPE)
     x = made.input("x", shape, signature=(-1, *SHAPE) if batched else None)
     features = small_models.conv(made, x, shape, "first")
@@ -45,7 +45,7 @@ def values(count: int, seed: int = 1) -> Array:
 
 
 def arrays(folder: Path, given: Array) -> Path:
-    """A file for each sample."""
+    """Writes a file for each sample."""
     folder.mkdir(exist_ok=True)
     for number, value in enumerate(given):
         np.save(folder / f"{number:04}.npy", value)
@@ -53,7 +53,7 @@ def arrays(folder: Path, given: Array) -> Path:
 
 
 def ran(model: Path, *inputs: Path, out: Path, batch: int = 4, **more: Any) -> run.Outcome:
-    """In this process, unless `workers` say otherwise."""
+    """Runs in this process, unless `workers` say otherwise."""
     said: list[str] = more.pop("said", [])
     progress = more.pop("progress", lambda done, whole: None)
     spec = Spec(model, batch=batch, **more.pop("spec", {}))
@@ -62,25 +62,25 @@ def ran(model: Path, *inputs: Path, out: Path, batch: int = 4, **more: Any) -> r
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """The results, byte by byte."""
+    """Returns the bytes of the result files."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
 
 
 def results(folder: Path) -> Mapping[str, Array]:
-    """Columns of all parts, in order."""
+    """Returns the columns of all parts, in order."""
     found = [np.load(path) for path in sorted(folder.glob("part-*.npz"))]
     names = [name for name in found[0].files if name != parts.ADAPTER]
     return {name: np.concatenate([one[name] for one in found]) for name in names}
 
 
 def on_cpu(model: Path, given: Array) -> Array:
-    """On the host's own kernels, one input after the other."""
+    """Returns the results of the host's own kernels, one input after the other."""
     interpreter = host().interpreter(model.read_bytes())
     return np.concatenate([invoked(interpreter, [one[None]])[0] for one in given])
 
 
 def as_onnx(folder: Path) -> Path:
-    """The same network as an ONNX model, channels last by transposes."""
+    """Writes the same network as an ONNX model, channels last by transposes."""
     from tests.support import onnx_models as onnx
 
     nodes, constants = [onnx.node("Transpose", ["x"], ["t0"], perm=[0, 3, 1, 2])], {}
@@ -98,7 +98,9 @@ def as_onnx(folder: Path) -> Path:
 
 
 def twice(folder: Path) -> dict[str, str]:
-    """Variables with which the software driver of the system is there twice; none without one."""
+    """Returns variables with which the system's software driver is listed twice; none where there
+    is no such driver.
+    """
     try:
         stock = drivers.lavapipe().variables["VK_DRIVER_FILES"]
     except drivers.Unavailable:
@@ -122,5 +124,5 @@ def user_folder(folder: Path) -> None:
 
 
 def interruptible() -> None:
-    """Ctrl-C does what it does at a terminal; a test that runs in the background ignores it."""
+    """Restores the default handling of Ctrl-C, which a test that runs in the background ignores."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,5 +1,6 @@
 """A decoder block with a cache of keys and values, as exporters write GPT-2: every extent is open,
-masks and positions are worked out from shapes, and the total is the past and the present."""
+masks and positions are computed from shapes, and the total length is the past plus the present.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ INDICES: dict[str, Any] = {
 
 
 def _extent(of: str, axis: str, name: str) -> list[Any]:
-    """One extent of a value, as a number and as a list of one."""
+    """Returns one extent of a value, as a number and as a list of one."""
     return [
         node("Shape", [of], [f"{name}_shape"]),
         node("Gather", [f"{name}_shape", axis], [name], axis=0),
@@ -44,7 +45,7 @@ def _dense(x: str, name: str) -> list[Any]:
 
 
 def _head(x: str) -> list[Any]:
-    """[batch, length, width] as [batch, heads, length, depth]."""
+    """Returns [batch, length, width] as [batch, heads, length, depth]."""
     return [
         node("Reshape", [x, "split"], [f"{x}_s"]),
         node("Transpose", [f"{x}_s"], [f"{x}_h"], perm=[0, 2, 1, 3]),
@@ -133,8 +134,9 @@ def _weights() -> dict[str, Array]:
 
 
 def decoder(past: str | None, length: str | None, total: str | None, mask: str | None) -> bytes:
-    """The model; these are the names of the past, of what comes in, of both, and of both in the
-    mask. None: the model gives none."""
+    """Returns the model; the arguments are the names of the extents of the past, of the input, of
+    both, and of both in the mask. None: the model gives no name.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     cache: Shape = ("batch", HEADS, past, DEPTH)
@@ -158,7 +160,7 @@ def decoder(past: str | None, length: str | None, total: str | None, mask: str |
 
 
 def feeds(batch: int, past: int, length: int) -> dict[str, Array]:
-    """Values of the inputs; the first word of the first row is masked."""
+    """Returns values of the inputs; the first word of the first row is masked."""
     chance = np.random.default_rng(past)
     mask = np.ones((batch, past + length), np.int64)
     mask[0, 0] = 0

@@ -1,5 +1,5 @@
-"""python -m tests.support.cached_run: one model through the delegate or the provider in a fresh
-process, for tests of what is kept between processes.
+"""python -m tests.support.cached_run: runs one model through the delegate or the provider in a
+fresh process, for tests of the cache between processes.
 
 Takes a JSON object (host, model, options, shapes) and prints one: digests of the outputs, how often
 something was planned or measured, the largest difference to the host's own kernels, and the nodes
@@ -27,7 +27,7 @@ counts: dict[str, int] = {}
 
 
 def count(module: Any, name: str) -> None:
-    """From now on, calls of this function are counted."""
+    """Counts calls of this function from now on."""
     function: Callable[..., Any] = getattr(module, name)
 
     def counted(*args: Any, **named: Any) -> Any:
@@ -39,7 +39,7 @@ def count(module: Any, name: str) -> None:
 
 
 def tflite(model: bytes, given: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-    """(report, pairs of our output and the host's), for each shape in turn."""
+    """Returns (report, pairs of our output and the host's), for each shape in turn."""
     ours, made = interpreters.gpu(model, given["host"], **given["options"])
     theirs = hosts.interpreter(model, given["host"])
     found = []
@@ -55,7 +55,7 @@ def tflite(model: bytes, given: Any) -> tuple[Any, list[tuple[Any, Any]]]:
 
 
 def feed(shape: Any, dtype: Any) -> Any:
-    """Values between -1 and 1, or all that 8 bits can hold."""
+    """Returns values between -1 and 1, or all that 8 bits can hold."""
     random = np.random.default_rng(1)
     if np.dtype(dtype).kind == "f":
         return random.uniform(-1, 1, shape).astype(dtype)
@@ -63,7 +63,7 @@ def feed(shape: Any, dtype: Any) -> Any:
 
 
 def onnx(model: bytes, given: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-    """The same with sessions; `shapes` are those of the only input."""
+    """Returns the same for sessions; `shapes` are those of the only input."""
     ours, theirs = onnx_models.session(model, **given["options"]), onnx_models.cpu(model)
     found = []
     for shape in given["shapes"]:

@@ -16,7 +16,7 @@ from tflgpu_plugin.harness import onnx
 
 
 def settings(**entries: str) -> Any:
-    """Session options with our first device, and entries ("__" stands for ".")."""
+    """Returns session options with our first device, and entries ("__" stands for ".")."""
     return onnx.ours(onnx.settings(logs=onnx.FATAL, **entries))
 
 
@@ -38,8 +38,9 @@ def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
 
 
 def by_session(folder: Path) -> list[Any]:
-    """While a session is made: embedded, beside, and beside with the host's own choice of a path;
-    its outputs."""
+    """Compiles while a session is made: embedded, beside, and beside with the host's own choice of
+    a path; returns its outputs.
+    """
     original, outputs = folder / "model.onnx", None
     for mode, name in (("1", "embedded"), ("0", "beside"), ("0", "")):
         path = {"ep__context_file_path": str(folder / f"{name}_ctx.onnx")} if name else {}
@@ -51,7 +52,7 @@ def by_session(folder: Path) -> list[Any]:
 
 
 def by_compiler(folder: Path) -> None:
-    """With ModelCompiler, where there is one: from and to a file, from and to memory."""
+    """Compiles with ModelCompiler, where there is one: from and to a file, from and to memory."""
     original = folder / "model.onnx"
     for embed in (False, True):
         compiler = ort.ModelCompiler(
@@ -65,7 +66,7 @@ def by_compiler(folder: Path) -> None:
 
 
 def load(folder: Path) -> None:
-    """Every compiled model on its own: the original is away meanwhile."""
+    """Runs every compiled model by itself, while the original is moved away."""
     original, away = folder / "model.onnx", folder / "away.onnx"
     for path in sorted(folder.glob("*_ctx.onnx")):
         original.rename(away)

@@ -1,4 +1,4 @@
-"""Graphs by hand, evaluated in numpy around a pass."""
+"""Evaluates handwritten graphs in numpy around a pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST = -0.3  # of values that are fed: few are negative, and their mean is not 
 
 
 def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
-    """The graph's outputs, in float64, for input values by tensor id."""
+    """Returns the graph's outputs, in float64, for input values by tensor id."""
     fed = {t: typed(np.asarray(v), graph.tensors[t]) for t, v in values.items()}
     return graphs.evaluate(graph, fed, {"pool": _pool})
 
@@ -29,8 +29,9 @@ def _pool(node: Node, given: list[Any]) -> Array:
 def compared(
     graph: Graph, made: Graph, rtol: float = 1e-6, atol: float = 0.0, high: float = 1.0
 ) -> list[str]:
-    """The ops of a rewritten graph, after comparing its values with those of the graph before, for
-    inputs up to `high`, and the record of merged nodes."""
+    """Returns the ops of a rewritten graph, after comparing its values with those of the graph
+    before, for inputs up to `high`, and the record of merged nodes.
+    """
     verify(made)
     values = {
         t: np.random.default_rng(t).uniform(LEAST, high, graph.shape(t)) for t in graph.inputs

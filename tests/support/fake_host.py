@@ -1,5 +1,5 @@
-"""A TFLite host made of Python, for what no real one does: a context with four tensors, whose
-delegate claims kernels that double a tensor.
+"""A TFLite host written in Python, for situations that no real one produces: a context with four
+tensors, whose delegate claims kernels that double a tensor.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Host:
         return thing
 
     def shape(self, k: int, extents: tuple[int, ...]) -> None:
-        """Give a tensor these extents, and memory for them."""
+        """Gives a tensor these extents, and memory for them."""
         self.data[k] = np.zeros(extents, np.float32)
         tensor = self.tensors[k]
         tensor.dims, tensor.bytes = self.keep(ints(extents)), self.data[k].nbytes
@@ -189,7 +189,7 @@ class Host:
         return self.said[-1] if failed else ""
 
     def fetch(self, k: int, handle: int | None = None) -> str:
-        """Have a tensor's bytes copied from the device."""
+        """Copies a tensor's bytes from the device."""
         tensor = native.ffi.addressof(self.tensors, k)
         handle = tensor.handle if handle is None else handle
         before = len(self.said)

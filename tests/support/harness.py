@@ -12,15 +12,16 @@ from tflgpu_plugin.runtime.program import Instance, Program
 
 
 def device_of() -> Device:
-    """The best adapter's device."""
+    """Returns the best adapter's device."""
     return adapter.open_device(adapter.select(None))
 
 
 def run_graph(
     graph: Graph, values: Mapping[int, Array], states: Mapping[int, Array] | None = None
 ) -> dict[int, Array]:
-    """Outputs by tensor id, for input values by tensor id, as one partition; `states` (by tensor
-    id) change in place."""
+    """Returns outputs by tensor id, for input values by tensor id, as one partition; `states` (by
+    tensor id) change in place.
+    """
     device = device_of()
     program = Program(compiler.compile(graph, device.target), device.handle, device.pipelines)
     held = [(states or {})[before] for before, _ in graph.states]

@@ -29,14 +29,14 @@ Ready = Callable[[str, bool], Callable[[Array], Array]]
 
 
 def matrices(side: int, layers: int) -> Iterator[Array]:
-    """Seeded, and each another; products keep the size of what they multiply."""
+    """Yields seeded matrices, all different; products keep the magnitude of their operands."""
     random = np.random.default_rng(0)
     base = random.standard_normal((side, side), np.float32) / np.float32(side**0.5)
     return (np.roll(base, 7 * k, axis=0) for k in range(layers))
 
 
 def make(kind: str, path: Path, side: int = SIDE, layers: int = LAYERS) -> None:
-    """Write a model of this kind."""
+    """Writes a model of this kind."""
     if kind in TFLITE:
         path.write_bytes(_tflite(side, layers, kind == "half"))
     else:
@@ -101,7 +101,7 @@ def _session(path: str, gpu: bool) -> Callable[[Array], Array]:
 
 
 def resident() -> int:
-    """Bytes of this process in memory, those of mapped files among them."""
+    """Returns bytes of this process in memory, mapped files included."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmRSS"].split()[0]) * 1024
 

@@ -37,7 +37,7 @@ class Net:
         quantization: Quantization | None = None,
         name: str = "",
     ) -> int:
-        """A tensor that nothing makes yet."""
+        """Returns a tensor that no node writes yet."""
         number = len(self.tensors)
         self.tensors[number] = Tensor(name or f"t{number}", tuple(shape), dtype, data, quantization)
         return number
@@ -57,11 +57,11 @@ class Net:
         return self.tensor(array.shape, kind, array, quantization)
 
     def drawn(self, *shape: int, low: float = -0.5) -> int:
-        """A constant; its mean is not 0."""
+        """Returns a constant whose mean is not 0."""
         return self.constant(self.random.uniform(low, 1, shape).astype(np.float32))
 
     def ints(self, *values: int) -> int:
-        """A constant of axes, extents and the like."""
+        """Returns a constant of axes, extents and the like."""
         return self.constant(np.array(values, np.int32))
 
     def number(self, value: float) -> int:
@@ -70,14 +70,14 @@ class Net:
     def node(
         self, op: str, inputs: Sequence[int | None], results: Sequence[int], **attributes: Any
     ) -> None:
-        """A node that makes these tensors."""
+        """Adds a node that writes these tensors."""
         number = self.first_node + len(self.nodes)
         self.nodes.append(Node(number, op, tuple(inputs), tuple(results), attributes))
 
     def op(
         self, op: str, *inputs: int | None, made: Tensor | None = None, **attributes: Any
     ) -> int:
-        """A node; its result is like `made`, whose shape is worked out."""
+        """Adds a node; its result is like `made`, whose shape is inferred."""
         node = Node(0, op, inputs, (len(self.tensors),), attributes)
         (shape, *_) = ops.rows()[op].shapes(Graph.over(self.tensors, node), node)
         like = made or Tensor("", ())
@@ -89,7 +89,7 @@ class Net:
         return self.tensors[tensor].shape
 
     def retyped(self, tensor: int, dtype: str) -> int:
-        """The tensor, which is of this type from now on."""
+        """Returns the tensor, which has this type from now on."""
         self.tensors[tensor] = replace(self.tensors[tensor], dtype=dtype)
         return tensor
 
@@ -100,7 +100,7 @@ class Net:
         return self.op("reshape", x, None, shape=shape)
 
     def conv(self, x: int, outputs: int = 8, kernel: int = 1, **more: Any) -> int:
-        """With a bias."""
+        """Adds a convolution with a bias."""
         weights = self.drawn(outputs, kernel, kernel, self.shape(x)[-1])
         return self.op("conv_2d", x, weights, self.drawn(outputs), **WINDOW | more)
 
@@ -139,7 +139,7 @@ class ShapedNet(Net):
         return self.op(op, *inputs, shape=shape, **attributes)
 
     def same(self, op: str, *inputs: int | None, **attributes: Any) -> int:
-        """An op whose result has the shape of its first input."""
+        """Adds an op whose result has the shape of its first input."""
         assert inputs[0] is not None
         return self.op(op, *inputs, shape=self.shape(inputs[0]), **attributes)
 

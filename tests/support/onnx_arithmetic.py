@@ -18,14 +18,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def dtype(array: Array) -> str:
-    """The type of its elements, "" where the reader knows none."""
+    """Returns the type of its elements, "" where the reader has none."""
     return BFLOAT16 if of_bfloat16(array) else NUMPY_NAMES.get(array.dtype.name, "")
 
 
 def worked_out(
     node: HostNode, inputs: Sequence[Array | None], dtypes: Sequence[str] = ("i64",)
 ) -> list[Array] | None:
-    """The node's results, of these types in the model; None where it is no shape arithmetic."""
+    """Returns the node's results, of these types in the model; None where it is no shape
+    arithmetic.
+    """
     values = {}
     for name, array in zip(node.inputs, inputs, strict=True):
         if name is not None and array is not None:

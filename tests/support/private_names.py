@@ -18,7 +18,7 @@ def private(name: object) -> bool:
 
 
 def defined(paths: Iterable[Path]) -> set[str]:
-    """The private names that these modules give to something; none with two underscores."""
+    """Returns the private names that these modules define; none with two underscores."""
     found = set()
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -57,12 +57,12 @@ class Loop:
 
     @property
     def carried(self) -> list[Shape]:
-        """The list, the states and the sequence."""
+        """Returns the list, the states and the sequence."""
         stack = (self.steps if self.every else 1, *self.one)
         return [stack, *[self.one] * STATES[self.cell], (self.steps, self.batch, self.features)]
 
     def model(self) -> bytes:
-        """The loop, and a dense layer over its last state."""
+        """Returns the loop, and a dense layer over its last state."""
         main, states = Model(), STATES[self.cell]
         x = main.input("x", self.carried[-1])
         begin = main.constant(np.array(self.start, np.int32))
@@ -131,7 +131,7 @@ class Loop:
         return body
 
     def _listed(self, body: Model, stack: int, h: int, counter: int, after: int) -> int:
-        """The list with a row put in."""
+        """Returns the list with a row put in."""
 
         def ints(*values: int) -> int:
             return body.constant(np.array(values, np.int32))

@@ -54,7 +54,7 @@ CHECKS = {
 
 
 class NotThere(RuntimeError):
-    """The compiler or its library is not installed; the text says what to do."""
+    """An error for a compiler or library that is not installed; the text says what to do."""
 
 
 def preloaded(checks: Checks) -> str:

@@ -1,8 +1,8 @@
-"""A server's day in short: threads make sessions and interpreters, run new shapes and let go, all
-at once; each answer is compared, and every model has to be on the GPU.
+"""A short stress test: threads make sessions and interpreters, run new shapes and release them, all
+at once; each answer is compared, and every model must be on the GPU.
 
-`python -m tests.support.soak --seconds 300` prints the memory of the process as it goes on, and
-ends with status 1 for an error, a model that is not on the GPU or, with --flat, memory that goes on
+`python -m tests.support.soak --seconds 300` prints the memory of the process at intervals, and ends
+with status 1 for an error, a model that is not on the GPU or, with --flat, memory that keeps
 growing.
 """
 
@@ -45,7 +45,7 @@ class Soak:
     lock: Any = field(default_factory=threading.Lock)
 
     def repeat(self, work: Callable[[random.Random], str], seed: int, end: float) -> None:
-        """One thread: goes on until that time, whatever goes wrong."""
+        """Repeats the work in one thread until that time, whatever fails."""
         chance = random.Random(seed)
         while time.monotonic() < end:
             try:
@@ -64,7 +64,7 @@ def _weights(width: int) -> Any:
 
 @cache
 def network(width: int) -> bytes:
-    """ONNX: y = softmax(relu(x @ w)), for any number of rows."""
+    """Returns an ONNX model y = softmax(relu(x @ w)), for any number of rows."""
     nodes = [
         m.node("MatMul", ["x", "w"], ["c"]),
         m.node("Relu", ["c"], ["r"]),
@@ -75,7 +75,7 @@ def network(width: int) -> bytes:
 
 @cache
 def activations(width: int) -> bytes:
-    """TFLite: y = logistic(tanh(x)), for any number of rows."""
+    """Returns a TFLite model y = logistic(tanh(x)), for any number of rows."""
     model = Model()
     x = model.input("x", (1, width), signature=(-1, width))
     turned = model.op("TANH", [x], shape=(1, width))
@@ -98,14 +98,16 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def chain(steps: Sequence[str]) -> bytes:
-    """ONNX: these operators, one after the other: a kernel that hardly any other model has."""
+    """Returns an ONNX model of these operators, one after the other: a kernel that hardly any other
+    model has.
+    """
     names = ["x", *(f"t{k}" for k in range(len(steps) - 1)), "y"]
     nodes = [m.node(op, [names[k]], [names[k + 1]]) for k, op in enumerate(steps)]
     return m.model(nodes, {"x": ["n", DEEP]}, {"y": ["n", DEEP]})
 
 
 def session(width: int) -> Any:
-    """On the GPU, or AssertionError with the reasons."""
+    """Returns a session on the GPU. Raises AssertionError with the reasons."""
     made = m.session(network(width))
     tflgpu_plugin.assert_used(made)
     return made
@@ -119,7 +121,7 @@ def run_session(made: Any, rows: int, chance: random.Random) -> None:
 
 
 def interpreter(width: int, host: str, delegate: Any = None) -> Any:
-    """On the GPU, or AssertionError with the report."""
+    """Returns an interpreter on the GPU. Raises AssertionError with the report."""
     delegate = delegate or hosts.load_delegate(host, {"force": "1"})
     delegates = {"experimental_delegates": [delegate]}
     made = hosts.interpreter(activations(width), host, **delegates)
@@ -194,7 +196,7 @@ def works() -> list[Callable[[random.Random], str]]:
 
 
 def resident() -> float:
-    """Megabytes of this process in memory."""
+    """Returns megabytes of this process in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * PAGE / 1e6
 

@@ -75,7 +75,7 @@ def measured() -> dict[str, Callable[[Path], None]]:
 
 
 def estimated() -> dict[str, Callable[[Path], None]]:
-    """The same of those whose times are estimated."""
+    """Returns functions that write each model whose time is estimated."""
     return {name: partial(_once, name, recipe) for name, recipe in today.encoders().items()}
 
 
@@ -107,7 +107,9 @@ def _plain(name: str, recipe: Recipe, folder: Path) -> None:
 
 
 def _open(name: str, recipe: Recipe, axes: tuple[int, ...], folder: Path) -> None:
-    """The batch is left open, and of texts and sounds the length, which then has four values."""
+    """Exports with an open batch and, for texts and sounds, an open length, which then has four
+    values.
+    """
     path = folder / f"{name}.open.onnx"
     _export(path, recipe, axes)
     left = dict(np.load(path.with_suffix(".npz")))
@@ -122,7 +124,7 @@ def _of_length(array: Any, length: int) -> Any:
 
 
 def _past(name: str, recipe: Recipe, folder: Path) -> None:
-    """How many tokens lie behind is left open, and has four values."""
+    """Exports with an open number of past tokens, which has four values."""
     import torch
 
     path, auto = folder / f"{name}.open.onnx", torch.export.Dim.AUTO

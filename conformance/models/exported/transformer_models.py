@@ -104,7 +104,7 @@ IMAGES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def built(name: str, head: str, settings: Mapping[str, Any]) -> Any:
-    """The seeded network, as it is used."""
+    """Returns the seeded network in evaluation mode."""
     import torch
 
     transformers = import_module("transformers")
@@ -114,7 +114,7 @@ def built(name: str, head: str, settings: Mapping[str, Any]) -> Any:
 
 
 def plain(module: Any, names: Iterable[str], **fixed: Any) -> Any:
-    """The module with inputs in this order and a tuple of tensors for a result."""
+    """Returns the module with inputs in this order and a tuple of tensors as its result."""
     import torch
 
     class Plain(torch.nn.Module):
@@ -152,7 +152,7 @@ def text(name: str, shape: Mapping[str, Any] | None = None, length: int = 16) ->
 
 
 def cached(name: str) -> Recipe:
-    """A token after others, whose keys and values go in and come out."""
+    """Returns a recipe for one token after others, whose keys and values are inputs and outputs."""
 
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch

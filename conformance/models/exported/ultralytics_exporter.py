@@ -1,5 +1,7 @@
-"""The route from ultralytics to ONNX: detectors with their suppression inside, of a fixed and of an
-open size, and what segments, finds poses and turned boxes; narrow, with seeded weights."""
+"""The route from ultralytics to ONNX: detectors that include non-maximum suppression, of a fixed
+and of an open size, and models for segmentation, poses and rotated boxes; narrow, with seeded
+weights.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,9 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
 
 
 def _spread(model: Any, finds: bool) -> None:
-    """Scale the scores of a head, so that no two of them are nearly equal, and move them, so that a
-    few pass the threshold where the network `finds` something, and else none."""
+    """Scales the scores of a head, so that no two of them are nearly equal, and shifts them, so
+    that a few pass the threshold where the network `finds` something, and none elsewhere.
+    """
     import torch
 
     for lasts in _heads(model):
@@ -90,7 +93,7 @@ def _spread(model: Any, finds: bool) -> None:
 
 
 def _heads(model: Any) -> list[list[Any]]:
-    """The last layers of each head of scores; none of a network without them."""
+    """Returns the last layers of each head of scores; [] for a network without them."""
     import torch
 
     heads = [getattr(model.model[-1], name, None) for name in ("cv3", "one2one_cv3")]
@@ -99,7 +102,9 @@ def _heads(model: Any) -> list[list[Any]]:
 
 
 def _gap(model: Any) -> float:
-    """The least distance between the two highest logits of a place, for the images of the runs."""
+    """Returns the least distance between the two highest logits of a position, for the images of
+    the runs.
+    """
     import torch
 
     least = 1.0
