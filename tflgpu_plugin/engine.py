@@ -167,8 +167,8 @@ class Partition:
             code = _build_code(error.__cause__)
             raise BuildError.of(sorted(nodes) or self.nodes, code, str(error)) from error
         except native.NativeError as error:
-            said = f"The device could not build this partition: {error}"
-            raise BuildError.of(self.nodes, _build_code(error), said) from error
+            sentence = f"The device could not build this partition: {error}"
+            raise BuildError.of(self.nodes, _build_code(error), sentence) from error
 
 
 def _build_code(error: BaseException | None) -> str:

@@ -321,8 +321,8 @@ def _check_priorities(options: Options) -> None:
     set, and no priority twice.
     """
     ranked = (options.inference_priority1, options.inference_priority2, options.inference_priority3)
-    told = [p for p in ranked if p]
-    if ranked[0] and list(ranked[: len(told)]) == told and len(set(told)) == len(told):
+    given = [p for p in ranked if p]
+    if ranked[0] and list(ranked[: len(given)]) == given and len(set(given)) == len(given):
         return
     shown = ", ".join(PRIORITIES[p] for p in ranked)
     raise OptionError(

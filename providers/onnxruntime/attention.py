@@ -368,8 +368,8 @@ MULTI_HEAD = (
 def _headed(e: Builder) -> bool:
     """Heads of its queries, keys and values."""
     ranks = {e.rank(e.x(k)) for k in range(3)}
-    told = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
-    return ranks == {4} or (ranks == {3} and told)
+    has_heads = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
+    return ranks == {4} or (ranks == {3} and has_heads)
 
 
 @asks("shape.mismatch", kind=Unfit)

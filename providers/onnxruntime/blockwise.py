@@ -181,13 +181,13 @@ def along(e: Builder) -> Refusal | None:
     if not block and count == 1:
         return None
     if block < 0 or not shape:
-        said = f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
-        return Refusal("shape.mismatch", said)
+        sentence = f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
+        return Refusal("shape.mismatch", sentence)
     axis = e.axis(e.integer("axis", 1), len(shape))
     if not block:
         fits = count == shape[axis]
-        said = f"{count} scales do not match axis {axis} of {list(shape)}."
-        return None if fits else Unfit("shape.mismatch", said)
+        sentence = f"{count} scales do not match axis {axis} of {list(shape)}."
+        return None if fits else Unfit("shape.mismatch", sentence)
     given = [e.x(k) for k in (1, 2) if e.has(k)]
     if any(e.shape(t) != counts(axis, block, shape) for t in given):
         return Refusal(

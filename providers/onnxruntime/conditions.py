@@ -24,17 +24,19 @@ def listed(e: Builder) -> Refusal | None:
     """There are no outputs beyond those that the row lists."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
-    said = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
-    return Refusal("output.unsupported", said)
+    sentence = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
+    return Refusal("output.unsupported", sentence)
 
 
 def constant(e: Builder) -> Refusal | None:
     """Inputs are constants where the table below says so."""
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
-            told = "" if position in e.row.constants else ", or come from outside the partition"
-            said = f"The {what} of {e.host.title} must be a constant of the model{told}."
-            return Refusal("constant.required", said)
+            otherwise = (
+                "" if position in e.row.constants else ", or come from outside the partition"
+            )
+            sentence = f"The {what} of {e.host.title} must be a constant of the model{otherwise}."
+            return Refusal("constant.required", sentence)
     return None
 
 

@@ -132,8 +132,8 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
         with file.open("xb") as stream:  # a new file, so that no link can redirect the write
             stream.write(data)
     except OSError as error:
-        said = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
-        raise BuildError.of(partition.nodes, "device.build_failed", said) from error
+        sentence = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
+        raise BuildError.of(partition.nodes, "device.build_failed", sentence) from error
     return Context(file.name.encode(), False)
 
 
@@ -151,8 +151,8 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
         interface = _interface(found, taken)
         check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        said = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
-        raise BuildError.of((node.id,), "model.damaged", said) from error
+        sentence = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
+        raise BuildError.of((node.id,), "model.damaged", sentence) from error
     return providers.restore_partition(
         (node.id,), found, adapter, found.extra["half"] is True
     ), interface
@@ -184,12 +184,12 @@ def _bytes(node: HostNode, model: str) -> bytes:
         return start + file.read()
 
 
-def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
+def _guards(recorded: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     """Returns the defaults that a run may replace; onnxruntime makes constants of them in the
     models that it writes, and these cannot be replaced.
     """
     found = {}
-    for name, digest in told.items():
+    for name, digest in recorded.items():
         value = taken.values[name]
         if value.data is None or digests.of_array(value.data).hex() != digest:
             raise ValueError(

@@ -179,7 +179,9 @@ def _placed(
     ports = tuple(names[t] for t in partition.graph.inputs)
     outputs = tuple(names[t] for t in partition.graph.outputs if t in names)
     inside = taken.of(hosts)
-    told = {name: reading.run_values[name] for name in inside.inputs if name in reading.run_values}
+    run_values = {
+        name: reading.run_values[name] for name in inside.inputs if name in reading.run_values
+    }
     inputs = tuple(dict.fromkeys((*ports, *inside.inputs))) if dynamic else ports
     values = (taken.values[name] for name in inside.reads)
     guards = {v.name: v.data for v in values if v.default and v.data is not None}
@@ -187,7 +189,7 @@ def _placed(
     part = taken.part(hosts, outputs) if may_fall_back else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
-    given = ports, inputs, outputs, shapes, part, arithmetic, told
+    given = ports, inputs, outputs, shapes, part, arithmetic, run_values
     interface = context.Interface(*given, open=dynamic, guards=guards)
     made = context.write(partition, interface, export, taken.path) if export else None
     return _with_interface(partition, tuple(sorted(hosts)), interface, made)

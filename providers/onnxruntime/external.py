@@ -57,11 +57,11 @@ class Files:
         """Raises BuildError when a file was written to since it was mapped."""
         for name, before in self._states.items():
             if _state(self._open[name]) != before:
-                said = (
+                sentence = (
                     f"The file {name!r} of this model's weights has changed since the session was "
                     "made; make a new session."
                 )
-                raise BuildError.of((), "model.damaged", said)
+                raise BuildError.of((), "model.damaged", sentence)
 
     def mapped_file(self, name: str) -> mmap.mmap:
         if name not in self._maps:

@@ -227,8 +227,8 @@ def _activated(*default: str, others: bool = False) -> Condition:
         fit = set(names) <= NAMES.keys()
         if fit and (others or names == [*default] * (len(names) // len(default))):
             return None
-        said = f"{e.host.title} with the activations {', '.join(names)} is not supported."
-        return Refusal("activation.unsupported", said)
+        sentence = f"{e.host.title} with the activations {', '.join(names)} is not supported."
+        return Refusal("activation.unsupported", sentence)
 
     known = "tanh, sigmoid or relu" if others else ", ".join(default)
     condition.__doc__ = f"The activations {known}."

@@ -171,7 +171,7 @@ def _changed(e: Builder) -> set[int]:
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
     stays = tuple(made.sizes) == shape
-    return set() if stays else {k for k, (n, *told) in axes if told != [1, n, WHOLE]}
+    return set() if stays else {k for k, (n, *rest) in axes if rest != [1, n, WHOLE]}
 
 
 # ---- what they need ------------------------------------------------------------------------------

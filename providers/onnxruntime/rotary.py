@@ -78,16 +78,16 @@ def _angles(first: int, places: int) -> Condition:
 
 def _fits(e: Builder, first: int, places: int) -> bool:
     """Angles of every rotated pair and every position."""
-    shape, told = e.shape(e.x(0)), e.has(places)
+    shape, has_places = e.shape(e.x(0)), e.has(places)
     cos, sin = (e.shape(e.x(k)) for k in (first, first + 1))
-    if len(shape) not in (3, 4) or cos != sin or len(cos) != (2 if told else 3):
+    if len(shape) not in (3, 4) or cos != sin or len(cos) != (2 if has_places else 3):
         return False
     if first == ONNX_COS and len(shape) == 3 and e.integer("num_heads") < 1:
         return False
     batch, heads, length, depth = _split(e, first)
     turning = e.integer("rotary_embedding_dim") or depth
-    follow = first == COS and told and e.shape(e.x(places)) == (1,)
-    rows = e.shape(e.x(places)) if told and not follow else cos[:2]
+    follow = first == COS and has_places and e.shape(e.x(places)) == (1,)
+    rows = e.shape(e.x(places)) if has_places and not follow else cos[:2]
     return (
         2 * cos[-1] == turning <= depth
         and (len(shape) == 4 or heads * depth == shape[2])

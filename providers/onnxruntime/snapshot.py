@@ -162,8 +162,8 @@ class _Reader:
         dtype = DTYPES.get(element) or UNREAD.get(element, f"type {element}")
         if data is not None and not default:
             dtype = NIBBLES.get(element, dtype)
-        told = self._shape(name, info) if api.has_shape(info) else None
-        shape = data.shape if told is None and data is not None else told
+        stated = self._shape(name, info) if api.has_shape(info) else None
+        shape = data.shape if stated is None and data is not None else stated
         return Value(name, dtype, shape, data, default, element)
 
     def _note_origin(self, name: str, handle: Any) -> None:

@@ -246,8 +246,8 @@ def _sized(e: Builder) -> Refusal | None:
         ignored = name == "pads" and e.text("auto_pad", "NOTSET") != "NOTSET"
         fits = len(given or ()) == wanted and min(given or (0,)) >= least
         if not fits and not ignored and (given or name == "kernel_shape"):
-            said = f"{name} must be {wanted} numbers of at least {least}."
-            return Refusal("attribute.invalid", said)
+            sentence = f"{name} must be {wanted} numbers of at least {least}."
+            return Refusal("attribute.invalid", sentence)
     return None
 
 
@@ -287,8 +287,8 @@ def _grouped(e: Builder) -> Refusal | None:
     parted, taken = (channels, weights[0]) if spreads else (weights[0], weights[1] * groups)
     if groups > 0 and parted % groups == 0 and taken == channels:
         return None
-    said = f"{channels} channels and weights of {list(weights)} do not match {groups} groups."
-    return Refusal("shape.mismatch", said)
+    sentence = f"{channels} channels and weights of {list(weights)} do not match {groups} groups."
+    return Refusal("shape.mismatch", sentence)
 
 
 @asks(

@@ -36,8 +36,8 @@ def unlisted(row: HostOp, outputs: int) -> Refusal | None:
     wanted = row.outputs or ()
     if "value*" in wanted or outputs == len(wanted):
         return None
-    said = f"{outputs} outputs instead of {len(wanted)} are not supported."
-    return Refusal("output.unsupported", said)
+    sentence = f"{outputs} outputs instead of {len(wanted)} are not supported."
+    return Refusal("output.unsupported", sentence)
 
 
 EVERY: tuple[Condition, ...] = (readable, listed)
@@ -104,8 +104,8 @@ def one_axis(e: Builder) -> Refusal | None:
     axes = e.constant(e.x(1))
     if axes is None or axes.size == 1:
         return None
-    said = f"{e.row.name} of {axes.size} axes is not supported: hosts do not agree about it."
-    return Refusal("host.ambiguous", said)
+    sentence = f"{e.row.name} of {axes.size} axes is not supported: hosts do not agree about it."
+    return Refusal("host.ambiguous", sentence)
 
 
 def _alike(e: Builder) -> bool:
@@ -163,8 +163,8 @@ def _symmetric(e: Builder, index: int | None) -> Refusal | None:
         return None
     if not any(held.quantization.zero_point):
         return None
-    said = f"The int8 weights {held.name!r} have a nonzero zero point, which is not supported."
-    return Refusal("quantization.unsupported", said)
+    sentence = f"The int8 weights {held.name!r} have a nonzero zero point, which is not supported."
+    return Refusal("quantization.unsupported", sentence)
 
 
 def symmetric_hybrid(e: Builder) -> Refusal | None:

@@ -72,15 +72,15 @@ def recurrent_layer(e: Builder) -> list[int | None]:
     """
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
-        said = "The loop carries values whose shapes are only known when the model runs."
-        raise Unsupported.of("dynamic.shape", said)
+        sentence = "The loop carries values whose shapes are only known when the model runs."
+        raise Unsupported.of("dynamic.shape", sentence)
     if len(e.host.bodies) != BODIES[LOOP]:
         raise otherwise("it is in the body of another loop")
     found = loop_layer.layer(given, *(loop_layer.read(model, e.table) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:
-            said = f"A node reads value {position} of the loop, which is a counter."
-            raise Unsupported.of("loop.unsupported", said)
+            sentence = f"A node reads value {position} of the loop, which is a counter."
+            raise Unsupported.of("loop.unsupported", sentence)
     weights, recurrent, bias, content = (
         _weights(e, number, array)
         for number, array in enumerate(

@@ -95,8 +95,8 @@ def _dense(ffi: Any, raw: Any, name: str, dtype: str, shape: Shape) -> Array:
             raise sparsity.unreadable(f"is sparse and holds {dtype} values, which is not supported")
         return sparsity.dense(ffi, raw, NUMPY_DTYPES[dtype], shape)
     except Unsupported as reason:
-        said = reason.sentence.reworded(f"The constant {name!r} {reason}.")
-        raise Unsupported(said) from reason
+        refusal = reason.sentence.reworded(f"The constant {name!r} {reason}.")
+        raise Unsupported(refusal) from reason
 
 
 def constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:

@@ -80,7 +80,7 @@ class OnRay:
             import ray.data
         except ImportError as error:
             raise Stopped(f"{INSTALL} ({error})") from error
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it is told here
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # reported here
         self.ray, self.own = ray, not ray.is_initialized()
         if self.own:
             self._connect(ray)
@@ -118,14 +118,14 @@ class OnRay:
 
     def _some(self, waiting: dict[int, Part], queued: int | None) -> Iterator[Finished]:
         """Yields finished parts and removes them from `waiting`."""
-        told = set[str]()
+        named = set[str]()
         try:
             for row in self._dataset(list(waiting.values()), queued).iter_rows():
                 if row[PROBLEM]:
                     raise Stopped(row[PROBLEM])
                 packed = pickle.loads(row[PACKED])
-                if packed.adapter not in told:
-                    told.add(packed.adapter)
+                if packed.adapter not in named:
+                    named.add(packed.adapter)
                     self.tell(f"a worker runs on {packed.adapter}")
                 self.folder.keep(packed)
                 yield waiting.pop(packed.part), packed.failures

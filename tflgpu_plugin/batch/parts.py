@@ -27,7 +27,7 @@ INDEX, INPUT, ADAPTER = "index", "input", "adapter"
 ITEMS, FAILED = "items", "failed"  # suffix of a file of failures
 _UNFINISHED = ".unfinished"
 DAMAGED = "{} is damaged: choose another folder."
-MOST_TOLD = 1 << 28  # bytes of a file of failures
+MAX_BYTES = 1 << 28  # bytes of a file of failures
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Folder:
             raise BadInput(
                 f"{self.path} holds a run: add --resume to continue it, or choose another folder."
             )
-        before = _told(known)
+        before = _read(known)
         other = [key for key, value in manifest.items() if before.get(key) != value]
         if other:
             raise BadInput(
@@ -125,7 +125,7 @@ class Folder:
         found = {_number(path) for path in self.path.glob(f"part-*.{self.kind}")}
         for path in self.path.glob("_failed-*.json"):
             if _number(path) not in found:
-                failures, count = _told_failures(path)
+                failures, count = _read_failures(path)
                 found |= {_number(path)} if len(failures) == count else set()
         return found
 
@@ -133,8 +133,8 @@ class Folder:
         """Writes failures first: a part is complete when its file of results exists."""
         if packed.failures:
             failed = [[one.index, one.input, one.reason] for one in packed.failures]
-            told = {ITEMS: packed.count, FAILED: failed}
-            _write(self._failed(packed.part), json.dumps(told).encode())
+            content = {ITEMS: packed.count, FAILED: failed}
+            _write(self._failed(packed.part), json.dumps(content).encode())
         if packed.content:
             _write(self.file(packed.part), packed.content)
 
@@ -142,7 +142,7 @@ class Folder:
         """Yields the failures of these parts, in order."""
         for part in parts:
             path = self._failed(part)
-            yield from _told_failures(path)[0] if path.exists() else ()
+            yield from _read_failures(path)[0] if path.exists() else ()
 
 
 def _number(path: Path) -> int:
@@ -153,23 +153,25 @@ def _number(path: Path) -> int:
         raise BadInput(f"{path} does not belong to this run: choose another folder.") from error
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     """Returns the content of a file of a run. Raises BadInput for any other file."""
     try:
-        told = json.loads(inputs.content(path, "file", MOST_TOLD))
+        content = json.loads(inputs.content(path, "file", MAX_BYTES))
     except (ValueError, RecursionError) as error:  # BadInput among them
         raise BadInput(DAMAGED.format(path)) from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise BadInput(DAMAGED.format(path))
-    return told
+    return content
 
 
-def _told_failures(path: Path) -> tuple[list[Failure], int]:
+def _read_failures(path: Path) -> tuple[list[Failure], int]:
     """Returns the failures of a part, and how many inputs it has. Raises BadInput."""
-    told = _told(path)
+    content = _read(path)
     try:
-        failures = [Failure(int(index), str(name), str(why)) for index, name, why in told[FAILED]]
-        return failures, int(told[ITEMS])
+        failures = [
+            Failure(int(index), str(name), str(why)) for index, name, why in content[FAILED]
+        ]
+        return failures, int(content[ITEMS])
     except (LookupError, TypeError, ValueError) as error:
         raise BadInput(DAMAGED.format(path)) from error
 

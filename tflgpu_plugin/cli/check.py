@@ -51,7 +51,7 @@ class Check:
         """Returns the reasons of nodes on the CPU, the most frequent first."""
         away = (node for node in self.report.nodes if node.where == CPU)
         counted = Counter((n.op, n.refusal_code or "", n.reason or "") for n in away)
-        return [Reason(*told, count) for told, count in counted.most_common()]
+        return [Reason(*reason, count) for reason, count in counted.most_common()]
 
     def as_json(self) -> dict[str, Any]:
         reasons = [one._asdict() for one in self.reasons]

@@ -168,8 +168,8 @@ def _show_measured(found: Any) -> None:
     from tflgpu_plugin.harness import inputs
 
     console.print(f"{found.model} in {found.host}, {found.adapter}")
-    if told := inputs.told(found.chosen_shapes):
-        console.print(told)
+    if sentence := inputs.shapes_sentence(found.chosen_shapes):
+        console.print(sentence)
 
 
 @main.command()

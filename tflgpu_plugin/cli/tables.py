@@ -119,9 +119,10 @@ def quirks(op: str, target: Target) -> list[str]:
 
 def option_rows() -> list[dict[str, Any]]:
     """Returns one row per option."""
-    told = ("values", "default", "documented", "effective", "meaning")
+    fields = ("values", "default", "documented", "effective", "meaning")
     return [
-        {"option": row.name, **{name: getattr(row, name) for name in told}} for row in options.TABLE
+        {"option": row.name, **{name: getattr(row, name) for name in fields}}
+        for row in options.TABLE
     ]
 
 

@@ -54,8 +54,8 @@ class NodeReport:
     def placed(self, where: str, reason: str | None = None) -> NodeReport:
         """Returns a copy of the node with this place, and a reason where that is not the GPU."""
         code = None if reason is None else code_of(reason)
-        said = None if reason is None else str(reason)
-        return replace(self, where=where, reason=said, refusal_code=code)
+        sentence = None if reason is None else str(reason)
+        return replace(self, where=where, reason=sentence, refusal_code=code)
 
 
 @dataclass(frozen=True)

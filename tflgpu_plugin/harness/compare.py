@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
-from tflgpu_plugin.harness.inputs import told
+from tflgpu_plugin.harness.inputs import shapes_sentence
 from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
 
 Array = npt.NDArray[Any]
@@ -129,7 +129,7 @@ class Comparison:
             lack = "the host has no reference kernels for an operator of this model"
             lines.append(f"judge     the {self.judge} CPU kernels: {lack}")
         if self.chosen_shapes:
-            lines.append(f"shapes    {told(self.chosen_shapes)}")
+            lines.append(f"shapes    {shapes_sentence(self.chosen_shapes)}")
         return lines
 
     def verdict(self) -> str:

@@ -63,7 +63,7 @@ def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
     return found
 
 
-def told(shapes: Mapping[str, list[int]]) -> str:
+def shapes_sentence(shapes: Mapping[str, list[int]]) -> str:
     """Returns a sentence about shapes that were chosen; "" where there are none."""
     listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return f"The model leaves extents open. Shapes chosen here: {listed}." if listed else ""
@@ -75,7 +75,7 @@ def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str
     if not shapes:
         return text
     advice = "Run it with other shapes in a program of your own."
-    return f"{text.rstrip('. ')}. {told(shapes)} {advice}"
+    return f"{text.rstrip('. ')}. {shapes_sentence(shapes)} {advice}"
 
 
 def is_image(shape: tuple[int, ...]) -> bool:

@@ -267,10 +267,10 @@ class Builder(NodeReader):
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):
-            said = (
+            sentence = (
                 f"The input of {self.host.title} is smaller than the number of elements to select."
             )
-            raise Unsupported(Unfit("shape.window_too_large", said))
+            raise Unsupported(Unfit("shape.window_too_large", sentence))
         return shapes
 
     def _reason(self, row: Op, node: Node) -> Refusal | None:

@@ -123,9 +123,12 @@ class Imported:
 
 
 def assembled(
-    nodes: Sequence[Node], tensors: MutableMapping[int, Tensor], outputs: Iterable[int], **told: Any
+    nodes: Sequence[Node],
+    tensors: MutableMapping[int, Tensor],
+    outputs: Iterable[int],
+    **fields: Any,
 ) -> Graph:
-    """Returns the graph of these nodes, with the other fields in `told`: tensors that are only read
+    """Returns the graph of these nodes, with the other `fields`: tensors that are only read
     are inputs, and tensors that are written may be outputs. `tensors` is changed as by `annotate`.
     """
     made = {t for node in nodes for t in node.outputs}
@@ -136,7 +139,7 @@ def assembled(
         nodes=tuple(nodes),
         inputs=tuple(sorted(t for t in read - made if tensors[t].data is None)),
         outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
-        **told,
+        **fields,
     )
 
 

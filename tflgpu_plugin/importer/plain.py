@@ -64,8 +64,8 @@ class Plain:
         if made is None:
             planned = self.state.planned
             if planned is not None and host.id in planned:
-                said = f"{host.title} {node.name!r} has no value for these input shapes."
-                raise Unsupported.of("dynamic.value", said)
+                sentence = f"{host.title} {node.name!r} has no value for these input shapes."
+                raise Unsupported.of("dynamic.value", sentence)
             self._shape(host, node, refusal)
             refusal = refusal or self.unplanned.get(host.id)
         if made is None and refusal is not None:
@@ -323,14 +323,14 @@ class Plain:
             wrong = node_error(error)
             known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
             if runs and known and all(values[k].shape is None for k in host.writes):
-                said = f"{host.title} cannot be planned: {wrong}."
-                self.unplanned[host.id] = Unfit("shape.mismatch", said)
+                sentence = f"{host.title} cannot be planned: {wrong}."
+                self.unplanned[host.id] = Unfit("shape.mismatch", sentence)
         extents = [extent for shape in found or () for extent in shape]
         if any(extent < 0 for extent in extents):
             wrong = f"its input shape {[*self.table[inputs[0]].shape]} is too small."
         if wrong is not None and self.state.planned is not None:  # it was claimed for other shapes
-            said = f"{host.title} cannot take these input shapes: {wrong}"
-            raise Unsupported(Unfit("shape.unsupported", said))
+            sentence = f"{host.title} cannot take these input shapes: {wrong}"
+            raise Unsupported(Unfit("shape.unsupported", sentence))
         whole = runs and all(extent > 0 for t in inputs for extent in self.table[t].shape)
         if whole and (found is None or any(extent < 1 for extent in extents)):
             self.state.unfit.add(host.id)

@@ -38,8 +38,8 @@ def shaped(e: Builder) -> Refusal | None:
     """Inputs have shapes that are known before a run, or that follow from values of a run."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
         if any(extent < 0 for extent in tensor.shape):
-            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
-            return Refusal("dynamic.shape", said)
+            sentence = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", sentence)
     return None
 
 
@@ -98,8 +98,8 @@ def constants(e: Builder) -> Refusal | None:
     for _, tensor, operand in _operands(e):
         if operand.constant and tensor.data is None:
             what = operand.role.replace("_", " ")
-            said = f"The {what} of {e.row.name} must be a constant of the model."
-            return Refusal("constant.required", said)
+            sentence = f"The {what} of {e.row.name} must be a constant of the model."
+            return Refusal("constant.required", sentence)
     return None
 
 
@@ -138,8 +138,8 @@ def variables(e: Builder) -> Refusal | None:
             return Refusal("input.missing", "Its state is absent.")
         if not e.tensors.table[state].variable:
             name = e.tensors.table[state].name
-            said = f"The state {name!r} is not a variable of the model."
-            return Refusal("state.unsupported", said)
+            sentence = f"The state {name!r} is not a variable of the model."
+            return Refusal("state.unsupported", sentence)
     return None
 
 

@@ -79,8 +79,8 @@ def again(
     for key in outputs:
         if ids[key] not in tensors:
             name = model.values[key].name
-            said = f"The result {name!r} does not depend on its inputs' values."
-            raise BuildError.of((), "dynamic.value", said)
+            sentence = f"The result {name!r} does not depend on its inputs' values."
+            raise BuildError.of((), "dynamic.value", sentence)
     for key in ports:
         value = model.values[key]
         tensors.setdefault(ids[key], Tensor(value.name, facts.shapes[key], value.dtype))

@@ -132,8 +132,8 @@ def unversioned(
     first, last = allowed
     span = f"{first} is" if first == last else f"{first} to {last} are"
     subject = word.capitalize() if first == last else f"{word.capitalize()}s"
-    said = f"This is {word} {version} of {name}. {subject} {span} supported{where}."
-    return Refusal("version.unsupported", said)
+    sentence = f"This is {word} {version} of {name}. {subject} {span} supported{where}."
+    return Refusal("version.unsupported", sentence)
 
 
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
@@ -141,8 +141,8 @@ def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
     for tensor in _values(graph, node) if edition != "all" else ():
         if whole(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
-            said = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
-            return Refusal("option.capabilities", said)
+            sentence = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+            return Refusal("option.capabilities", sentence)
     return None
 
 
@@ -198,8 +198,8 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
     """Returns the refusal of a tensor that has none of these types (named as in `TYPE_NAMES`)."""
     held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
-    said = f"{held}; {operator} is supported for {' or '.join(types)}."
-    return Refusal("dtype.unsupported", said)
+    sentence = f"{held}; {operator} is supported for {' or '.join(types)}."
+    return Refusal("dtype.unsupported", sentence)
 
 
 def type_names(types: Iterable[str]) -> list[str]:
@@ -219,8 +219,8 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
         return None
     if INT32.min <= data.min() and data.max() <= INT32.max:
         return None
-    said = f"The constant {tensor.name!r} holds int64 numbers outside of the range of int32."
-    return Refusal("constant.out_of_range", said)
+    sentence = f"The constant {tensor.name!r} holds int64 numbers outside of the range of int32."
+    return Refusal("constant.out_of_range", sentence)
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
@@ -242,11 +242,11 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
     if tensor.quantization is None:
         return Refusal("quantization.missing", " that are not quantized: it has no scale.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
-        said = " computed at run time with a scale per channel; only constants may have that."
-        return Refusal("quantization.unsupported", said)
+        sentence = " computed at run time with a scale per channel; only constants may have that."
+        return Refusal("quantization.unsupported", sentence)
     if not all(0.0 < scale < math.inf for scale in tensor.quantization.scale):
-        said = f" with the scale {tensor.quantization.scale[0]}, which must be positive."
-        return Refusal("quantization.unsupported", said)
+        sentence = f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+        return Refusal("quantization.unsupported", sentence)
     return None
 
 
@@ -285,14 +285,16 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
     for tensor in _values(graph, node):
         rank = len(tensor.shape)
         if rank > MAX_RANK:
-            said = f"Tensor {tensor.name!r} has rank {rank}; ranks up to {MAX_RANK} are supported."
-            return Refusal("rank.too_large", said)
+            sentence = (
+                f"Tensor {tensor.name!r} has rank {rank}; ranks up to {MAX_RANK} are supported."
+            )
+            return Refusal("rank.too_large", sentence)
         if any(extent < 0 for extent in tensor.shape):
-            said = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
-            return Refusal("dynamic.shape", said)
+            sentence = f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
+            return Refusal("dynamic.shape", sentence)
         if 0 in tensor.shape and not _takes_empty(graph, node):
-            said = f"Tensor {tensor.name!r} has no elements: its shape is {list(tensor.shape)}."
-            return Refusal("shape.empty", said)
+            sentence = f"Tensor {tensor.name!r} has no elements: its shape is {list(tensor.shape)}."
+            return Refusal("shape.empty", sentence)
     return None
 
 

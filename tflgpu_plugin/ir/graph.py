@@ -266,8 +266,8 @@ def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, 
     """Returns the tensors that say how many elements of these outputs are valid after a run, each
     once.
     """
-    told = (tensors[t].counted for t in outputs)
-    return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
+    counted = (tensors[t].counted for t in outputs)
+    return tuple(dict.fromkeys(each[1] for each in counted if each is not None))
 
 
 def verify(graph: Graph) -> None:

@@ -139,8 +139,8 @@ class Plan:
     @property
     def counts(self) -> tuple[int, ...]:
         """Returns the indices of outputs that say how many elements of others are valid."""
-        told = (port.counted for port in self.outputs)
-        return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
+        counted = (port.counted for port in self.outputs)
+        return tuple(dict.fromkeys(each[1] for each in counted if each is not None))
 
     @cached_property
     def structure(self) -> bytes:
