@@ -162,8 +162,8 @@ def test_fused_pattern(
     chosen = {**options, "force": True}
     nodes: list[int] = []
 
-    def counted(graph: Any, run: Any = passes.run) -> Any:
-        result = run(graph)
+    def counted(*given: Any, run: Any = passes.run) -> Any:
+        result = run(*given)
         nodes.append(len(result.nodes))
         return result
 
