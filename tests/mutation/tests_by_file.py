@@ -37,6 +37,8 @@ FAMILIES: dict[str, Sequence[str]] = {
     "conv_at_window": ("conv",),
     "conv_at_volume": ("conv_3d",),
     "conv_at_transposed": ("transpose_conv",),
+    "attention_memory": ("attention",),
+    "attention_shuffle": ("attention",),
     "depthwise_columns": ("depthwise",),
     "depthwise_in_rows": ("depthwise",),
     "depthwise_in_span": ("depthwise",),

@@ -1,61 +1,61 @@
-// Scaled dot product attention. 8 threads have some rows (queries of the heads that share keys and values) and go through
+// Scaled dot product attention. 8 invocations have some rows (queries of the heads that share keys and values) and go through
 // the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
-// variant: lanes, rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads
-// exchange values by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
-// same rows and join at the end; `ahead`: so many slices of keys, and values of twice as many keys, are loaded before their
-// products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
-// and some keep no kernel as long as that.
-{% macro pass_on(names) %}
-{% for name in names %}
-      let {{ name }} = {{ name }}0;
-{% for r in range(rows - 1) %}
-      {{ name }}{{ r }} = {{ name }}{{ r + 1 }};
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-{% if teams > 1 %}
-var<workgroup> peaks: array<f32, {{ lanes }}>;
-var<workgroup> totals: array<f32, {{ lanes }}>;
-var<workgroup> results: array<vec4f, {{ lanes * parts }}>;
-{% endif %}
-{% macro scores(u=0) %}
-{% for j in range(4) %}
-      let w{{ j }}_{{ u }} = load_k(k{{ j }} + (k + {{ u }}u) * p.k_slice);
-{% endfor %}
-{% if shared %}
-      let x_{{ u }} = load_q(own + (k + {{ u }}u) * p.q_slice);
-{% endif %}
-{% endmacro %}
-{% macro add_scores(u=0) %}
-{% for r in range(rows) %}
-      let x{{ r }}_{{ u }} = {{ "subgroupShuffle(x_%d, base + %du)" % (u, r) if shared else "load_q(q%d + (k + %du) * p.q_slice)" % (r, u) }};
-      s{{ r }} += vec4f({% for j in range(4) %}{{ ", " if j }}dot(x{{ r }}_{{ u }}, w{{ j }}_{{ u }}){% endfor %});
-{% endfor %}
-{% endmacro %}
-{% if not shared %}
-var<workgroup> peaks: array<f32, {{ lanes * rows }}>;  // [rows][threads]
-var<workgroup> shares: array<vec4f, {{ lanes * rows }}>;
-{% endif %}
+//
+// Variant:
+//   lanes    invocations of a workgroup
+//   rows     rows that 8 invocations have
+//   parts    slices of the result that an invocation has
+//   masked   a mask is added to the scores
+//   lengths  the number of keys is read for each batch
+//   softcap  scores are limited by p.softcap * tanh(score / p.softcap)
+//   mends    a row whose sum of shares is NaN has the result p.empty
+//   shared   invocations exchange values by shuffle (attention_shuffle.wgsl), not in workgroup memory (attention_memory.wgsl)
+//   teams    eights of invocations that go through blocks of their own for the same rows and join at the end (1 where not `shared`)
+//   ahead    slices of keys, and twice as many keys' values, that are loaded before their products
+//
+// Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile, and
+// some keep no kernel as long as that.
+@each n in PARTS, r in ROWS;
+@if TEAMS > 1 {
+var<workgroup> peaks: array<f32, LANES>;
+var<workgroup> totals: array<f32, LANES>;
+var<workgroup> results: array<vec4f, LANES * PARTS>;
+}
+// Scores of 4 keys for each row, of so many slices.
+@macro add_scores(together) {
+@for u in TOGETHER {
+      let w[0][u] = load_k(k0 + (k + u) * p.k_slice);
+      let w[1][u] = load_k(k1 + (k + u) * p.k_slice);
+      let w[2][u] = load_k(k2 + (k + u) * p.k_slice);
+      let w[3][u] = load_k(k3 + (k + u) * p.k_slice);
+      @if SHARED: let x[u] = load_q(own + (k + u) * p.q_slice);
+      @if !SHARED: let x[u] = vec4f();
+}
+@for u in TOGETHER, r in ROWS {
+      let x[r][u] = shared_query(x[u], q[r] + (k + u) * p.q_slice, base, r);
+      s[r] += vec4f(dot(x[r][u], w[0][u]), dot(x[r][u], w[1][u]), dot(x[r][u], w[2][u]), dot(x[r][u], w[3][u]));
+}
+}
+{% include "attention_%s.wgsl" % ("shuffle" if shared else "memory") %}
 {% set shuffles = shared %}
 {% include "each_group.wgsl" %}
   let lane = lid % 8u;
-  let base = {{ "sid & ~7u" if shared else "lid - lane" }};
-  let group = wi.x * {{ lanes // (8 * teams) }}u + lid / {{ 8 * teams }}u;
+  @if SHARED: let base = sid & ~7u;
+  @if !SHARED: let base = lid - lane;
+  let group = wi.x * (LANES / (8u * TEAMS)) + lid / (8u * TEAMS);
+  let team = lid / 8u % TEAMS;
   let tile = group % p.tiles;
   let kv_head = group / p.tiles % p.kv_heads;
   let batch = min(group / (p.tiles * p.kv_heads), p.batches - 1u);
-  let first = {{ rows }}u * tile;
-  let last = min(first + {{ rows }}u, p.rows) - 1u;
+  let first = ROWS * tile;
+  let last = min(first + ROWS, p.rows) - 1u;
   let whole = first / p.queries == last / p.queries;  // of one head
   let first_head = kv_head * p.sharing + first / p.queries;
   let lowest_query = select(0u, first % p.queries, whole);
   let highest_query = select(p.queries - 1u, last % p.queries, whole);
-{% if lengths %}
-  let keys = u32(clamp(load_lengths(batch), 0, i32(p.keys)));
-{% else %}
-  let keys = p.keys;
-{% endif %}
+  @if LENGTHS: let keys = u32(clamp(load_lengths(batch), 0, i32(p.keys)));
+  @if !LENGTHS: let keys = p.keys;
   // A query sees `window` keys before its own number + ahead.
   let ahead = 1 + select(p.past, i32(keys) - i32(p.queries), p.ends != 0u);
   var begin = 0u;
@@ -66,184 +66,143 @@ var<workgroup> shares: array<vec4f, {{ lanes * rows }}>;
   }
   let k_base = batch * p.k_batch + kv_head * p.k_head;
   let v_base = batch * p.v_batch + kv_head * p.v_head;
-  let slice = 8u * {{ parts }}u * wi.y + lane;
-{% for r in range(rows) %}
-  let row{{ r }} = min(first + {{ r }}u, p.rows - 1u);
-  let q{{ r }} = batch * p.q_batch + (kv_head * p.sharing + row{{ r }} / p.queries) * p.q_head + row{{ r }} % p.queries * p.q_row;
-  var peak{{ r }} = -0x1.fffffep+127f;
-  var kept{{ r }} = 0.0;
-  var sum{{ r }} = 0.0;
-{% for n in range(parts) %}
-  var y{{ n }}_{{ r }} = vec4f(0.0);
-{% endfor %}
-{% endfor %}
-{% for n in range(parts) %}
-  let v{{ n }} = v_base + min(slice + {{ 8 * n }}u, p.v_slices - 1u) * p.v_slice;
-{% endfor %}
-{% if shared %}
-  var own = q0;
-{% for r in range(1, rows) %}
-  own = select(own, q{{ r }}, lane % {{ rows }}u == {{ r }}u);
-{% endfor %}
-  for (var start = begin{{ " + lid / 8u %% %du * 32u" % teams if teams > 1 }}; start < end; start += {{ 32 * teams }}u) {
-{% else %}
-  for (var start = 0u; start < p.keys; start += 32u) {  // barriers want the same rounds of all
-{% endif %}
+  let slice = 8u * PARTS * wi.y + lane;
+  let row[r] = min(first + r, p.rows - 1u);
+  let q[r] = batch * p.q_batch + (kv_head * p.sharing + row[r] / p.queries) * p.q_head + row[r] % p.queries * p.q_row;
+  var peak[r] = -0x1.fffffep+127f;
+  var kept[r] = 0.0;
+  var sum[r] = 0.0;
+  var y[n][r] = vec4f(0.0);
+  let v[n] = v_base + min(slice + 8u * n, p.v_slices - 1u) * p.v_slice;
+@if SHARED {
+  var own = q[0];
+  @for r in 1..ROWS {
+  own = select(own, q[r], lane % ROWS == r);
+  }
+  let stop = end;
+} @else {
+  begin = 0u;  // barriers want the same rounds of all
+  let stop = p.keys;
+}
+  for (var start = begin + team * 32u; start < stop; start += 32u * TEAMS) {
     let key = start + 4u * lane;
-{% for r in range(rows) %}
-    var s{{ r }} = vec4f(0.0);
-{% endfor %}
-{% for j in range(4) %}
-    let k{{ j }} = k_base + min(key + {{ j }}u, p.keys - 1u) * p.k_row;
-{% endfor %}
-{% if ahead > 1 %}
-    let together = p.slices - p.slices % {{ ahead }}u;
-    for (var k = 0u; k < together; k += {{ ahead }}u) {
-{% for u in range(ahead) %}
-{{ scores(u) -}}
-{% endfor %}
-{% for u in range(ahead) %}
-{{ add_scores(u) -}}
-{% endfor %}
+    var s[r] = vec4f(0.0);
+@for j in 4 {
+    let k[j] = k_base + min(key + j, p.keys - 1u) * p.k_row;
+}
+    let together = p.slices - p.slices % AHEAD;
+    for (var k = 0u; k < together; k += AHEAD) {
+@add_scores(AHEAD);
     }
-{% endif %}
-    for (var k = {{ "together" if ahead > 1 else "0u" }}; k < p.slices; k++) {
-{{ scores() -}}
-{{ add_scores() -}}
+@if AHEAD > 1 {
+    for (var k = together; k < p.slices; k++) {
+@add_scores(1);
     }
+}
     let number = vec4u(key) + vec4u(0u, 1u, 2u, 3u);
     var query = first % p.queries;
     var head = first_head;
-    for (var r = 0u; r < p.together; r++) {
-{{ pass_on(("s", "peak", "kept")) }}
-      var score = s * p.scale;
-{% if softcap %}
-      score = p.softcap * tanh_exact(score / p.softcap);
-{% endif %}
-{% if masked %}
+    for (var row = 0u; row < p.together; row++) {
+      let own_s = s[0];
+      let own_peak = peak[0];
+@for r in ROWS - 1 {
+      s[r] = s[r + 1];
+      peak[r] = peak[r + 1];
+      kept[r] = kept[r + 1];
+}
+      var score = own_s * p.scale;
+      @if SOFTCAP: score = p.softcap * tanh_exact(score / p.softcap);
+@if MASKED {
       let m_row = batch * p.m_batch + head * p.m_head + query * p.m_row;
       score += load_m(m_row + min(key / 4u, p.m_slices - 1u) * p.m_slice);
-{% endif %}
+}
       let until = select(i32(keys), clamp(i32(query) + ahead, 0, i32(keys)), p.causal != 0u);
       let oldest = select(0, max(i32(query) + ahead - p.window, 0), p.causal != 0u);
       let seen = (number >= vec4u(u32(oldest))) & (number < vec4u(u32(until))) & ((score > vec4f(p.nothing)) | is_nan(score));
       let above = select(vec4f(-0x1.fffffep+127f), score, seen);
-      var top = max(max(above.x, above.y), max(above.z, above.w));
-{% if shared %}
-      top = max(top, subgroupShuffleXor(top, 1u));
-      top = max(top, subgroupShuffleXor(top, 2u));
-      top = max(top, subgroupShuffleXor(top, 4u));
-{% else %}
-      workgroupBarrier();
-      peaks[{{ lanes }}u * r + lid] = top;
-      workgroupBarrier();
-      for (var k = 0u; k < 8u; k++) { top = max(top, peaks[{{ lanes }}u * r + base + k]); }
-{% endif %}
-      top = max(top, peak);
-      peak{{ rows - 1 }} = top;
-      kept{{ rows - 1 }} = exp(peak - top);
-      s{{ rows - 1 }} = select(vec4f(0.0), exp_near(score - top), seen);
-{% if not shared %}
-      shares[{{ lanes }}u * r + lid] = s{{ rows - 1 }};
-{% endif %}
+      let top = max(largest(max(max(above.x, above.y), max(above.z, above.w)), base, lid, row), own_peak);
+      peak[ROWS - 1] = top;
+      kept[ROWS - 1] = exp(own_peak - top);
+      s[ROWS - 1] = select(vec4f(0.0), exp_near(score - top), seen);
+      give_shares(s[ROWS - 1], lid, row);
       query++;
-      head += select(0u, 1u, query == p.queries && first + r + 1u < p.rows);
+      head += select(0u, 1u, query == p.queries && first + row + 1u < p.rows);
       query = select(query, 0u, query == p.queries);
     }
-{% for r in range(rows) %}
-    sum{{ r }} = sum{{ r }} * kept{{ r }} + (s{{ r }}.x + s{{ r }}.y) + (s{{ r }}.z + s{{ r }}.w);
-{% for n in range(parts) %}
-    y{{ n }}_{{ r }} *= kept{{ r }};
-{% endfor %}
-{% endfor %}
-{% if not shared %}
-    workgroupBarrier();
-{% endif %}
+@for r in ROWS {
+    sum[r] = sum[r] * kept[r] + (s[r].x + s[r].y) + (s[r].z + s[r].w);
+    y[n][r] *= kept[r];
+}
+    @if !SHARED: workgroupBarrier();
     let fours = (min(max(end, start) - start, 32u) + 3u) / 4u;
-{% if ahead > 1 %}
-    for (var k = 0u; k < fours; k += {{ ahead // 2 }}u) {  // keys past the last have no share
-{% for t, j in product(range(ahead // 2), range(4)) %}
-      let at{{ t }}_{{ j }} = min(start + 4u * k + {{ 4 * t + j }}u, end - 1u) * p.v_row;
-{% for n in range(parts) %}
-      let w{{ n }}_{{ t }}_{{ j }} = load_v(v{{ n }} + at{{ t }}_{{ j }});
-{% endfor %}
-{% endfor %}
-{% for t in range(ahead // 2) %}
-{% for r in range(rows) %}
-      let share{{ t }}_{{ r }} = {{ ("subgroupShuffle(s%d, base + k + %du)" % (r, t)) if shared else "shares[%du + base + k]" % (lanes * r + t) }};
-{% endfor %}
-{% for j, n, r in product(range(4), range(parts), range(rows)) %}
-      y{{ n }}_{{ r }} = fma(vec4f(share{{ t }}_{{ r }}[{{ j }}]), w{{ n }}_{{ t }}_{{ j }}, y{{ n }}_{{ r }});
-{% endfor %}
-{% endfor %}
-{% else %}
+@if AHEAD > 1 {
+    for (var k = 0u; k < fours; k += AHEAD / 2u) {  // keys past the last have no share
+  @for t in AHEAD / 2, j in 4 {
+      let at[t][j] = min(start + 4u * k + (4u * t + j), end - 1u) * p.v_row;
+      let w[n][t][j] = load_v(v[n] + at[t][j]);
+  }
+  @for t in AHEAD / 2 {
+      let share[t][r] = shares_of(s[r], base, k + t, r);
+    @for j in 4 {
+      y[n][r] = fma(vec4f(share[t][r].{{ "xyzw"[j] }}), w[n][t][j], y[n][r]);
+    }
+  }
+    }
+} @else {
     for (var k = 0u; k < fours; k++) {
-{% for r in range(rows) %}
-      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (lanes * r) }};
-{% endfor %}
+      var share[r] = shares_of(s[r], base, k, r);
       for (var j = 0u; j < 4u; j++) {
         let at = min(start + 4u * k + j, end - 1u) * p.v_row;
-{% for n in range(parts) %}
-        let w{{ n }} = load_v(v{{ n }} + at);
-{% for r in range(rows) %}
-        y{{ n }}_{{ r }} = fma(vec4f(share{{ r }}.x), w{{ n }}, y{{ n }}_{{ r }});
-{% endfor %}
-{% endfor %}
-{% for r in range(rows) %}
-        share{{ r }} = share{{ r }}.yzwx;
-{% endfor %}
+  @for n in PARTS {
+        let w[n] = load_v(v[n] + at);
+        y[n][r] = fma(vec4f(share[r].x), w[n], y[n][r]);
+  }
+        share[r] = share[r].yzwx;
       }
-{% endif %}
     }
+}
   }
   var query = first % p.queries;
   var head = first_head;
-  for (var r = 0u; r < p.together; r++) {
-{{ pass_on(("sum", "peak") if teams > 1 else ("sum",)) }}
-{% for n in range(parts) %}
-{{ pass_on(("y%d_" % n,)) }}
-{% endfor %}
-    var total = sum;
-{% if shared %}
-    total += subgroupShuffleXor(total, 1u);
-    total += subgroupShuffleXor(total, 2u);
-    total += subgroupShuffleXor(total, 4u);
-{% if teams > 1 %}
+  for (var row = 0u; row < p.together; row++) {
+    var whole_sum = total(sum[0], base, lid);
+    let own_y[n] = y[n][0];
+@if TEAMS > 1 {
     workgroupBarrier();
-    peaks[lid] = peak;
-    totals[lid] = total;
-{% for n in range(parts) %}
-    results[{{ lanes * n }}u + lid] = y{{ n }}_;
-    var joined{{ n }} = vec4f(0.0);
-{% endfor %}
+    peaks[lid] = peak[0];
+    totals[lid] = whole_sum;
+    results[LANES * n + lid] = own_y[n];
+    var joined[n] = vec4f(0.0);
     workgroupBarrier();
-    let first_lane = lid / {{ 8 * teams }}u * {{ 8 * teams }}u + lane;
-    var top = peak;
-    for (var team = first_lane; team < first_lane + {{ 8 * teams }}u; team += 8u) { top = max(top, peaks[team]); }
-    total = 0.0;
-    for (var team = first_lane; team < first_lane + {{ 8 * teams }}u; team += 8u) {
-      let weight = exp(peaks[team] - top);
-      total += weight * totals[team];
-{% for n in range(parts) %}
-      joined{{ n }} += weight * results[{{ lanes * n }}u + team];
-{% endfor %}
+    let first_lane = lid / (8u * TEAMS) * (8u * TEAMS) + lane;
+    var top = peak[0];
+    for (var other = first_lane; other < first_lane + 8u * TEAMS; other += 8u) { top = max(top, peaks[other]); }
+    whole_sum = 0.0;
+    for (var other = first_lane; other < first_lane + 8u * TEAMS; other += 8u) {
+      let weight = exp(peaks[other] - top);
+      whole_sum += weight * totals[other];
+      joined[n] += weight * results[LANES * n + other];
     }
-{% endif %}
-{% else %}
-    workgroupBarrier();
-    peaks[lid] = total;
-    workgroupBarrier();
-    total = 0.0;
-    for (var k = 0u; k < 8u; k++) { total += peaks[base + k]; }
-{% endif %}
+  @for r in ROWS - 1 {
+    peak[r] = peak[r + 1];
+  }
+} @else {
+    let joined[n] = own_y[n];
+}
+@for r in ROWS - 1 {
+    sum[r] = sum[r + 1];
+    y[n][r] = y[n][r + 1];
+}
     let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
-    let nothing = {{ "is_nan(vec4f(total)).x || total == 0.0" if mends else "!is_nan(vec4f(total)).x && total == 0.0" }};
-{% for n in range(parts) %}
-    if ({{ "lid / 8u %% %du == 0u && " % teams if teams > 1 }}group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
-      let y = select({{ "joined%d" % n if teams > 1 else "y%d_" % n }} / total, vec4f(p.empty), nothing);
-      store_y(at + (slice + {{ 8 * n }}u) * p.y_slice, epilogue_y(head * p.y_first + slice + {{ 8 * n }}u), y);
+    let is_nothing = is_nan(vec4f(whole_sum)).x;
+    @if MENDS: let nothing = is_nothing || whole_sum == 0.0;
+    @if !MENDS: let nothing = !is_nothing && whole_sum == 0.0;
+@for n in PARTS {
+    if (team == 0u && group < p.groups && slice + 8u * n < p.v_slices && first + row <= last) {
+      let y = select(joined[n] / whole_sum, vec4f(p.empty), nothing);
+      store_y(at + (slice + 8u * n) * p.y_slice, epilogue_y(head * p.y_first + slice + 8u * n), y);
     }
-{% endfor %}
+}
     query++;
     head += select(0u, 1u, query == p.queries);
     query = select(query, 0u, query == p.queries);
