@@ -27,7 +27,8 @@ AnyCase = Case | NodeCase
 MOST = 1 << 16  # elements of a case
 REPLACED = 3  # other forms of each that are tried
 REASON = "The form goes wrong on this driver, see issue 1."
-FORMS = tuple(ops.form_names())
+# `normalize_sums` needs a product in front, as in tests/ops/test_summed_rows.py, which refuses it.
+FORMS = tuple(form for form in ops.form_names() if form != "normalize_sums")
 
 
 def graph_of(case: AnyCase) -> Graph:
@@ -146,10 +147,8 @@ def test_in_a_host_forms_are_refused_one_by_one_and_all(
     to the CPU with the reason."""
     own = adapter.open_device(adapter.select(options.get("adapter"))).target
     given = {**options, "force": True}
-    members = [op for op in ops.rows().values() if op.family == family]
-    every = tuple(dict.fromkeys(form for op in members for form in op.forms))
     for form, case in own_form(family, own):
-        for names in ((form,), every):
+        for names in ((form,), tuple(ops.form_names())):
             left = planned(graph_of(case), replace(own, without=frozenset(names)))
             assert left is None or names == (form,)
             wanted = int(left is not None)

@@ -69,7 +69,11 @@ def test_every_launch_names_its_nodes_and_a_kernel_that_is_shown(model: str) -> 
             assert f"{binding['name']}_data: array<{binding['elements']}>" in wgsl
         assert len(launch["bindings"]) == wgsl.count("var<storage")
     forms = {launch["form"] for launch in one["launches"]}
-    assert {"point", "softmax"} <= forms and forms <= {*ops.form_names(), *ops.rows(), "io_layout"}
+    assert {"point", "softmax_rows"} <= forms and forms <= {
+        *ops.form_names(),
+        *ops.rows(),
+        "io_layout",
+    }
     first = one["launches"][0]
     assert first["parameters"]["in_h"] == first["parameters"]["in_w"] == 224
     assert [b["buffer"].split()[0] for b in first["bindings"][:2]] == ["input", "weights"]

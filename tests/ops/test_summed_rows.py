@@ -91,12 +91,16 @@ def test_more_threads_share_a_row_where_these_are_few(channels: int, most: int) 
 @pytest.mark.parametrize("channels", [5, 40, 100, 768, 1100])
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("software", [True, False])
-def test_answers(channels: int, centred: bool, software: bool) -> None:
+@pytest.mark.parametrize("refused", [True, False])
+def test_answers(channels: int, centred: bool, software: bool, refused: bool) -> None:
+    """Where the form is refused, a launch of its own adds up."""
     graph, w, bias = layers(channels, rows=9, centred=centred)
     device = adapter.open_device(adapter.select(None))
     target = replace(device.target, software=software, vendor="amd", tuning={"split_k": "always"})
+    target = replace(target, without=frozenset({"normalize_sums"} if refused else ()))
     plan = compiler.compile(graph, target)
-    assert "sum_parts" not in [d.label for d in plan.dispatches]
+    assert ("sum_parts" in [d.label for d in plan.dispatches]) == refused
+    assert ("normalize_sums" in [d.form for d in plan.dispatches]) != refused
     random = np.random.default_rng(1)
     x = random.standard_normal((1, 9, 32)).astype(np.float32)
     residual = random.standard_normal((1, 9, channels)).astype(np.float32)

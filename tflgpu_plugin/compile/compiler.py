@@ -15,7 +15,6 @@ from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
-from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
@@ -44,7 +43,7 @@ def lower(graph: Graph, target: Target) -> Lowering:
         io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
     for node in graph.nodes:
         with blaming(node):
-            if reason := refusal(node.op, graph, node, target):
+            if reason := ops.refused(graph, node, target):
                 raise Unsupported(reason)
             low.form = node.op
             table[node.op].lower(low, node)

@@ -18,7 +18,6 @@ from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
-from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -59,7 +58,7 @@ def support(
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
-        or refusal(node.op, graph, node, target)
+        or ops.refused(graph, node, target)
     )
 
 

@@ -5,7 +5,7 @@ hosts, and ops that only passes make.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tflgpu_plugin.ir.graph import Graph, Node
@@ -55,6 +55,11 @@ def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | No
         said = f"The option without, or TFLGPU_WITHOUT, refuses {name}."
         return Refusal("option.without", said)
     return None
+
+
+def none_left(op: str, forms: Iterable[str], last: Refusal) -> Refusal:
+    """Returns the refusal of an op whose forms are all refused, the last one so."""
+    return last.reworded(f"{op} has no form left besides {', '.join(dict.fromkeys(forms))}. {last}")
 
 
 def _version(text: str) -> tuple[int, ...]:

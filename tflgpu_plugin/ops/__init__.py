@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from tflgpu_plugin.ir import Node
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target
+from tflgpu_plugin.ir.quirks import none_left, refusal
 from tflgpu_plugin.ops.table import BIAS, GATES, NO_OP, Op, Weights
 
 FAMILIES = (
@@ -118,6 +119,18 @@ def rows() -> Mapping[str, Op]:
             words = named if isinstance(named, str) else named.get(op.name, "")
             found[op.name] = replace(op, family=family, attributes=frozenset(words.split()))
     return found
+
+
+def refused(graph: Graph, node: Node, target: Target) -> Refusal | None:
+    """Returns why the node's op, or each of its forms, is refused on this target; None where
+    something is left to compute it."""
+    if reason := refusal(node.op, graph, node, target):
+        return reason
+    forms, last = traits(node.op).forms, None
+    for form in forms:
+        if (last := refusal(form, graph, node, target)) is None:
+            return None
+    return last and none_left(node.op, forms, last)
 
 
 @cache

@@ -19,6 +19,7 @@ others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isnan, nan, prod
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import spreads
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
@@ -115,69 +117,120 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return None
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """One launch, of tiles of rows for each batch and head of keys."""
-    q, k, v = split(low.graph, node)
-    attributes = node.attributes
+# ---- forms ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Shapes of q, k and v with their heads: [batch, heads, length, depth]."""
+
+    low: Lowering
+    node: Node
+    q: Shape
+    k: Shape
+    v: Shape
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Attention:
+        """Returns the attention that a node is."""
+        return cls(low, node, *split(low.graph, node))
+
+    @property
+    def rows(self) -> int:
+        """Queries that share keys, of all their heads."""
+        return self.q[1] // self.k[1] * self.q[2]
+
+    @property
+    def outer(self) -> int:
+        """Batches and heads of keys, as often as the parts of a result take."""
+        return self.k[1] * self.q[0] * _parts(self.v[3])[1]
+
+    @property
+    def together(self) -> int:
+        """Rows of a tile."""
+        return _rows(self.low.target, self.rows, _parts(self.v[3])[0], self.outer)
+
+    @property
+    def teams(self) -> int:
+        """Eights of threads that share the keys of a tile, where that pays."""
+        tiles = -(-self.rows // self.together)
+        return _teams(self.low.target, tiles * self.outer, self.k[2])
+
+
+def _operands_of(a: Attention) -> tuple[dict[str, Access], dict[str, object]]:
+    """Operands, and the parameters that say where these lie."""
+    low, node = a.low, a.node
     mask, lengths = (*node.inputs[MASK:], None, None)[:2]
-    rows, past = q[1] // k[1] * q[2], attributes.get("past", 0)
-    cap = float(attributes.get("softcap", 0.0))
-    window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
-    mends = bool(attributes.get("mends"))
-    reads = {
-        name: Access(low.stored(node.operand(position))) for position, name in enumerate("qkv")
-    }
-    parameters: dict[str, object] = {
-        "queries": q[2], "keys": k[2], "kv_heads": k[1], "sharing": q[1] // k[1], "rows": rows,
-        "slices": -(-q[3] // 4), "v_slices": -(-v[3] // 4),
-        "scale": float(attributes["scale"]), "empty": empty,
-        "nothing": -np.inf if isnan(empty) or mends else -MAX_FLOAT32,
-        "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
-        "past": np.int32(past or 0),
-        "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
-    }  # fmt: skip
+    reads = {name: Access(low.stored(node.operand(k))) for k, name in enumerate("qkv")}
+    parameters: dict[str, object] = {}
     for name, tensor in zip("qkvy", (*_operands(node), node.outputs[0]), strict=True):
-        parameters |= steps_of(name, low.graph.shape(tensor), q[1] if name in "qy" else k[1])
+        heads = a.q[1] if name in "qy" else a.k[1]
+        parameters |= steps_of(name, low.graph.shape(tensor), heads)
     if mask is not None:
         reads["m"] = Access(low.stored(mask))
         parameters |= spread_steps("m", low.graph.shape(mask))
         parameters["m_slices"] = -(-low.graph.shape(mask)[-1] // 4)
     if lengths is not None:
         reads["lengths"] = Access(low.stored(lengths), 1)
-    if cap:
-        parameters["softcap"] = cap
-    parts, times = _parts(v[3])
-    outer = k[1] * q[0] * times
-    count = _rows(low.target, rows, parts, outer)
-    tiles = -(-rows // count)
-    teams = _teams(low.target, tiles * outer, k[2])
-    lanes = WORKGROUP if low.target.software else max(low.target.workgroup(32), LANES * teams)
-    parameters |= {
-        "tiles": tiles,
-        "together": count,
-        "groups": tiles * k[1] * q[0],
-        "batches": q[0],
-    }
+    return reads, parameters
+
+
+def _scores(a: Attention) -> dict[str, object]:
+    """Parameters of the scores."""
+    q, k, v, attributes = a.q, a.k, a.v, a.node.attributes
+    past, cap = attributes.get("past", 0), float(attributes.get("softcap", 0.0))
+    window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
+    found: dict[str, object] = {
+        "queries": q[2], "keys": k[2], "kv_heads": k[1], "sharing": q[1] // k[1], "rows": a.rows,
+        "slices": -(-q[3] // 4), "v_slices": -(-v[3] // 4),
+        "scale": float(attributes["scale"]), "empty": empty,
+        "nothing": -np.inf if isnan(empty) or attributes.get("mends") else -MAX_FLOAT32,
+        "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
+        "past": np.int32(past or 0),
+        "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
+    }  # fmt: skip
+    return found | ({"softcap": cap} if cap else {})
+
+
+def _lower(a: Attention, teams: int) -> None:
+    """One launch, of tiles of rows for each batch and head of keys, whose keys `teams` share."""
+    low, target, count = a.low, a.low.target, a.together
+    (reads, parameters), (parts, times) = _operands_of(a), _parts(a.v[3])
+    tiles = -(-a.rows // count)
+    groups = tiles * a.k[1] * a.q[0]
+    lanes = WORKGROUP if target.software else max(target.workgroup(32), LANES * teams)
+    parameters |= _scores(a)
+    parameters |= {"tiles": tiles, "together": count, "groups": groups, "batches": a.q[0]}
     low.dispatch(
         "attention",
-        node,
+        a.node,
         reads,
-        {"y": node.outputs[0]},
-        (-(-tiles * k[1] * q[0] * LANES * teams // lanes), times, 1),
+        {"y": a.node.outputs[0]},
+        (-(-groups * LANES * teams // lanes), times, 1),
         parameters,
         {
             "lanes": lanes,
             "rows": count,
             "parts": parts,
-            "masked": mask is not None,
-            "lengths": lengths is not None,
-            "softcap": bool(cap),
-            "mends": mends,
-            "shared": low.target.shuffles,
+            "masked": "m" in reads,
+            "lengths": "lengths" in reads,
+            "softcap": "softcap" in parameters,
+            "mends": bool(a.node.attributes.get("mends")),
+            "shared": target.shuffles,
             "teams": teams,
-            "ahead": _ahead(low.target, count, parts),
+            "ahead": _ahead(target, count, parts),
         },
     )
+
+
+FORMS = Forms(
+    Attention.of,
+    (
+        Form("attention_teams", lambda a: a.low.target.shuffles and a.k[2] >= 2 * BLOCK,
+             lambda a: _lower(a, max(2, a.teams)), lambda a: a.teams > 1),
+        Form("attention_tiles", always, lambda a: _lower(a, 1)),
+    ),
+)  # fmt: skip
 
 
 def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
@@ -282,6 +335,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 ATTRIBUTES = "causal empty heads joined kv_heads mends past scale softcap window"
 OPS = (
-    Op("attention", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+    Op("attention", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
        kind="product", by_head=True, fuses=True, decompose=decompose, accumulates=False),
 )  # fmt: skip

@@ -5,16 +5,19 @@ Output channel o reads input channel o / multiplier, multiplier = O / C.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, prod
 
-from tflgpu_plugin.ir import Graph, Node, Refusal, Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
+MOST_SPANNED = 7  # taps of a row in the span form
 AT_ONCE = 2  # output rows whose input a thread of a GPU loads at once; a third costs GCN waves
 
 
@@ -36,74 +39,130 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return window.refuse_window(x, weights[1:3], node.attributes)
 
 
-def _lower(low: Lowering, node: Node) -> None:
-    x, weights = operands(low.graph, node)
-    rows, columns = windows(low.graph, node)
-    form, pixels = _form(low.target, rows, columns)
-    if weights[3] != x[3]:
-        form, pixels = "multiplied", 2
-    parameters: dict[str, object] = {
-        "batch": x[0],
-        "slices": -(-weights[3] // 4),
-        **window.parameters((rows, columns)),
-    }
-    along_rows = form in ("rows", "rows2", "span")
-    if along_rows:
-        column_groups = _groups(columns, pixels)
-        height = _height(low.target, form, rows, column_groups)
-        items = column_groups * (rows.positions if form == "span" else _groups(rows, height))
-        parameters |= {"out_h": rows.positions, "column_groups": column_groups, "items": items}
-        parameters |= {} if form == "span" else {"rows": height}
+@dataclass(frozen=True)
+class Depthwise:
+    """A depthwise convolution as its forms see it: shapes of the input and the weights, and the
+    window along rows and columns."""
+
+    low: Lowering
+    node: Node
+    x: Shape
+    weights: Shape
+    rows: Span
+    columns: Span
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Depthwise:
+        """Returns the convolution that a node is."""
+        return cls(low, node, *operands(low.graph, node), *windows(low.graph, node))
+
+    @property
+    def multiplier(self) -> int:
+        """Filters of each input channel."""
+        return self.weights[3] // self.x[3]
+
+    @property
+    def walks(self) -> bool:
+        """Whether neighbours that lie `dilation` apart may share what they load."""
+        rows, columns = self.rows, self.columns
+        near = columns.dilation <= columns.positions and rows.dilation <= rows.positions
+        return near and self.multiplier == 1
+
+    def three(self, stride: int) -> bool:
+        """Whether windows are 3x3 with this stride."""
+        spans = self.rows, self.columns
+        return self.walks and all(s.kernel == 3 and s.stride == stride for s in spans)
+
+
+def _strided_rows(d: Depthwise) -> bool:
+    return d.three(2) and d.rows.dilation == d.columns.dilation == 1
+
+
+def _span_suits(d: Depthwise) -> bool:
+    columns = d.columns
+    strides = columns.stride == 1 or (columns.stride == 2 and columns.dilation == 1)
+    return d.walks and strides and 2 <= columns.kernel <= MOST_SPANNED
+
+
+def _span_pays(d: Depthwise) -> bool:
+    """The form has a load per tap and column, one for all taps where weights are shared."""
+    return d.columns.kernel <= (MOST_SPANNED if d.low.target.shuffles else 4)
+
+
+def _spanned(d: Depthwise) -> int:
+    """Pixels of a thread: SIMDs with subgroups of 64 lanes hold few waves."""
+    if d.columns.stride == 2:
+        return 2
+    return 3 if d.low.target.least_subgroup >= 64 else 4
+
+
+def _lower_rows(d: Depthwise, form: str, pixels: int) -> None:
+    """Threads of `pixels` columns, and of one row or several."""
+    rows, columns = d.rows, d.columns
+    groups = _groups(columns, pixels)
+    parameters: dict[str, object] = {"out_h": rows.positions, "column_groups": groups}
+    height = 0
+    if form == "span":
+        items = groups * rows.positions
     else:
-        items = -(-rows.positions * columns.positions // pixels)
-        parameters |= {"pixels": rows.positions * columns.positions}
+        height = _height(d.low.target, form, rows, groups)
+        items = groups * _groups(rows, height)
+        parameters["rows"] = height
+    parameters["items"] = items
+    variant = {"height": height, "width": columns.kernel, "stride": columns.stride}
+    _dispatch(d, items, parameters, {"form": form, "pixels": pixels, **variant})
+
+
+def _lower_taps(d: Depthwise, form: str, pixels: int) -> None:
+    """Threads of any `pixels` pixels."""
+    count = d.rows.positions * d.columns.positions
+    parameters: dict[str, object] = {"pixels": count}
     if form == "multiplied":
-        multiplier = weights[3] // x[3]
-        parameters |= {"multiplier": multiplier, "channels": x[3], "x_slices": -(-x[3] // 4)}
+        slices = -(-d.x[3] // 4)
+        parameters |= {"multiplier": d.multiplier, "channels": d.x[3], "x_slices": slices}
+    variant = {"height": 0, "width": 1, "stride": 1}
+    _dispatch(d, -(-count // pixels), parameters, {"form": form, "pixels": pixels, **variant})
+
+
+def _dispatch(
+    d: Depthwise, items: int, parameters: dict[str, object], variant: dict[str, object]
+) -> None:
+    low, node, weights = d.low, d.node, d.weights
     low.loops(node, weights[1] * (2 + weights[2]) + 33)
-    lanes, software = _lanes(low.target), low.target.software
+    lanes, software, slices = _lanes(low.target), low.target.software, -(-weights[3] // 4)
     # Lanes that all compute one item have no weights to share, and an NVIDIA H200 (driver
     # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
     # compile fewer load sites sooner.
     shared = passes_weights(low.target) and (items > 1 or software)
+    view = 1 if variant["form"] == "multiplied" else 4
+    height = 0 if software else variant["height"]
     low.dispatch(
         "depthwise",
         node,
-        reads={
-            "x": Access(node.operand(), view=1 if form == "multiplied" else 4),
-            "w": low.stored(node.operand(1)),
-        },
+        reads={"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},
         writes={"y": node.outputs[0]},
-        workgroups=(-(-items // lanes), -(-weights[3] // 4), x[0]),
-        parameters=parameters,
-        variant={
-            "form": form,
-            "height": 0 if software else parameters.get("rows", 0),
-            "pixels": pixels,
-            "lanes": lanes,
-            "shared": shared,
-            "width": columns.kernel if along_rows else 1,
-            "stride": columns.stride if along_rows else 1,
+        workgroups=(-(-items // lanes), slices, d.x[0]),
+        parameters={
+            "batch": d.x[0],
+            "slices": slices,
+            **window.parameters((d.rows, d.columns)),
+            **parameters,
         },
+        variant={**variant, "height": height, "lanes": lanes, "shared": shared},
     )
 
 
-def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
-    """The kernel's form for a window, and pixels (columns in the row forms) per thread."""
-    if columns.dilation > columns.positions or rows.dilation > rows.positions:
-        return "taps", 4  # the other forms go along pixels that lie `dilation` apart
-    if rows.kernel == columns.kernel == 3:
-        if rows.stride == columns.stride == 1:
-            return "rows", 2
-        if rows.stride == columns.stride == 2 and rows.dilation == columns.dilation == 1:
-            return "rows2", 1
-    # The span form has a load per tap and column, one for all taps where weights are shared.
-    if 2 <= columns.kernel <= (7 if target.shuffles else 4):
-        if columns.stride == 1:
-            return "span", 3 if target.least_subgroup >= 64 else 4  # whose SIMDs hold few waves
-        if columns.stride == 2 and columns.dilation == 1:
-            return "span", 2
-    return "taps", 4
+FORMS = Forms(
+    Depthwise.of,
+    (
+        Form("depthwise_rows", lambda d: d.three(1), lambda d: _lower_rows(d, "rows", 2)),
+        Form("depthwise_strided_rows", _strided_rows, lambda d: _lower_rows(d, "rows2", 1)),
+        Form("depthwise_span", _span_suits, lambda d: _lower_rows(d, "span", _spanned(d)),
+             _span_pays),
+        Form("depthwise_taps", lambda d: d.multiplier == 1, lambda d: _lower_taps(d, "taps", 4)),
+        Form("depthwise_multiplied", always, lambda d: _lower_taps(d, "multiplied", 2)),
+    ),
+)  # fmt: skip
 
 
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
@@ -135,7 +194,7 @@ def _groups(along: Span, size: int) -> int:
 
 ATTRIBUTES = "strides padding dilations activation multiplier"
 OPS = (
-    Op("depthwise_conv_2d", _refuse, shapes, _lower, "accumulate", work=work, kind="product",
+    Op("depthwise_conv_2d", _refuse, shapes, FORMS, "accumulate", work=work, kind="product",
        operands=3, fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Node, Refusal
-from tflgpu_plugin.ir.quirks import refusal
+from tflgpu_plugin.ir.quirks import none_left, refusal
 from tflgpu_plugin.ops.lowering import Lowering
 
 Problem = TypeVar("Problem")
@@ -89,6 +89,4 @@ class Forms(Generic[Problem]):
     def _refusal(self, problem: Problem, reasons: dict[str, Refusal], node: Node) -> Refusal:
         """The refusal of a node all of whose forms are refused, as the last of them is."""
         suiting = [form.name for form in self.rows if form.name in reasons and form.suits(problem)]
-        last = reasons[suiting[-1]]
-        listed = ", ".join(dict.fromkeys(suiting))
-        return last.reworded(f"{node.op} has no form left besides {listed}. {last}")
+        return none_left(node.op, suiting, reasons[suiting[-1]])

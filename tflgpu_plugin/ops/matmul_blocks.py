@@ -9,15 +9,25 @@ Weights, scales and zero points are constants.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
+from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.fully_connected import KEPT, Rows, are_many, as_point, tiled
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering, pieces_of
+from tflgpu_plugin.ops.lowering import (
+    MAX_LOOP_ROUNDS,
+    VECTOR_BYTES,
+    WORKGROUP,
+    Access,
+    Constant,
+    Lowering,
+    pieces_of,
+)  # fmt: skip
 from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
 
@@ -84,19 +94,50 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """Few rows are multiplied from the weights as they are. For many these become float32 first, in
-    memory that all such layers share, unless one binding cannot hold them."""
-    inputs, outputs, *_ = _sizes(low.graph, node)
-    x = low.geometry(node.operand())
-    shape, limit = (outputs, inputs), low.target.storage_bytes
-    _, blocks = tiled(low, x, shape)
-    vectors = blocks.count * blocks.block_vectors
-    if not are_many(x) or max(vectors * 16, row_bytes(low, node) * outputs) > limit:
-        _multiply(low, node, x)
-        return
-    packed = low.temporary(vectors)
-    reads, parameters, variant = constant_blocks(low, node, slice(0, outputs))
+# ---- forms ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockProduct:
+    """A product with weights in blocks, [inputs, outputs], as its forms see it."""
+
+    low: Lowering
+    node: Node
+    inputs: int
+    outputs: int
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> BlockProduct:
+        """Returns the product that a node is."""
+        inputs, outputs, *_ = _sizes(low.graph, node)
+        return cls(low, node, inputs, outputs)
+
+    @property
+    def x(self) -> Geometry:
+        return self.low.geometry(self.node.operand())
+
+    @property
+    def blocks(self) -> Blocks:
+        """The order of the weights as float32."""
+        return tiled(self.low, self.x, (self.outputs, self.inputs))[1]
+
+    @property
+    def vectors(self) -> int:
+        return self.blocks.count * self.blocks.block_vectors
+
+
+def _fits(b: BlockProduct) -> bool:
+    """Whether one binding holds the weights, as they are and as float32."""
+    most = max(b.vectors * VECTOR_BYTES, row_bytes(b.low, b.node) * b.outputs)
+    return most <= b.low.target.storage_bytes and b.inputs <= MAX_LOOP_ROUNDS
+
+
+def _lower_unpacked(b: BlockProduct) -> None:
+    """Two launches: the weights become float32, in memory that all such layers share, and are
+    multiplied."""
+    low, node, blocks, x = b.low, b.node, b.blocks, b.x
+    packed = low.temporary(b.vectors)
+    reads, parameters, variant = constant_blocks(low, node, slice(0, b.outputs))
     groups = -(-blocks.channels * int(node.attributes["bits"]) // 32)
     threads = blocks.count * groups * blocks.slices
     low.dispatch(
@@ -106,20 +147,21 @@ def lower(low: Lowering, node: Node) -> None:
         {"y": packed},
         (-(-threads // WORKGROUP), 1, 1),
         {
-            **parameters, "vectors": threads, "channels": blocks.channels, "inputs": inputs,
+            **parameters, "vectors": threads, "channels": blocks.channels, "inputs": b.inputs,
             "slices": blocks.slices, "groups": groups,
         },
         variant,
         fused=False,
     )  # fmt: skip
     rows = Rows(low, node, x.batch * x.spatial, low.geometry(node.outputs[0]).spatial)
-    multiply(low, node, replace(as_point(rows, shape), packed=packed))
+    multiply(low, node, replace(as_point(rows, (b.outputs, b.inputs)), packed=packed))
 
 
-def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
+def _multiply(b: BlockProduct) -> None:
     """Some rows of x for each thread, or group of 8 that share the inputs; a launch for as many
     outputs as are in one binding."""
-    (inputs, outputs, _, block), bits = _sizes(low.graph, node), int(node.attributes["bits"])
+    low, node, x, inputs, outputs = b.low, b.node, b.x, b.inputs, b.outputs
+    block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     rows, shared = x.batch * x.spatial, low.target.shuffles
     together = min(MOST_ROWS[bits], 1 << (rows - 1).bit_length())
     lanes = 8 if low.target.software else 64
@@ -143,6 +185,15 @@ def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
             },
             {**variant, "rows": together, "shared": shared, "lanes": lanes},
         )  # fmt: skip
+
+
+FORMS = Forms(
+    BlockProduct.of,
+    (
+        Form("unpacked_blocks", _fits, _lower_unpacked, lambda b: are_many(b.x)),
+        Form("packed_blocks", always, _multiply),
+    ),
+)
 
 
 def row_bytes(low: Lowering, node: Node) -> int:
@@ -207,7 +258,7 @@ def _terms(graph: Graph, node: Node) -> int:
 
 ATTRIBUTES = "bits block"
 OPS = (
-    Op("matmul_blocks", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+    Op("matmul_blocks", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
        terms=_terms, kind="product", fuses=True, decompose=decompose,
        accumulates=False),
 )  # fmt: skip

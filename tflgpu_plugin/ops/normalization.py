@@ -17,14 +17,16 @@ is that of the differences from the mean, so that a large mean does not cancel i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
 from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import spreads
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.group_moments import divides
-from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Launch, Lowering
 from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
 from tflgpu_plugin.ops.table import NORMALIZED, Op, elements, same_shape
 
@@ -105,61 +107,110 @@ def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """One launch over rows of [batch, spatial]."""
-    x = low.geometry(node.operand())
-    _dispatch(low, node, x.batch * x.spatial, x.slices, x.channels, "")
+# ---- forms ---------------------------------------------------------------------------------------
 
 
-def lower_groups(low: Lowering, node: Node) -> None:
-    """One launch over rows of [batch, groups], or of slices, whose lanes are apart."""
-    x, groups = low.geometry(node.operand()), int(node.attributes["groups"])
-    apart = groups == x.channels
-    rows = x.batch * (x.slices if apart else groups)
-    items, count = x.vectors // rows, x.channels // groups * x.spatial
-    _dispatch(low, node, rows, items, count, "lanes" if apart else "slices")
+@dataclass(frozen=True)
+class Standardized:
+    """A normalization of `rows` of `items` vec4, which hold `count` values. `groups` says whose
+    channels a row has: all ("") or those of one or more "slices"; rows of "lanes" lie side by side
+    in one slice."""
+
+    low: Lowering
+    node: Node
+    rows: int
+    items: int
+    count: int
+    groups: str = ""
+
+    @classmethod
+    def of_rows(cls, low: Lowering, node: Node) -> Standardized:
+        """Returns the normalization of the rows of [batch, spatial]."""
+        x = low.geometry(node.operand())
+        return cls(low, node, x.batch * x.spatial, x.slices, x.channels)
+
+    @classmethod
+    def of_groups(cls, low: Lowering, node: Node) -> Standardized:
+        """Returns the normalization of the rows of [batch, groups], or of slices."""
+        x, groups = low.geometry(node.operand()), int(node.attributes["groups"])
+        apart = groups == x.channels
+        rows = x.batch * (x.slices if apart else groups)
+        count = x.channels // groups * x.spatial
+        return cls(low, node, rows, x.vectors // rows, count, "lanes" if apart else "slices")
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a workgroup, and those that share a row."""
+        together = lanes(self.low.target, self.items, self.rows)
+        threads = wide(self.low.target, self.items, self.rows, together, WIDE)
+        return threads, threads if threads > WORKGROUP else together
+
+    @property
+    def each(self) -> int:
+        """Vec4 of a row that a thread has."""
+        return -(-self.items // self.threads[1])
+
+    @property
+    def short(self) -> bool:
+        """Whether a thread keeps its part of a row in registers."""
+        return self.each <= HELD
+
+    @property
+    def summed(self) -> bool:
+        """Whether rows are sums of parts, which are yet to be added up."""
+        return not self.groups and split_depth.taken(self.low, self.node) is not None
 
 
-def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, groups: str) -> None:
-    """Rows of so many vec4, which hold `count` values. Where a row is the sum of parts, it is added
-    up here, and written for those who read it besides."""
-    x = low.geometry(node.operand())
-    together = lanes(low.target, items, rows)
-    threads = wide(low.target, items, rows, together, WIDE)
-    together = threads if threads > WORKGROUP else together
-    adding = None if groups else split_depth.taken(low, node)
-    parts = adding.variant["parts"] if adding else 0
+def _lower_sums(s: Standardized) -> None:
+    """Adds up the parts in this launch, and writes the sum for other readers."""
+    held = s.each if s.short and not s.low.target.software else 0
+    adding = s.low.launches.pop()
+    parts = adding.variant["parts"]
     assert isinstance(parts, int)
-    each, software = -(-items // together), low.target.software
-    low.loops(node, (each + 1) * (3 + parts) + 2 * together.bit_length())
+    _launch(s, held, adding, parts)
+
+
+def _launch(s: Standardized, held: int, adding: Launch | None = None, parts: int = 0) -> None:
+    """One launch. A thread keeps `held` vec4 of its row in registers, or reads rows again."""
+    low, node, (threads, together) = s.low, s.node, s.threads
+    x = low.geometry(node.operand())
+    low.loops(node, (s.each + 1) * (3 + parts) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
         node,
         {"parts": adding.reads[0]} if adding else {"x": node.operand()},
         {**({"x": adding.writes[0]} if adding else {}), "out": node.outputs[0]},
-        (-(-rows * together // threads), 1, 1),
+        (-(-s.rows * together // threads), 1, 1),
         {
-            "rows": rows,
+            "rows": s.rows,
             "spatial": x.spatial,
             "slices": x.slices,
-            "items": items,
+            "items": s.items,
             "channels": x.channels,
-            "count": float(count),
+            "count": float(s.count),
             "lanes": together,
             "epsilon": float(node.attributes["epsilon"]),
             **({"part": adding.parameters["part"]} if adding else {}),
         },
         {
             "centred": bool(node.attributes.get("centred", True)),
-            "groups": groups,
+            "groups": s.groups,
             "threads": threads,
-            "shared": exchanges(low.target, items),
+            "shared": exchanges(low.target, s.items),
             "parts": parts,
-            "held": 0 if software or each > HELD else each,
-            "ahead": 1 if software or each <= HELD or adding else AHEAD,
+            "held": held,
+            "ahead": 1 if low.target.software or s.short or adding else AHEAD,
         },
         also=(adding.node,) if adding else (),
     )
+
+
+FORMS: tuple[Form[Standardized], ...] = (
+    Form("normalize_sums", lambda s: s.summed, _lower_sums),
+    Form("normalize_held", lambda s: s.short, lambda s: _launch(s, s.each),
+         lambda s: not s.low.target.software),
+    Form("normalize_rows", always, lambda s: _launch(s, 0)),
+)  # fmt: skip
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -265,12 +316,12 @@ ATTRIBUTES = {
     "standardize": "centred epsilon", "standardize_groups": "centred epsilon groups",
 }  # fmt: skip
 OPS = (
-    Op("standardize", refuse_rows, same_shape, lower, "reduction", work=elements(8),
-       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED, follows="last",
-       adds_parts=True),
-    Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=elements(8),
-       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED,
-       decompose=decompose_groups),
+    Op("standardize", refuse_rows, same_shape, Forms(Standardized.of_rows, FORMS), "reduction",
+       work=elements(8), kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED,
+       follows="last", adds_parts=True),
+    Op("standardize_groups", refuse_groups, same_shape, Forms(Standardized.of_groups, FORMS),
+       "reduction", work=elements(8), kind="reduction", fuses=True, accumulates=False,
+       errors=NORMALIZED, decompose=decompose_groups),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=elements(8),
            kind="composite", decompose=decompose, accumulates=False, operands=3)

@@ -4,10 +4,12 @@ tensorflow/lite/kernels/internal/reference/softmax.h.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
@@ -35,13 +37,34 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return None
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """One launch over rows of [batch, spatial]."""
+# ---- forms ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A softmax of the rows of [batch, spatial]."""
+
+    low: Lowering
+    node: Node
+
+    @property
+    def together(self) -> int:
+        """Threads that share a row."""
+        x = self.low.geometry(self.node.operand())
+        return lanes(self.low.target, x.slices, x.batch * x.spatial)
+
+    @property
+    def each(self) -> int:
+        """Vec4 of a row that a thread has."""
+        return -(-self.low.geometry(self.node.operand()).slices // self.together)
+
+
+def _launch(r: Rows, held: int) -> None:
+    """One launch. A thread keeps `held` vec4 of its row in registers, or reads rows again."""
+    low, node, together = r.low, r.node, r.together
     x = low.geometry(node.operand())
     rows = x.batch * x.spatial
-    together = lanes(low.target, x.slices, rows)
-    each = -(-x.slices // together)
-    low.loops(node, 3 * (each + 1) + 2 * together.bit_length())
+    low.loops(node, 3 * (r.each + 1) + 2 * together.bit_length())
     low.dispatch(
         "softmax",
         node,
@@ -56,11 +79,18 @@ def lower(low: Lowering, node: Node) -> None:
             "lanes": together,
             "beta": float(node.attributes["beta"]),
         },
-        {
-            "shared": exchanges(low.target, x.slices),
-            "held": 0 if low.target.software or each > HELD else each,
-        },
+        {"shared": exchanges(low.target, x.slices), "held": held},
     )
+
+
+FORMS = Forms(
+    Rows,
+    (
+        Form("softmax_held", lambda r: r.each <= HELD, lambda r: _launch(r, r.each),
+             lambda r: not r.low.target.software),
+        Form("softmax_rows", always, lambda r: _launch(r, 0)),
+    ),
+)  # fmt: skip
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -86,7 +116,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 ATTRIBUTES = "axis beta"
 OPS = (
     Op(
-        "softmax", refuse, same_shape, lower, "transcendental", work=elements(4), kind="reduction",
+        "softmax", refuse, same_shape, FORMS, "transcendental", work=elements(4), kind="reduction",
         operands=1, fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

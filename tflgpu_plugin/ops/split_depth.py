@@ -101,8 +101,8 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:
-    """The last launch, if it adds up what a node reads, taken off the list for a launch of the
-    reader that does it, too, with the steps fused into it; else None."""
+    """Returns the last launch if it adds up what a node reads, so that a launch of the reader can
+    do it, too, with the steps fused into it; else None."""
     if not low.launches or low.launches[-1].kernel != "sum_parts":
         return None
     last, x = low.launches[-1].node, reader.operand()
@@ -111,7 +111,7 @@ def taken(low: Lowering, reader: Node) -> Launch | None:
     small = not any(each.parameters for each in last.epilogue)  # for a uniform block
     summed = low.root(last.outputs[0])
     same = low.root(x) == summed and low.geometry(x) == low.geometry(last.outputs[0])
-    return low.launches.pop() if fits and small and same and summed not in steps else None
+    return low.launches[-1] if fits and small and same and summed not in steps else None
 
 
 def _weights(low: Lowering, node: Node, part: Blocks, count: int) -> Constant:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from tflgpu_plugin import log
+from tflgpu_plugin import log, ops
 from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir import Graph, Target, verify
-from tflgpu_plugin.ir.quirks import refusal
 from tflgpu_plugin.passes import (
     canonical,
     common_subexpressions,
@@ -119,7 +118,7 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
     except Exception as error:  # a defect of ours must not take the host down
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
-    refused = any(refusal(node.op, rewritten, node, target) for node in rewritten.nodes)
+    refused = any(ops.refused(rewritten, node, target) for node in rewritten.nodes)
     return graph if refused else rewritten
 
 
