@@ -18,7 +18,7 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
   buffer->usage = usage;
   buffer->bytes = bytes;
   buffer->device = device;
-  tgi_device_retain(device);
+  tgi_retain(device);
   WGPUBufferDescriptor descriptor = {
       .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
   char what[64];
@@ -60,8 +60,6 @@ int tg_buffer_filled(tg_buffer *buffer, tg_error *err) {
   tgi_leave();
   return failed;
 }
-
-void tgi_buffer_retain(tg_buffer *buffer) { atomic_fetch_add(&buffer->refs, 1); }
 
 void tg_buffer_release(tg_buffer *buffer) {
   if (!buffer || atomic_fetch_sub(&buffer->refs, 1) != 1) return;

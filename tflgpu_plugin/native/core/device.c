@@ -99,8 +99,6 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   return device;
 }
 
-void tgi_device_retain(tg_device *device) { atomic_fetch_add(&device->refs, 1); }
-
 void tg_device_release(tg_device *device) {
   if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
   if (tgi_enter_release()) {

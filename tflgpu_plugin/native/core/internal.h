@@ -116,7 +116,7 @@ typedef struct tgi_python {
   const size_t size;
   const char *const prefix, *const remedy;         /* parts of the sentence for a table that is not set */
   bool set;
-  int in_flight;
+  atomic_int in_flight;            /* calls */
 } tgi_python;
 
 /* Copies the table to `functions`, unless that is NULL, and runs `work`, which calls one of them, on a helper thread. Returns
@@ -203,10 +203,8 @@ struct tg_pipeline {
   char kinds[];
 };
 
-void tgi_device_retain(tg_device *device);
-void tgi_buffer_retain(tg_buffer *buffer);
-void tgi_pipeline_retain(tg_pipeline *pipeline);
-void tgi_replay_retain(tg_replay *replay);
+/* One more reference to an object; its release function takes one away. */
+#define tgi_retain(object) atomic_fetch_add(&(object)->refs, 1)
 
 void tgi_device_lock(tg_device *device);
 /* The caller must have its own reference. Also ends objects that were released meanwhile. */

@@ -63,7 +63,7 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
   pipeline->device = device;
   pipeline->binding_count = count;
   memcpy(pipeline->kinds, kinds, pipeline->binding_count);
-  tgi_device_retain(device);
+  tgi_retain(device);
   int failed = tgi_enter(err);
   if (!failed) {
     tgi_device_lock(device);
@@ -75,8 +75,6 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
   tg_pipeline_release(pipeline);
   return NULL;
 }
-
-void tgi_pipeline_retain(tg_pipeline *pipeline) { atomic_fetch_add(&pipeline->refs, 1); }
 
 void tg_pipeline_release(tg_pipeline *pipeline) {
   if (!pipeline || atomic_fetch_sub(&pipeline->refs, 1) != 1) return;

@@ -29,7 +29,7 @@ static tgi_plan *make_plan(const tg_plan_spec *spec) {
   plan->output_shapes = tgi_copy(&plan->memory, spec->output_shapes, spec->output_shape_count, sizeof *spec->output_shapes);
   plan->output_shape_count = spec->output_shape_count;
   plan->reason = tgi_copy_text(&plan->memory, spec->reason ? spec->reason : "no reason was given");
-  if ((plan->replay = spec->replay)) tgi_replay_retain(spec->replay);
+  if ((plan->replay = spec->replay)) tgi_retain(spec->replay);
   if (!plan->memory.lacks) return plan;
   tgi_plan_release(plan);
   return NULL;
@@ -52,7 +52,7 @@ tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t c
   if (i < plans->count) {
     plan = plans->list[i];
     plan->used = ++plans->clock;
-    atomic_fetch_add(&plan->refs, 1);
+    tgi_retain(plan);
   }
   tgi_unlock();
   return plan;
@@ -120,7 +120,7 @@ void tg_partition_adopt(tg_partition *partition, tg_partition *from) {
   tgi_lock();
   size_t count = from->plans.count;
   memcpy(list, from->plans.list, count * sizeof *list);
-  for (size_t i = 0; i < count; i++) atomic_fetch_add(&list[i]->refs, 1);
+  for (size_t i = 0; i < count; i++) tgi_retain(list[i]);
   tgi_unlock();
   for (size_t i = 0; i < count; i++)
     if (list[i]->replay) insert(&partition->plans, list[i]);

@@ -7,24 +7,18 @@ static bool enter(tgi_python *python, void *functions, tg_error *err) {
   tgi_lock();
   bool set = python->set;
   if (set && functions) memcpy(functions, python->functions, python->size);
-  python->in_flight += set;
+  if (set) atomic_fetch_add(&python->in_flight, 1);
   tgi_unlock();
   if (set) return true;
   tg_busy(-1);
   return !tgi_fail(err, "%sits Python side is not loaded (%s; or the process is exiting).", python->prefix, python->remedy);
 }
 
-static void leave(tgi_python *python) {
-  tgi_lock();
-  python->in_flight--;
-  tgi_unlock();
-  tg_busy(-1);
-}
-
 bool tgi_python_call(tgi_python *python, void *functions, void (*work)(void *), void *call, tg_error *err) {
   if (!enter(python, functions, err)) return false;
   tgi_run_on_helper(work, call);
-  leave(python);
+  atomic_fetch_sub(&python->in_flight, 1);
+  tg_busy(-1);
   return true;
 }
 
@@ -42,20 +36,13 @@ static void import_package(void *unused) {
 
 void tgi_python_import(void) { tgi_run_on_helper(import_package, NULL); }
 
-static bool is_busy(const tgi_python *python) {
-  tgi_lock();
-  bool busy = python->in_flight > 0;
-  tgi_unlock();
-  return busy;
-}
-
 void tgi_python_set(tgi_python *python, const void *functions) {
   tgi_lock();
   python->set = functions != NULL;
   if (functions) memcpy(python->functions, functions, python->size);
   tgi_unlock();
   /* Once the gate is closed, or in a forked child, callbacks in flight may never return. */
-  while (!functions && is_busy(python) && tgi_is_open()) tgi_sleep(1000);
+  while (!functions && atomic_load(&python->in_flight) && tgi_is_open()) tgi_sleep(1000);
 }
 
 static tgi_client *clients;        /* those that exist; under tgi_lock */

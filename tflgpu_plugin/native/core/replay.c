@@ -52,7 +52,7 @@ static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_er
 static tgi_slot *copy_ports(tgi_slot *slots, const tg_port_spec *ports, size_t count) {
   for (size_t i = 0; i < count; i++) {
     slots[i] = (tgi_slot){.buffer = ports[i].buffer, .bytes = ports[i].bytes};
-    tgi_buffer_retain(slots[i].buffer);
+    tgi_retain(slots[i].buffer);
   }
   return slots + count;
 }
@@ -77,11 +77,11 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
   for (size_t i = 0; i < spec->binding_count; i++)
-    if ((replay->buffers[i] = spec->bindings[i])) tgi_buffer_retain(spec->bindings[i]);
-  if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_buffer_retain(spec->uniforms);
-  if ((replay->check = spec->check)) tgi_buffer_retain(spec->check);
+    if ((replay->buffers[i] = spec->bindings[i])) tgi_retain(spec->bindings[i]);
+  if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_retain(spec->uniforms);
+  if ((replay->check = spec->check)) tgi_retain(spec->check);
   for (size_t i = 0; i < spec->dispatch_count; i++)
-    tgi_pipeline_retain(replay->steps[i].pipeline = spec->dispatches[i].pipeline);
+    tgi_retain(replay->steps[i].pipeline = spec->dispatches[i].pipeline);
   return true;
 }
 
@@ -148,7 +148,7 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
   if (!replay) return (tgi_no_memory(err, "a plan"), NULL);
   replay->refs = 1;
   replay->device = device;
-  tgi_device_retain(device);
+  tgi_retain(device);
   tgi_mutex_init(&replay->run_lock);
   int failed = tgi_enter(err);
   if (!failed) {
@@ -161,8 +161,6 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
 }
 
 /* ---- references --------------------------------------------------------------------------------------------------- */
-
-void tgi_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
 
 /* wgpu-native never frees commands that were not submitted, nor what they use, so prepared commands are submitted now. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */
@@ -205,7 +203,7 @@ void tg_replay_release(tg_replay *replay) {
     free_replay(&replay->ending);
     return;
   }
-  tgi_device_retain(device);
+  tgi_retain(device);
   tgi_end(device, &replay->ending);
   tgi_leave_release();
   tg_device_release(device);

@@ -12,20 +12,17 @@ int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   if (!device->timestamps) return tgi_fail(err, "This adapter cannot take timestamps inside a pass.");
   if (count > MAX_TIMESTAMPS) return tgi_fail(err, "Too many dispatches for timestamps (%zu).", count - 1);
   if (replay->queries) return 0;
-  replay->resolved = tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err);
-  if (!replay->resolved) return 1;
+  WGPUBufferUsage usage = WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc;
+  if (!replay->resolved && !(replay->resolved = tgi_buffer_create(device, count * 8, usage, err))) return 1;
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   replay->queries = W(DeviceCreateQuerySet)(
       device->wgpu, &(WGPUQuerySetDescriptor){.type = WGPUQueryType_Timestamp, .count = (uint32_t)count});
   int failed = tgi_scope_end(device, mark, "Making a query set", err);
   tgi_device_unlock(device);
-  if (!failed) return 0;
-  if (replay->queries) W(QuerySetRelease)(replay->queries);
-  replay->queries = NULL;
-  tg_buffer_release(replay->resolved);
-  replay->resolved = NULL;
-  return 1;
+  if (failed && replay->queries) W(QuerySetRelease)(replay->queries);
+  if (failed) replay->queries = NULL;
+  return failed;
 }
 
 static int resolve(const tg_replay *replay, size_t count, double *period, tg_error *err) {

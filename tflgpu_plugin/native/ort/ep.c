@@ -50,8 +50,6 @@ tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_
   return (tgi_no_memory(err, "a partition"), NULL);
 }
 
-static void retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }
-
 void tg_ort_partition_release(tg_ort_partition *partition) {
   if (!partition || atomic_fetch_sub(&partition->base.refs, 1) != 1) return;
   tgi_plans_drop(&partition->base);
@@ -114,7 +112,8 @@ static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t coun
   if (!ep->claimed) return tgi_no_memory(err, "partitions");
   for (size_t i = 0; i < count; i++) {
     partitions[i]->functions = ep->functions;
-    retain(ep->claimed[ep->claimed_count++] = partitions[i]);
+    tgi_retain(&partitions[i]->base);
+    ep->claimed[ep->claimed_count++] = partitions[i];
   }
   return 0;
 }
@@ -211,7 +210,7 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->api = api;
   compute->partition = partition;
   if (read_values(compute, fused, err)) {
-    retain(partition);
+    tgi_retain(&partition->base);
     atomic_store(&partition->base.live, 1);
     return compute;
   }

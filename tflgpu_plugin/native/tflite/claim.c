@@ -20,7 +20,7 @@ static tg_kernel *take_from(const claim *open, const int32_t *nodes, size_t coun
     tg_kernel *kernel = open->kernels[i];
     if (open->taken[i] || kernel->node_count != count || memcmp(kernel->nodes, nodes, count * sizeof *nodes)) continue;
     open->taken[i] = true;
-    tgi_kernel_retain(kernel);
+    tgi_retain(&kernel->base);
     return kernel;
   }
   return NULL;

@@ -62,8 +62,8 @@ tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t 
   tgi_lock();
   record *found = find(handle);
   if (found && &found->kernel->delegate->host == delegate && (replay = found->kernel->newest)) {
-    tgi_replay_retain(replay);
-    tgi_kernel_retain(found->kernel);
+    tgi_retain(replay);
+    tgi_retain(&found->kernel->base);
     *index = found->index;
     *kernel = found->kernel;
   }

@@ -45,7 +45,6 @@ void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *
 
 /* ---- lifetime.c: delegates and kernels ------------------------------------------------------------------------------ */
 
-void tgi_kernel_retain(tg_kernel *kernel);
 void tgi_delegate_release(tgi_delegate *delegate);
 void tgi_newest_drop(tg_kernel *kernel);  /* releases the outputs that the last run left on the device */
 /* Writes the name of a node's operator, or "an operator of the host" where it is not known. */

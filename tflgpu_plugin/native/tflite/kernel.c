@@ -166,7 +166,7 @@ static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_r
 }
 
 static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *replay) {
-  tgi_replay_retain(replay);
+  tgi_retain(replay);
   tgi_lock();
   tg_replay *before = kernel->newest;
   kernel->newest = replay;

@@ -70,7 +70,7 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   kernel->base.refs = 1;
   kernel->base.number = spec->number;
   kernel->delegate = delegate;
-  atomic_fetch_add(&kernel->delegate->refs, 1);
+  tgi_retain(kernel->delegate);
   return kernel;
 }
 
@@ -81,8 +81,6 @@ void tgi_newest_drop(tg_kernel *kernel) {
   tgi_unlock();
   tg_replay_release(newest);
 }
-
-void tgi_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->base.refs, 1); }
 
 void tg_kernel_release(tg_kernel *kernel) {
   if (!kernel || atomic_fetch_sub(&kernel->base.refs, 1) != 1) return;
