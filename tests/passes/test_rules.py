@@ -1,5 +1,5 @@
-"""Every rule has an example as its exporter writes it, and a near miss: the rule replaces the one,
-with the same values, and leaves the other."""
+"""Every rule, and every step of attention, has an example as its exporter writes it, and a near
+miss: the rule replaces the one, with the same values, and leaves the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.formulas import Value
 from tests.support.net import Net
 from tflgpu_plugin.ir import Graph, Shape
 from tflgpu_plugin.ops.views import region
-from tflgpu_plugin.passes.fuse import functions, normalization, rotary
+from tflgpu_plugin.passes.fuse import attention, functions, normalization, rotary
 from tflgpu_plugin.passes.pattern import rewrite
 
 MODULES = functions, normalization, rotary
@@ -210,3 +210,52 @@ def test_a_rule_leaves_a_near_miss(name: str) -> None:
 
 def test_every_rule_names_who_writes_it() -> None:
     assert all(rule.written_by for rule in RULES.values())
+
+
+# ---- steps of attention --------------------------------------------------------------------------
+
+SCORES = (2, 3, 5, 5)
+
+
+def condition(scores: Value, of: float) -> Value:
+    """Whether the key is behind the query, in either sense."""
+    return Value(scores.n, scores.n.constant(np.triu(np.ones((5, 5)), 1) == of))
+
+
+def chosen(scores: Value, first: bool, number: float = -1e38) -> Value:
+    """The number for every key behind the query."""
+    value = Value(scores.n, scores.n.number(number))
+    given = (value, scores) if first else (scores, value)
+    return condition(scores, 1.0 if first else 0.0).op("where", *given)
+
+
+def mask(scores: Value) -> Value:
+    return Value(scores.n, scores.n.input((2, 1, 5, 5)))
+
+
+STEPS: dict[str, tuple[Formula, Formula]] = {
+    "softcap": (lambda s: (s / 20).op("tanh") * 20, lambda s: (s / 20).op("tanh").op("tanh")),
+    "reshape": (lambda s: s.op("reshape", None, shape=(6, 5, 5)).op("reshape", None, shape=SCORES),
+                lambda s: s.op("transpose", perm=(0, 1, 3, 2))),
+    "factor": (lambda s: s * 0.5, lambda s: s * mask(s)),
+    "mask": (lambda s: s + mask(s), lambda s: (s + mask(s)) * 0.5),
+    "choice of a number": (partial(chosen, first=True), partial(chosen, first=True, number=-3.0)),
+    "choice of scores": (partial(chosen, first=False), partial(chosen, first=False, number=-3.0)),
+}  # fmt: skip
+
+
+def attention_graph(step: Formula) -> Graph:
+    n = Net()
+    q, k, v = (n.input((2, 3, 5, 8)) for _ in range(3))
+    scores = step(Value(n, n.op("matmul", q, k, transpose_b=True)))
+    return n.graph(n.op("matmul", scores.op("softmax", beta=1.0).tensor, v))
+
+
+@pytest.mark.parametrize("name", [step.name for step in attention.STEPS])
+def test_attention_has_each_step(name: str) -> None:
+    example, near_miss = (attention_graph(each) for each in STEPS[name])
+    checked = passes.check(example, [attention.fuse_attention])
+    assert (checked.skipped, checked.findings, checked.applied) == ("", [], ["fuse_attention"])
+    ops = [node.op for node in attention.fuse_attention(example).nodes]
+    assert "attention" in ops and not {"softmax", "matmul", "tanh"} & {*ops}
+    assert attention.fuse_attention(near_miss) is near_miss

@@ -168,6 +168,19 @@ def moved(source: Pattern, where: ViewCondition, factor: float = 1.0) -> Pattern
     return Pattern(matches)
 
 
+def scaled(source: Pattern, name: str) -> Pattern:
+    """Returns a pattern of a tensor times any number, in one node."""
+
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        node = found.uses.producer.get(tensor)
+        times = node and found.uses.scaling(node)
+        if node and times:
+            factors = {**found.numbers, name: times[1]}
+            yield from source.matches(times[0], _covering(found, node)._replace(numbers=factors))
+
+    return Pattern(matches)
+
+
 def _covering(found: Match, node: Node) -> Match:
     return found._replace(nodes=(*found.nodes, node))
 

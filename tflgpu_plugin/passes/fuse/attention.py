@@ -5,17 +5,17 @@ A mask that chooses between scores and -inf, or a number beside which every scor
 and that number, which are added. A softmax whose NaN are replaced by 0 is that of queries which may
 see nothing. Where something else reads a step in between, all stays as it is.
 
-The steps between the products come in any order and number, each scales, masks or moves what the
-steps before have made, and none may be read elsewhere. That is a walk that accumulates, not a
-formula; patterns say what single steps look like.
+The steps between softmax and first product come in any order and number, so that no one formula
+describes them: `STEPS` has a pattern of each, and what the step does to scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
@@ -29,18 +29,12 @@ from tflgpu_plugin.passes.fuse.head_layout import (
     joined,
     read_heads,
 )
-from tflgpu_plugin.passes.pattern import Match, named, number, op
+from tflgpu_plugin.passes.pattern import Match, Pattern, named, number, op, scaled
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 AS_LOWEST = -1e37  # beside which a score is lost
 
 SCORES, MASK, SHARES, LOWEST = named("scores"), named("mask"), named("shares"), number("value")
-# What masks scores, and whether scores give way where a condition is true.
-MASKED = (
-    (SCORES + MASK, True),
-    (op("where", MASK, LOWEST, SCORES), True),
-    (op("where", MASK, SCORES, LOWEST), False),
-)
 WITHOUT_NAN = op("where", op("is_nan", SHARES), 0, SHARES)
 
 
@@ -76,6 +70,61 @@ class _Scores:
         return self.steps[-1]
 
 
+def _reshaped(source: Pattern) -> Pattern:
+    """Returns a pattern of a tensor with other axes in front of the last one."""
+
+    def matches(tensor: int, found: Match) -> Iterator[Match]:
+        e, node = found.uses.e, found.uses.producer[tensor]
+        view, given = e.view(node), e.shape(node.operand()) if node.reads else ()
+        if view and view.reshapes(given) and view.shape[-1:] == given[-1:]:
+            yield from source.matches(node.operand(), found)
+
+    return Pattern(matches)
+
+
+def _scaled(found: _Scores, match: Match) -> _Scores:
+    return replace(found, scale=found.scale * match.numbers["factor"])
+
+
+def _capped(found: _Scores, match: Match) -> _Scores | None:
+    limited = found.scale > 0 and not found.softcap
+    return replace(found, softcap=found.scale, scale=1.0) if limited else None
+
+
+def _masked(found: _Scores, match: Match, where: bool = True) -> _Scores | None:
+    """Returns the scores before a mask. A factor behind it would apply to the mask, too."""
+    e, node, value = match.uses.e, match.nodes[0], match.numbers.get("value")
+    scores, mask = match.tensors["scores"], match.tensors["mask"]
+    fits = match.uses.real(mask) if value is None else value <= AS_LOWEST
+    shape = e.shape(node.outputs[0])
+    if not fits or found.scale != 1 or found.softcap or scores == mask or e.shape(scores) != shape:
+        return None
+    masks = (Mask(shape, mask, node, value, where), *found.masks)
+    return replace(found, masks=masks, shapes=(*found.shapes, shape))
+
+
+class Step(NamedTuple):
+    """A step from the softmax back to the first product, what it does to scores, and who writes it
+    so."""
+
+    name: str
+    pattern: Pattern
+    effect: Callable[[_Scores, Match], _Scores | None]
+    written_by: str
+
+
+STEPS = (
+    Step("softcap", op("tanh", SCORES), _capped, "torch.onnx of Gemma 2"),
+    Step("reshape", _reshaped(SCORES), lambda found, match: found, "torch.onnx of BLOOM, OPT"),
+    Step("factor", scaled(SCORES, "factor"), _scaled, "every exporter"),
+    Step("mask", SCORES + MASK, _masked, "torch.onnx of BERT, Llama and their kin"),
+    Step("choice of a number", op("where", MASK, LOWEST, SCORES), _masked,
+         "torch.onnx (masked_fill)"),
+    Step("choice of scores", op("where", MASK, SCORES, LOWEST), partial(_masked, where=False),
+         "torch.onnx of GPT-2"),
+)  # fmt: skip
+
+
 class _AttentionFusion:
     """A graph in which attention takes the place of its second product."""
 
@@ -104,12 +153,6 @@ class _AttentionFusion:
             return None
         return self.uses.made_by(tensor, node.op)
 
-    def _moved(self, node: Node) -> bool:
-        """Whether a node only reshapes the axes in front of the last one."""
-        view = self.e.view(node)
-        given = view and self.e.shape(node.operand())
-        return bool(view and given and view.reshapes(given) and view.shape[-1:] == given[-1:])
-
     def _shares(self, tensor: int, found: _Scores, readers: int = 1) -> _Scores | None:
         """Walks back from the tensor that the second product reads to the softmax, and on to the
         first product. Returns None where a step is none of attention."""
@@ -128,7 +171,9 @@ class _AttentionFusion:
                 return None
             mended = found.past(*match.nodes, mends=True)
             return self._shares(match.tensors["shares"], mended, readers=2)
-        return self._shares(x, found.past(node), readers) if self._moved(node) else None
+        for _ in _reshaped(SCORES).matches(tensor, Match(self.uses)):
+            return self._shares(x, found.past(node), readers)
+        return None
 
     def _scores(self, tensor: int, found: _Scores) -> _Scores | None:
         """Walks back from scores to the first product. Returns None where a step is none of
@@ -136,35 +181,15 @@ class _AttentionFusion:
         node = self._made_by(tensor)
         if node is None:
             return None
-        x, shape = node.operand(), self.e.shape(tensor)
         if node.op == "matmul":
-            return found.past(node, shapes=(*found.shapes, shape))
-        if node.op == "tanh":
-            limited = found.scale > 0 and not found.softcap
-            capped = found.past(node, softcap=found.scale, scale=1.0)
-            return self._scores(x, capped) if limited else None
-        if self._moved(node):
-            return self._scores(x, found.past(node))
-        if (scaling := self.uses.scaling(node)) is not None:
-            return self._scores(scaling[0], found.past(node, scale=found.scale * scaling[1]))
-        if found.scale != 1 or found.softcap:  # which would be of the mask, too
-            return None
-        for scores, mask in self._masked(node, shape):
-            masks, shapes = (mask, *found.masks), (*found.shapes, shape)
-            before = self._scores(scores, found.past(node, masks=masks, shapes=shapes))
-            if before is not None:
-                return before
+            return found.past(node, shapes=(*found.shapes, self.e.shape(tensor)))
+        for step in STEPS:
+            for match in step.pattern.matches(tensor, Match(self.uses)):
+                changed = step.effect(found, match)
+                before = changed and self._scores(match.tensors["scores"], changed.past(node))
+                if before is not None:
+                    return before
         return None
-
-    def _masked(self, node: Node, shape: Shape) -> Iterator[tuple[int, Mask]]:
-        """Yields scores and their mask, as they may be the operands of a node."""
-        for pattern, where in MASKED:
-            for match in pattern.matches(node.outputs[0], Match(self.uses)):
-                scores, mask = match.tensors["scores"], match.tensors["mask"]
-                value = match.numbers.get("value")
-                fits = self.uses.real(mask) if value is None else value <= AS_LOWEST
-                if fits and scores != mask and self.e.shape(scores) == shape:
-                    yield scores, Mask(shape, mask, node, value, where)
 
     def _leads(self, found: _Scores) -> Iterator[Lead]:
         """Yields the batches and heads that there may be, by what is done to scores."""
