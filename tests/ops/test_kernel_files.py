@@ -4,6 +4,7 @@ variant. A reader counts with `python -m tests.ops.test_kernel_files`."""
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import jinja2
@@ -15,7 +16,7 @@ from conformance.node_cases import family_nodes, graph as node_graph
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.kernels import templates, unroll
+from tflgpu_plugin.kernels import templates, unroll, variants
 
 FOLDER = Path(kernels.__file__).parent
 PARTS = {
@@ -25,6 +26,11 @@ PARTS = {
 }
 # Of the lines; conv.wgsl had 75 %, depthwise.wgsl 66 %, attention.wgsl 63 % when each was one file.
 MOST = {"attention": 0.26, "conv": 0.34, "depthwise": 0.35}
+VARIANTS = {
+    "attention": variants.Attention,
+    "conv": variants.Conv,
+    "depthwise": variants.Depthwise,
+}
 _TEMPLATE = re.compile(r"{[{%#]")
 _OURS = re.compile(r" *[@}]")
 _DIRECTIVE = re.compile(r"{[%#]")
@@ -74,15 +80,17 @@ def test_what_is_counted(line: str, count: int) -> None:
     assert template_lines(line) == count
 
 
-@pytest.mark.parametrize("kernel", PARTS)
+@pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_header_lists_the_variant(kernel: str) -> None:
-    """The names that a launch gives, in that order."""
+    """The fields of the dataclass, in that order, and a launch gives all of them."""
+    header = (FOLDER / f"{kernel}.wgsl").read_text().split("// Variant:\n")[1]
+    lines = header[: header.index("//\n")].splitlines()
+    names = [each.name for each in fields(VARIANTS[kernel])]
+    assert [found[1] for line in lines if (found := _ROW.match(line))] == names
     cases, nodes = all_cases()[kernel], family_nodes(kernel)
     graph = direct.graph(cases[0]) if cases else node_graph(nodes[0])
     (launch,) = (each for each in compiler.lower(graph, Target()).launches if each.kernel == kernel)
-    header = (FOLDER / f"{kernel}.wgsl").read_text().split("// Variant:\n")[1]
-    lines = header[: header.index("//\n")].splitlines()
-    assert [found[1] for line in lines if (found := _ROW.match(line))] == [*launch.variant]
+    assert {*launch.variant} == {*names}
 
 
 def rendered(text: str, **variant: object) -> list[str]:

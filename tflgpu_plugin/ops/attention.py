@@ -25,6 +25,7 @@ from math import isnan, nan, prod
 import numpy as np
 
 from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -208,18 +209,20 @@ def _lower(a: Attention, teams: int) -> None:
         {"y": a.node.outputs[0]},
         (-(-groups * LANES * teams // lanes), times, 1),
         parameters,
-        {
-            "lanes": lanes,
-            "rows": count,
-            "parts": parts,
-            "masked": "m" in reads,
-            "lengths": "lengths" in reads,
-            "softcap": "softcap" in parameters,
-            "mends": bool(a.node.attributes.get("mends")),
-            "shared": target.shuffles,
-            "teams": teams,
-            "ahead": _ahead(target, count, parts),
-        },
+        vars(
+            variants.Attention(
+                lanes=lanes,
+                rows=count,
+                parts=parts,
+                masked="m" in reads,
+                lengths="lengths" in reads,
+                softcap="softcap" in parameters,
+                mends=bool(a.node.attributes.get("mends")),
+                shared=target.shuffles,
+                teams=teams,
+                ahead=_ahead(target, count, parts),
+            )
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Node
+from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.blocks import Blocks, weight_parts
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
@@ -166,21 +167,21 @@ def _parameters(product: Product, loop: _Loop) -> dict[str, object]:
 
 def _variant(product: Product, loop: _Loop, gated: bool) -> dict[str, object]:
     tile = loop.tile
-    return {
-        "pixels": tile.pixels,
-        "slices": tile.slices,
-        "step": tile.step,
-        "ahead": tile.ahead,
-        "lanes": tile.lanes,
-        "shared": tile.shared,
-        "memory": tile.weights == "memory",
-        "taps": product.address.taps,
-        "strided": product.address.strided,
-        "split": product.split,
-        "run": 0,
-        "across": loop.across,
-        "gated": gated,
-        "parts": loop.partial,
-        "eights": tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
-        **product.variant,
-    }
+    variant = variants.Conv(
+        pixels=tile.pixels,
+        slices=tile.slices,
+        step=tile.step,
+        ahead=tile.ahead,
+        lanes=tile.lanes,
+        shared=tile.shared,
+        memory=tile.weights == "memory",
+        taps=product.address.taps,
+        strided=product.address.strided,
+        split=product.split,
+        run=0,
+        across=loop.across,
+        gated=gated,
+        parts=loop.partial,
+        eights=tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
+    )
+    return vars(variant) | dict(product.variant)

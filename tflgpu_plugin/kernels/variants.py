@@ -1,0 +1,58 @@
+"""The variants of kernels that have many: what a launch chooses besides operands and parameters.
+
+The header of a kernel's WGSL file explains the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Conv:
+    """The variant of conv.wgsl."""
+
+    pixels: int
+    slices: int
+    step: int
+    ahead: int
+    lanes: int
+    shared: bool
+    memory: bool
+    taps: str
+    strided: bool
+    split: bool
+    run: int
+    across: int
+    gated: bool
+    parts: bool
+    eights: bool
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """The variant of depthwise.wgsl."""
+
+    form: str
+    height: int
+    pixels: int
+    lanes: int
+    shared: bool
+    width: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The variant of attention.wgsl."""
+
+    lanes: int
+    rows: int
+    parts: int
+    masked: bool
+    lengths: bool
+    softcap: bool
+    mends: bool
+    shared: bool
+    teams: int
+    ahead: int
