@@ -209,7 +209,7 @@ def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
         return bfloat16.bits(value.astype(np.float32)).astype(np.int64)
     if result.dtype == "bool":
         return np.asarray(value != 0)
-    if value.dtype.kind == "f" and (quantization.whole(result) or is_real(result)):
+    if value.dtype.kind == "f" and (quantization.is_integer(result) or is_real(result)):
         return np.trunc(value)
     return value
 

@@ -91,7 +91,7 @@ def typed(value: Array, tensor: Tensor) -> Array:
         return value
     if tensor.dtype == "bool":
         return np.not_equal(value, 0)
-    if tensor.dtype == BFLOAT16 or (quantization.whole(tensor) and not is_real(tensor)):
+    if tensor.dtype == BFLOAT16 or (quantization.is_integer(tensor) and not is_real(tensor)):
         with np.errstate(invalid="ignore"):
             return np.asarray(value).astype(np.int64)
     return np.asarray(value, np.float64)

@@ -75,7 +75,9 @@ def scaled_dot_product(e: Builder) -> list[int | None]:
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
     k, v, before = _with_past(e, k, v, kv_heads, ONNX_PAST)
     mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
-    lengths = None if lengths is None else listed(e, whole(e, lengths), range(e.shape(k)[-2] + 1))
+    lengths = (
+        None if lengths is None else listed(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
+    )
     seen = partial(
         of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
         past=before if lengths is None else None,
@@ -191,7 +193,7 @@ def heads_first(e: Builder, x: int, heads: int) -> int:
     return e.transpose(split, (0, 2, 1, 3))
 
 
-def whole(e: Builder, x: int) -> int:
+def as_integers(e: Builder, x: int) -> int:
     """Returns integers, which constants hold as int32."""
     known = e.constant(x)
     return x if known is None else e.index(known)
@@ -247,7 +249,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
     given, keys = e.x(position), scores[2]
     shape = e.shape(given)
     if raises and len(shape) == 1:
-        most = e.add("minimum", whole(e, given), e.index([keys]), dtype="i32")
+        most = e.add("minimum", as_integers(e, given), e.index([keys]), dtype="i32")
         given = listed(e, most, range(keys + 1))
     given = e.add("cast", given, dtype="f32")
     given = e.reshape(given, _masks(scores)[shape])
@@ -275,7 +277,7 @@ def embedding(e: Builder) -> list[int | None]:
     return [y, e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32"), total]
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 def _past(e: Builder, past: int) -> int:

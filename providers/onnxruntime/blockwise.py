@@ -165,7 +165,7 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
     return given.reshape(shape).astype(np.float32)
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 def along(e: Builder) -> Refusal | None:

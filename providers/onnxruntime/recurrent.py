@@ -181,7 +181,7 @@ def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
     return joined(e, [e.reshape(t, [*shape[:axis], 1, *shape[axis:]]) for t in parts], axis)
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 _CELL = (
     needs("rank.unsupported", "An input of rank 3.", lambda e: e.rank() == 3),

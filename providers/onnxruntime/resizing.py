@@ -174,7 +174,7 @@ def _changed(e: Builder) -> set[int]:
     return set() if stays else {k for k, (n, *rest) in axes if rest != [1, n, WHOLE]}
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 @asks("attribute.invalid")

@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.ir import Condition, Shape, needs
 from tflgpu_plugin.providers import Builder
 
-from .attention import whole
+from .attention import as_integers
 from .presence import unset
 
 # Positions of inputs: of com.microsoft, of ONNX.
@@ -24,12 +24,12 @@ def contrib(e: Builder) -> int:
     """Builds RotaryEmbedding of com.microsoft, with a position for each token or one first
     position.
     """
-    return _of_host(e, COS, whole(e, e.x(PLACES)))
+    return _of_host(e, COS, as_integers(e, e.x(PLACES)))
 
 
 def rotary(e: Builder) -> int:
     """Builds RotaryEmbedding of ONNX: a row of angles for each token, or for each position id."""
-    return _of_host(e, ONNX_COS, whole(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
+    return _of_host(e, ONNX_COS, as_integers(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
 
 
 def _of_host(e: Builder, first: int, places: int | None) -> int:
@@ -68,7 +68,7 @@ def _split(e: Builder, first: int) -> Shape:
     return batch, width // max(depth, 1), length, depth
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 def _angles(first: int, places: int) -> Condition:

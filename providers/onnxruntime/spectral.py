@@ -76,7 +76,7 @@ def _frames(e: Builder) -> tuple[int, int, int, int]:
     return batch, (*parts, 1)[0], length, (samples - length) // step + 1
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 @asks("shape.unsupported")

@@ -229,7 +229,7 @@ def pooling(e: Builder) -> dict[str, Any]:
     return {"window": window.kernel, **window.attributes}
 
 
-# ---- what they need ------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 def _same(e: Builder) -> bool:

@@ -37,7 +37,7 @@ def test_what_a_row_knows_of_its_operands() -> None:
 
 def test_roles() -> None:
     """Roles: operands that decide shapes, that must have the host's shape, and integers."""
-    assert {name for name, role in ROLES.items() if role.whole} == {"index", "mask"}
+    assert {name for name, role in ROLES.items() if role.integer} == {"index", "mask"}
     decides = {name for name, role in ROLES.items() if role.decides}
     assert decides == {
         *("shape", "axes", "count", "split", "steps", "crops", "pads", "roi_or_factors", "starts"),

@@ -9,7 +9,7 @@ import pytest
 from tests.support.refused import code
 from tflgpu_plugin.importer import imported, support
 from tflgpu_plugin.importer.rules import exact_products
-from tflgpu_plugin.ir import NUMBERS, Array, Graph, Node, Quantization, Target, Tensor, whole
+from tflgpu_plugin.ir import NUMBERS, Array, Graph, Node, Quantization, Target, Tensor, is_integer
 from tflgpu_plugin.passes.quant.casts import drop_casts
 
 X, SUM, WHOLE, REAL, OTHER = range(5)
@@ -79,7 +79,7 @@ def test_plain_numbers_of_few_bits_stand_for_themselves(dtype: str) -> None:
 def test_which_tensors_are_int32_on_the_device(
     dtype: str, quantization: Quantization | None, expected: bool
 ) -> None:
-    assert whole(Tensor("x", (1,), dtype, quantization=quantization)) == expected
+    assert is_integer(Tensor("x", (1,), dtype, quantization=quantization)) == expected
 
 
 def products(bound: int, to: str = "f32", outputs: tuple[int, ...] = (REAL,)) -> Graph:

@@ -14,7 +14,7 @@ from tflgpu_plugin.compile import copies, half_products, memory, precision
 from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
@@ -169,7 +169,7 @@ class Assembly:
         """It holds int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
-            return tensor >= 0 and whole(self.graph.tensors[tensor])
+            return tensor >= 0 and is_integer(self.graph.tensors[tensor])
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:

@@ -17,7 +17,7 @@ from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, real, whole
+from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, is_integer, real
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -138,7 +138,7 @@ def unversioned(
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
     """Refuses integers and bfloat16, which neither edition of the documentation lists."""
     for tensor in _values(graph, node) if edition != "all" else ():
-        if whole(tensor) or tensor.dtype == BFLOAT16:
+        if is_integer(tensor) or tensor.dtype == BFLOAT16:
             held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
             sentence = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
             return Refusal("option.capabilities", sentence)

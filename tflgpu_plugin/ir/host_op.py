@@ -17,13 +17,13 @@ Condition = Callable[[Any], Refusal | None]  # of a Builder
 class Role(NamedTuple):
     """The meaning of an operand. `decides`: its value decides the shapes of results. `extents` is
     what the host requires of its own shape: a "list", one element in any shape ("one"), one element
-    ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `whole`: it holds
-    int32 or int64, whatever types values have. `typed`: it has the type of the first value.
+    ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `integer`: it
+    holds int32 or int64, whatever types values have. `typed`: it has the type of the first value.
     """
 
     decides: bool = False
     extents: str = ""
-    whole: bool = False
+    integer: bool = False
     typed: bool = False
 
 
@@ -37,7 +37,7 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
     | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode", "lengths"), Role())
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
-    | dict.fromkeys(("index", "mask"), Role(whole=True))
+    | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}
     # Operands that decide shapes.
     | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
@@ -170,7 +170,7 @@ class HostOp:
     @property
     def indices(self) -> tuple[int, ...]:
         """Returns the positions of inputs that hold int32 or int64 besides `types`."""
-        return tuple(k for k, one in enumerate(self.operands) if one.traits.whole)
+        return tuple(k for k, one in enumerate(self.operands) if one.traits.integer)
 
     @cached_property
     def deciding(self) -> tuple[int, ...]:

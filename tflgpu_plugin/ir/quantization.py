@@ -2,7 +2,7 @@
 
 On the device a quantized tensor holds real values, scale * n with n = stored - zero point, as
 float32; 8-bit integers exist only in inputs and outputs. Plain integers of 8 and 16 bits have the
-quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) are int32 on the device.
+quantization `NUMBERS`; plain int32 and int64 tensors (`is_integer`) are int32 on the device.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def real(tensor: Tensor) -> bool:
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
-def whole(tensor: Tensor) -> bool:
+def is_integer(tensor: Tensor) -> bool:
     """Whether the tensor holds integers that are int32 on the device."""
     return tensor.dtype in COUNTS and not even(tensor)
 

@@ -107,7 +107,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("device.limit", said)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:
-        if quantization.whole(graph.tensors[mask]):
+        if quantization.is_integer(graph.tensors[mask]):
             return Refusal(
                 "dtype.unsupported", "A mask of integers is not supported; cast it to float32."
             )

@@ -103,7 +103,7 @@ def _lower(
     low: Lowering, node: Node, expression: str, whole: str | None, checked: bool, beyond: str,
     wrong: str,
 ) -> None:  # fmt: skip
-    if whole and quantization.whole(low.graph.tensors[operands(node)[-1]]):
+    if whole and quantization.is_integer(low.graph.tensors[operands(node)[-1]]):
         limits = LIMITED.get(str(node.attributes.get("activation")))
         beyond = overflow(low, node, whole) if checked else beyond
         cut = f"clamp({whole}, {limits})" if limits else whole

@@ -19,7 +19,7 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.unknown import unflagged
 
@@ -246,7 +246,7 @@ class Lowering:
         self, tensor: int, part: Geometry, *how: object, rows: tuple[Shape, int, int] | None = None
     ) -> Constant:
         """A constant in device storage, or, seen under a shape, its rows from one to another."""
-        held = whole(self.graph.tensors[tensor])
+        held = is_integer(self.graph.tensors[tensor])
         kind = "int32" if held else "float32"
 
         def pack(data: Array) -> Iterator[Array]:

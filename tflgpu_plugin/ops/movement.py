@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Array, Geometry, Graph, Node, Refusal, Shape, Target, geometry, whole
+from tflgpu_plugin.ir import (
+    Array,
+    Geometry,
+    Graph,
+    Node,
+    Refusal,
+    Shape,
+    Target,
+    geometry,
+    is_integer,
+)
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
@@ -104,7 +114,7 @@ def lower(low: Lowering, node: Node) -> None:
         reading = read(view, inside, stored)
         if not node.epilogue and (strides := _strides(view)):
             low.hosted[output] = Hosted(raw, strides)
-    value = np.int32(view.value) if whole(low.graph.tensors[output]) else float(view.value)
+    value = np.int32(view.value) if is_integer(low.graph.tensors[output]) else float(view.value)
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)

@@ -90,7 +90,7 @@ def inside(graph: Graph, node: Node, extents: Shape) -> bool:
 def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | None:
     """They are int32 or int64."""
     indices = graph.tensors[node.operand(position)]
-    if quantization.whole(indices):
+    if quantization.is_integer(indices):
         return None
     said = f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
     return Refusal("dtype.unsupported", said)

@@ -110,7 +110,7 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
     if BFLOAT16 in (source.dtype, result.dtype):
         return _decompose_bfloat16(steps, x, source.dtype, result.dtype)
-    if quantization.whole(source) != quantization.whole(result):
+    if quantization.is_integer(source) != quantization.is_integer(result):
         return False
     if result.dtype == "bool" and source.dtype != "bool":
         return False
@@ -142,12 +142,12 @@ def _decompose_bfloat16(steps: Decomposition, x: int, source: str, result: str) 
 def lower_cast(low: Lowering, node: Node) -> None:
     """By the types of both on the device."""
     source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
-    zero = "vec4i()" if quantization.whole(source) else "vec4f()"
+    zero = "vec4i()" if quantization.is_integer(source) else "vec4f()"
     if source.dtype == BFLOAT16:  # as bits: a device may take subnormal floats for zero
         lower_pair(low, node, "bool_as_f32((vec4u(v) & vec4u(0x7fffu)) != vec4u())")
     elif result.dtype == "bool":
         lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
-    elif quantization.whole(result):
+    elif quantization.is_integer(result):
         beyond = "!((v >= vec4f(-2147483648.0)) & (v < vec4f(2147483648.0)))"
         lower_pair(low, node, "whole_part(v)", checked=beyond if result.dtype == "i64" else "")
     else:

@@ -241,7 +241,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 def lower_factor(low: Lowering, node: Node) -> None:
     numbers = {f"number{k}": float(v) for k, v in enumerate(node.attributes["numbers"])}
-    whole = quantization.whole(low.graph.tensors[node.operand()])
+    whole = quantization.is_integer(low.graph.tensors[node.operand()])
     n = "v" if whole else "vec4i(units_in(v, p.number0))"
     factor = "vec3f(p.number1, p.number2, p.number3)"
     lower_pair(low, node, f"vec4f(multiplied({n}, {factor})) * p.number4", numbers)

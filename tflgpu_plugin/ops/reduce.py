@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape, planar
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -149,7 +149,7 @@ class Reduced:
     def of(cls, low: Lowering, node: Node) -> Reduced:
         """Returns the reduction that a node is."""
         source = node.operand()
-        reduction = (WHOLE if whole(low.graph.tensors[source]) else REDUCTIONS)[node.op]
+        reduction = (WHOLE if is_integer(low.graph.tensors[source]) else REDUCTIONS)[node.op]
         axes = frozenset(reduced_axes(low.graph, node))
         return cls(low, node, reduction, low.graph.shape(source), axes)
 
@@ -230,7 +230,8 @@ def _part(r: Reduced) -> int:
 
 FORMS: tuple[Form[Reduced], ...] = (
     Form("reduce_parts",
-         lambda r: r.count > 1 and not whole(r.low.graph.tensors[r.node.operand()]), _lower_parts,
+         lambda r: r.count > 1 and not is_integer(r.low.graph.tensors[r.node.operand()]),
+         _lower_parts,
          lambda r: _part(r) < r.count),
     Form("reduce_image", lambda r: r.image, lambda r: _reduce(r, _elements(r))),
     Form("reduce_axes", always, lambda r: _reduce(r, _one_by_one(r))),
@@ -372,7 +373,7 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
 def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Constant axes; kept and reduced axes may alternate three times; 46,341 integers at most."""
     refusal = refuse(graph, node, target)
-    if refusal or not whole(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
+    if refusal or not is_integer(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
         return refusal
     said = f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported."
     return Refusal("shape.too_large", said)
@@ -382,7 +383,7 @@ def decompose_mean(steps: Decomposition, node: Node) -> bool:
     """Of integers, cut towards zero: what divides and what is left of each are summed by
     themselves, so that nothing passes int32."""
     x, axes = node.operand(), node.operand(1)
-    if not whole(steps.editor.tensors[x]):
+    if not is_integer(steps.editor.tensors[x]):
         return False
     kind = steps.editor.tensors[x].dtype
     zero, count = (steps.editor.constant(n, kind) for n in (0, _count(steps.graph, node)))

@@ -66,7 +66,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         if given not in known:
             said = f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
             return Refusal("attribute.unsupported", said)
-    whole = quantization.whole(graph.tensors[node.operand()])
+    whole = quantization.is_integer(graph.tensors[node.operand()])
     if whole and not _copies(node):
         said = "Of integers the nearest ones are taken: use the mode nearest and another region."
         return Refusal("attribute.unsupported", said)
@@ -213,7 +213,7 @@ def _copies(node: Node) -> bool:
 
 def decompose_integers(steps: Decomposition, node: Node) -> bool:
     """Elements are picked, not summed with weights."""
-    if not quantization.whole(steps.editor.tensors[node.operand()]):
+    if not quantization.is_integer(steps.editor.tensors[node.operand()]):
         return False
     shape, tables = steps.shape(node.operand()), _tables(steps.graph, node)
     view = taken(shape, {k: table[:, 0, 0].astype(int) for k, table in enumerate(tables, 1)})

@@ -8,7 +8,7 @@ from math import inf, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, whole
+from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, is_integer
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import workgroups
@@ -53,7 +53,7 @@ def lower(low: Lowering, node: Node) -> None:
     (rows, count), out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
     together = 8 if count < 256 else WORKGROUP
     largest = bool(node.attributes.get("largest", 1))
-    held = whole(low.graph.tensors[node.operand()])
+    held = is_integer(low.graph.tensors[node.operand()])
     worst: object = -inf if largest else inf
     if held:
         worst = np.int32(INT32.min if largest else INT32.max)

@@ -50,7 +50,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
     """`whole`: WGSL for whole numbers, which may pass int32 where it is `checked`."""
-    if whole and quantization.whole(low.graph.tensors[node.outputs[0]]):
+    if whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
         lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
     else:
         lower_step(low, node, step(node.op, node.attributes))

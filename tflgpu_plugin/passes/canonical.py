@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import EpilogueOp, Graph, Node, whole
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, is_integer
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS
@@ -21,7 +21,7 @@ def canonical(graph: Graph) -> Graph:
 
 
 def _rewrite(graph: Graph, node: Node) -> Node:
-    if not ops.rows()[node.op].fuses or whole(graph.tensors[node.outputs[0]]):
+    if not ops.rows()[node.op].fuses or is_integer(graph.tensors[node.outputs[0]]):
         return node
     epilogue = list(node.epilogue)
     inputs, attributes = node.inputs, dict(node.attributes)

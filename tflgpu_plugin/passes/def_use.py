@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Node, whole
+from tflgpu_plugin.ir import Node, is_integer
 from tflgpu_plugin.ops.views import View, through, whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -26,7 +26,7 @@ class DefUse:
 
     def plain(self, node: Node) -> bool:
         """Whether a node's operands and results are floats and not quantized."""
-        if any(whole(self.e.tensors[t]) for t in node.outputs):
+        if any(is_integer(self.e.tensors[t]) for t in node.outputs):
             return False
         return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
 

@@ -21,7 +21,7 @@ def _is_needed(name: str) -> bool:
 
 
 binaries = collect_dynamic_libs("tflgpu_plugin")
-# The sources, too: what is kept between processes is told apart by them.
+# The sources, too: cached plans are identified by their digest.
 datas = collect_data_files("tflgpu_plugin", include_py_files=True)
 datas += copy_metadata("tflgpu-plugin")
 hiddenimports = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import EpilogueOp, Graph, Node, merged, whole
+from tflgpu_plugin.ir import EpilogueOp, Graph, Node, is_integer, merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
 MAX_STEPS = 8  # compilers inline every step, and take time by the square of what a kernel holds
@@ -85,7 +85,7 @@ def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None
-    if whole(graph.tensors[made]) or whole(graph.tensors[result]):  # steps are of floats
+    if is_integer(graph.tensors[made]) or is_integer(graph.tensors[result]):  # steps are of floats
         return None
     rule = ops.rows()[node.op].as_epilogue
     each = rule(graph, node, node.inputs.index(made)) if rule else None
