@@ -121,7 +121,7 @@ def unique(e: Builder) -> list[int]:
         _, count = places_of(e, x)
         nothing = [e.add("cast", x, dtype="i32") for _ in range(3)]
         return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate([x, *nothing])]
-    values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=0,
+    values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=False,
                                dtype=(e.dtype(), "i32"))  # fmt: skip
     pair = (part(e, values, 1, n), part(e, values, 0, n - 1))
     other, size = e.add("not_equal", *pair, dtype="bool"), e.index([n])
@@ -181,7 +181,7 @@ def _ones(e: Builder, op: str, *pair: int) -> int:
 
 def _argsort(e: Builder, x: int) -> int:
     """Returns the indices of the elements [n] in ascending order."""
-    _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=0, dtype="i32")
+    _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=False, dtype="i32")
     return order
 
 

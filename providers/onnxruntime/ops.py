@@ -362,7 +362,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ThresholdedRelu", "thresholded_relu", (10, 22)),
     row("Tile", "tile", (6, 13), "value repeats"),
     row(
-        "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=1,
+        "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=True,
         types=f"f32 f16 {COUNTS}",
     ),
     row(

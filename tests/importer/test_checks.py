@@ -18,6 +18,7 @@ from tflgpu_plugin.importer import partition
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Graph, Node, Quantization, Tensor, operands
+from tflgpu_plugin.ops import attributes
 
 TABLE = providers.Table({"twice": providers.HostOp("twice", "add", (1, 1),
                                                    operands=operands("value value"))})  # fmt: skip
@@ -206,6 +207,7 @@ def test_an_attribute_that_the_op_does_not_have_is_refused() -> None:
 def test_attributes_of_families_are_read_somewhere() -> None:
     folder = Path(ops.__file__).parent
     rooms = (*folder.glob("*.py"), *folder.parent.glob("passes/**/*.py"), RULES)
+    rooms = tuple(path for path in rooms if path.name != "attributes.py")  # the list of all names
     whole = "\n".join(path.read_text() for path in rooms)
     whole = re.sub(r"^ATTRIBUTES = (?:\([^)]*\)|.*)$", "", whole, flags=re.M)
     for name in {name for op in ops.rows().values() for name in op.attributes}:
@@ -222,13 +224,13 @@ def test_builders_give_attributes_that_ops_have() -> None:
             op = ops.row(first.value) if isinstance(first, ast.Constant) else None
             if op is not None and call.func.attr in ("add", "add_many", "image"):
                 given = {word.arg for word in call.keywords} - {None, "dtype", "quantization"}
-                assert given <= op.attributes, f"{path.name}:{call.lineno}"
+                assert given <= op.attributes.keys(), f"{path.name}:{call.lineno}"
 
 
 def told(op: str, takes: str, **attributes: Any) -> Any:
     """The refusal of a node that becomes this op, of images or matrices."""
     row = providers.HostOp("twice", op, (1, 1), operands=operands(takes))
-    shape = (1, 4, 4, 1) if "conv" in op or "pool" in op else (2, 2)
+    shape = (1, 4, 4, 1) if any(name in op for name in ("conv", "pool", "space")) else (2, 2)
     kernel = np.ones((1, 3, 3, 1) if "conv" in op else (2, 2), np.float32)
     values = {"a": Value("a", "f32", shape), "b": Value("b", "f32", kernel.shape, kernel),
               "c": Value("c", "f32", None)}  # fmt: skip
@@ -239,16 +241,17 @@ def told(op: str, takes: str, **attributes: Any) -> Any:
 
 
 WINDOW = {"strides": (1, 1), "padding": "valid"}
+PADDING = "takes 'same', 'valid' or a list of 4 integers for padding, not "
 
 
 @pytest.mark.parametrize(
     ("op", "takes", "right", "wrong", "said"),
     [
-        ("conv_2d", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, "not 'same'"),
+        ("conv_2d", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, PADDING),
         ("max_pool_2d", "value", WINDOW | {"window": (2, 2)},
-         WINDOW | {"window": (2, 2), "padding": ""}, "not 'same'"),
+         WINDOW | {"window": (2, 2), "padding": ""}, PADDING),
         ("conv_2d", "value weights", WINDOW, WINDOW | {"activation": "Relu"}, "A Relu fused"),
-        ("transpose_conv", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, "padding is"),
+        ("transpose_conv", "value weights", WINDOW, WINDOW | {"padding": "SAME"}, PADDING),
         ("matmul", "value weights", {}, {"activation": "relu"}, "no attribute 'activation'"),
         ("relu", "value", {}, {"alpha": 0.1}, "no attribute 'alpha'"),
         ("swish", "value", {"alpha": 2.0}, {"beta": 2.0}, "no attribute 'beta' (it has alpha)"),
@@ -284,12 +287,82 @@ def test_absent_operands_at_the_end_do_not_count() -> None:
 
 def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:
     """Not that its result has no shape."""
-    assert told("conv_2d", "value weights", padding="valid") == (
-        "twice cannot be planned: it lacks 'strides'."
-    )
+    said = told("conv_2d", "value weights", padding="valid")
+    assert said == "conv_2d needs the attribute strides: a list of 2 positive integers."
     assert "perm" in told("transpose", "value", perm=(0, 0))
-    wrong = told("conv_2d", "value weights", **WINDOW | {"padding": "SAME"})
-    assert "padding is 'SAME', not 'same', 'valid' or numbers" in wrong
+
+
+IMAGES = "conv_2d", "value weights"
+STRIDES = {"strides": (1, 1)}
+PAD, BLOCKS = ("pad", "value"), ("depth_to_space", "value")
+
+
+@pytest.mark.parametrize(
+    ("op", "takes", "right", "wrong", "code"),
+    [
+        ("gelu", "value", {"approximate": False}, {"approximate": "none"}, "invalid"),
+        ("gelu", "value", {"approximate": np.True_}, {"approximate": 1}, "invalid"),
+        ("gather", "value index", {"axis": np.int64(1)}, {"axis": 1.0}, "invalid"),
+        ("gather", "value index", {"axis": -1}, {"axis": True}, "invalid"),
+        ("gather", "value index", {"axis": np.array(1)}, {"axis": [1]}, "invalid"),
+        ("log_softmax", "value", {"axis": 0}, {"axis": None}, "invalid"),
+        (*BLOCKS, {"block": 1, "mode": "CRD"}, {"block": 1, "mode": "crd"}, "invalid"),
+        (*BLOCKS, {"block": 1}, {"block": 0}, "invalid"),
+        ("softmax", "value", {"beta": 1}, {"beta": "1"}, "invalid"),
+        ("softmax", "value", {"beta": np.float32(1)}, {}, "invalid"),
+        (*IMAGES, WINDOW, WINDOW | {"strides": (-1, -1)}, "invalid"),
+        (*IMAGES, WINDOW | {"padding": (0, 0, 0, 0)}, WINDOW | {"padding": (0, 0, 9)}, "invalid"),
+        (*IMAGES, WINDOW | {"dilations": [1, 1]}, WINDOW | {"dilations": (1,)}, "invalid"),
+        (*IMAGES, WINDOW | {"dilations": np.array([1, 1])}, STRIDES, "invalid"),
+        ("clip", "value", {"low": None, "high": np.inf}, {"low": 1j}, "invalid"),
+        ("transpose", "value", {"perm": [1, 0]}, {"perm": ["1", "0"]}, "invalid"),
+        (*PAD, {"paddings": [(0, 1), (0, 0)]}, {"paddings": (0, 1, 0, 0)}, "invalid"),
+        (*PAD, {"paddings": ((0, 1),) * 2}, {"paddings": ((0, 1, 2),) * 2}, "invalid"),
+        ("reshape", "value", {"shape": (4,)}, {}, "missing"),
+    ],
+)  # fmt: skip
+def test_values_that_an_op_would_take_for_others_are_refused(
+    op: str, takes: str, right: Any, wrong: Any, code: str
+) -> None:
+    """Its code reads them by truth, cut to integers, or by position in a list."""
+    assert told(op, takes, **right) == "", right
+    said = told(op, takes, **wrong)
+    assert said.code == ("input.missing" if code == "missing" else "attribute.invalid"), said
+
+
+def test_a_value_that_is_refused_is_one_sentence_in_rows_and_builders() -> None:
+    said = "gelu takes True or False for approximate, not 'none'."
+    assert told("gelu", "value", approximate="none") == said
+    refusal = plus(lambda b: b.add("gelu", b.x(), approximate="none"))
+    assert refusal == said and refusal.code == "attribute.invalid"
+
+
+@pytest.mark.parametrize(
+    ("op", "count", "absent"),
+    [("add", 1, 1), ("reduce_sum", 1, 1), ("stack", 3, 1), ("concat", 2, 0), ("matmul", 2, 0),
+     ("transpose_conv_3d", 3, 3), ("svdf", 4, 4)],
+)  # fmt: skip
+def test_an_operand_that_an_op_needs_is_told(op: str, count: int, absent: int) -> None:
+    """One in the middle of several, too, which others would take the place of."""
+    given = {name: 1 for name, one in ops.rows()[op].attributes.items() if one.needed}
+    said = plus(
+        lambda b: b.add(op, *[None if k == absent else b.x() for k in range(count)], **given)
+    )
+    assert said == f"Input {absent} of {op} is absent." and said.code == "input.missing"
+
+
+def test_declared_attributes() -> None:
+    found = attributes.declared("strides[n]! padding[2n]=same|valid past? perm[]~ scales[4] axis")
+    assert {name: one.wanted(2) for name, one in found.items()} == {
+        "strides": "a list of 2 positive integers", "past": "an integer or None",
+        "padding": "'same', 'valid' or a list of 4 integers", "perm": "a list of integers",
+        "scales": "a list of 4 numbers", "axis": "an integer",
+    }  # fmt: skip
+    assert [name for name, one in found.items() if one.needed] == ["strides"]
+    assert [name for name, one in found.items() if one.second] == ["perm"]
+    for word in ("stride", "axis&", "axis[x]"):
+        with pytest.raises(ValueError, match="declares no attribute"):
+            attributes.declared(word)
 
 
 def test_lists_of_json_are_taken() -> None:

@@ -139,10 +139,10 @@ class Builder(NodeReader):
         row = ops.row(op)
         if row is None:
             raise ValueError(f"There is no op {op!r}.")
-        if refusal := row.ignores(attributes, given):
-            raise ValueError(refusal)
         attributes = {name: fixed(value) for name, value in attributes.items()}
-        inputs = tuple([self._operand(op, one) for one in given[: row.operands]])
+        if refusal := row.misuse(attributes, given):
+            raise Unsupported(refusal)
+        inputs = tuple([self._operand(op, one) for one in given[: row.most]])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
         if _moves_integers(row):

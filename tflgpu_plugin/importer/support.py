@@ -314,7 +314,7 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal |
             return reason
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down
-        if isinstance(error, KeyError) and {*error.args} <= op.attributes:
+        if isinstance(error, KeyError) and {*error.args} <= op.attributes.keys():
             return Refusal(
                 "attribute.invalid", f"{_name(node)} cannot be planned: {node_error(error)}."
             )

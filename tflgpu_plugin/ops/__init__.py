@@ -11,6 +11,7 @@ from importlib import import_module
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ir.quirks import none_left, refusal
+from tflgpu_plugin.ops.attributes import declared
 from tflgpu_plugin.ops.table import BIAS, GATES, NO_OP, Op, Weights
 
 FAMILIES = (
@@ -117,7 +118,7 @@ def rows() -> Mapping[str, Op]:
                     f"op {op.name} is in two families, {found[op.name].family} and {family}"
                 )
             words = named if isinstance(named, str) else named.get(op.name, "")
-            found[op.name] = replace(op, family=family, attributes=frozenset(words.split()))
+            found[op.name] = replace(op, family=family, attributes=declared(words))
     return found
 
 

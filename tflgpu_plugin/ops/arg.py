@@ -66,8 +66,18 @@ def _along(shape: Shape, axis: int, out: Geometry) -> str:
     return "planes" if out.channels == shape[-1] or shape[-1] % 4 == 0 else "elements"
 
 
-ATTRIBUTES = "keep_dims last"
+ATTRIBUTES = "keep_dims! last"
 OPS = tuple(
-    Op(name, refuse, reduced, lower, "exact", ("f32", "i32"), elements(), kind="choice")
+    Op(
+        name,
+        refuse,
+        reduced,
+        lower,
+        "exact",
+        ("f32", "i32"),
+        elements(),
+        kind="choice",
+        operands="xx",
+    )
     for name in ("arg_max", "arg_min")
 )

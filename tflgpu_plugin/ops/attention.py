@@ -336,8 +336,9 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(q[:3]) * k[2] * (q[3] + v[3])
 
 
-ATTRIBUTES = "causal empty heads joined kv_heads mends past scale softcap window"
+ATTRIBUTES = "causal empty heads joined kv_heads mends past? scale! softcap window"
 OPS = (
     Op("attention", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
-       kind="product", by_head=True, fuses=True, decompose=decompose, accumulates=False),
+       kind="product", by_head=True, fuses=True, decompose=decompose, accumulates=False,
+       operands="xxx??"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from tflgpu_plugin.ops.table import Op
 # The layer of a direction, where the inputs are that are state, and where auxiliary ones begin.
 LAYERS = {"bidirectional_lstm": lstm.OPS[1], "bidirectional_rnn": rnn_basic.OPS[0]}
 STATES = {"bidirectional_lstm": (35, 36, 37, 38), "bidirectional_rnn": (4, 8)}
+COUNT = {"bidirectional_lstm": 48, "bidirectional_rnn": 12}  # of operands
 AUXILIARY = {"bidirectional_lstm": 39, "bidirectional_rnn": 9}
 LSTM_INPUTS = lstm.OUTPUT - lstm.INPUT  # of a direction, without its states
 
@@ -87,12 +88,12 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 ATTRIBUTES = {
-    "bidirectional_lstm": "activation cell_clip merged proj_clip time_axis",
-    "bidirectional_rnn": "activation merged time_axis",
+    "bidirectional_lstm": "activation cell_clip merged! proj_clip time_axis",
+    "bidirectional_rnn": "activation merged! time_axis",
 }
 OPS = tuple(
     Op(name, refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
-       decompose=decompose, accumulates=False,
+       decompose=decompose, accumulates=False, operands="x".ljust(COUNT[name], "?"),
        states=tuple((before, k - len(states)) for k, before in enumerate(states)))
     for name, states in STATES.items()
 )  # fmt: skip

@@ -62,7 +62,7 @@ def row(
                     wrong=wrong)  # fmt: skip
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
-    traits = dict[str, Any](unknown=PASSES if whole else "", operands=2) | traits
+    traits = dict[str, Any](unknown=PASSES if whole else "", operands="xx") | traits
     asked = partial(refuse_second, wrong=wrong) if wrong else refuse
     return Op(name, asked, shapes, lower, accuracy, types=types, fuses=True,
               kind="elementwise", follows="elementwise", as_epilogue=fused,
@@ -309,6 +309,7 @@ OPS = (
         kind="elementwise",
         follows="elementwise",
         unknown=PASSES,
+        operands="xx",
     ),
     Op(
         "add_n",
@@ -319,6 +320,7 @@ OPS = (
         types=("f32", "i32"),
         kind="composite",
         decompose=decompose_sum,
+        operands="x*",
         accumulates=False,
     ),
     row(
@@ -328,7 +330,7 @@ OPS = (
         accuracy="exact",
         whole=CHOICE,
         unknown=CHOOSES,
-        operands=3,
+        operands="xxx",
         meaning=np.where,
     ),
 )

@@ -251,12 +251,12 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = {"concat": "axis activation rescales", "stack": "axis"}
+ATTRIBUTES = {"concat": "axis! activation rescales", "stack": "axis!"}
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
-       keeps="any", errors=MOVED, follows="axis", joins=True,
+       keeps="any", errors=MOVED, follows="axis", operands="x*", joins=True,
        meaning=lambda *values, axis: np.concatenate(values, axis)),
     Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
-       keeps="any", decompose=decompose_stack,
+       keeps="any", operands="x*", decompose=decompose_stack,
        meaning=lambda *values, axis: np.stack(values, axis)),
 )  # fmt: skip

@@ -179,9 +179,9 @@ FORMS = Forms(
 )  # fmt: skip
 
 
-ATTRIBUTES = "strides padding dilations activation filters_last"
+ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation filters_last"
 OPS = (
     Op("conv_2d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER,
-       gated=_gated, operands=3),
+       gated=_gated, operands="xx?"),
 )  # fmt: skip

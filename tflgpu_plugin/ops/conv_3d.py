@@ -137,11 +137,12 @@ def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
     return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
 
 
-ATTRIBUTES = "strides padding dilations activation filters_last"
+ATTRIBUTES = "strides[3]! padding[6]!=same|valid dilations[3] activation filters_last"
 OPS = (
     Op("conv_3d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.LAYER,
-       operands=3),
+       operands="xx?"),
     Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",
-       operands=4, work=work_back, kind="product", decompose=_decompose_back, accumulates=False),
+       work=work_back, kind="product", decompose=_decompose_back, accumulates=False,
+       operands="xx?x"),
 )  # fmt: skip

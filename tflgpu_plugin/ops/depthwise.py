@@ -192,9 +192,9 @@ def _groups(along: Span, size: int) -> int:
     return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
 
 
-ATTRIBUTES = "strides padding dilations activation multiplier"
+ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation multiplier"
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, FORMS, "accumulate", work=work, kind="product",
-       operands=3, fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
+       operands="xx?", fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip

@@ -185,13 +185,15 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 ATTRIBUTES = {
-    "detections": "classes count each least overlap scales", "class_boxes": "classes best scales",
-    "chosen_boxes": "classes count least overlap rest",
+    "detections": "classes! count! each?! least! overlap! scales[4]!",
+    "class_boxes": "classes! best! scales[4]!",
+    "chosen_boxes": "classes! count! least! overlap?! rest!",
 }  # fmt: skip
 OPS = (
     Op("detections", refuse, shapes, lower_decomposed, "transcendental", work=_work,
-       kind="composite", decompose=decompose, errors=Errors(choice=1)),
-    Op("class_boxes", _fit, box_shapes, lower_boxes, "transcendental", kind="choice"),
+       kind="composite", operands="xxx", decompose=decompose, errors=Errors(choice=1)),
+    Op("class_boxes", _fit, box_shapes, lower_boxes, "transcendental", kind="choice",
+       operands="xxx"),
     Op("chosen_boxes", _fit, chosen_shapes, lower, "exact", kind="choice",
-       errors=Errors(choice=1)),
+       operands="xx?", errors=Errors(choice=1)),
 )  # fmt: skip

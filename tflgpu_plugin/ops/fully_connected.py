@@ -178,6 +178,6 @@ PRODUCTS: tuple[Form[Rows], ...] = (
 ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
     Op("fully_connected", _refuse, _shapes, Forms(Rows.of, PRODUCTS), "accumulate", work=work,
-       kind="product", operands=3, decompose=_decompose, fuses=True,
+       kind="product", operands="xx?", decompose=_decompose, fuses=True,
        weights=Weights(flattens=True), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -69,8 +69,8 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0])
 
 
-ATTRIBUTES = "bits block raises width"
+ATTRIBUTES = "bits! block! raises width!"
 OPS = (
     Op("gather_blocks", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work,
-       terms=lambda graph, node: 1, kind="product", fuses=True, accumulates=False),
+       terms=lambda graph, node: 1, kind="product", operands="xxx?", fuses=True, accumulates=False),
 )  # fmt: skip

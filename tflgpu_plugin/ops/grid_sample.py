@@ -70,8 +70,11 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(made) * prod([TAPS[node.attributes["method"]]] * (len(made) - 2))
 
 
-ATTRIBUTES = "align_corners method outside places"
+ATTRIBUTES = (
+    "align_corners method!=linear|nearest|cubic outside!=zeros|border|reflection "
+    "places=edges|pixels"
+)
 OPS = (
     Op("grid_sample", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
-       accumulates=False, errors=MOVED),
+       operands="xx", accumulates=False, errors=MOVED),
 )  # fmt: skip

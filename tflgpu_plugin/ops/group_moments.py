@@ -44,9 +44,9 @@ def _reduced(low: Lowering, node: Node) -> reduce.Reduced:
     return reduce.Reduced(low, node, reduce.REDUCTIONS[OF[node.op]], shape, frozenset(gone))
 
 
-ATTRIBUTES = "groups"
+ATTRIBUTES = "groups!"
 OPS = tuple(
     Op(name, _refuse, _shapes, Forms(_reduced, reduce.FORMS), "reduction", work=elements(),
-       kind="reduction", fuses=True, accumulates=True, errors=AVERAGED)
+       kind="reduction", fuses=True, accumulates=True, operands="x??", errors=AVERAGED)
     for name in OF
 )  # fmt: skip

@@ -52,8 +52,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())) * (int(node.attributes["size"]) + 8)
 
 
-ATTRIBUTES = "alpha beta bias size"
+ATTRIBUTES = "alpha beta bias size!"
 OPS = (
-    Op("lrn", refuse, same_shape, lower, "transcendental", work=_work, kind="window", fuses=True,
-       operands=1),
+    Op("lrn", refuse, same_shape, lower, "transcendental", work=_work, kind="window", fuses=True,),
 )  # fmt: skip

@@ -305,11 +305,11 @@ ATTRIBUTES = {
 OPS = (
     Op(
         "lstm_basic", refuse, shapes, lower, "accumulate", work=_work, states=((1, 0), (4, 1)),
-        kind="product", accumulates=False,
+        kind="product", operands="xxxxx", accumulates=False,
     ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_decomposed, "accumulate", work=_work_full,
         decompose=decompose_full, states=((OUTPUT, -2), (STATE, -1)), in_8_bits="steps",
-        kind="composite", accumulates=False,
+        kind="composite", operands="x".ljust(FULL, "?"), accumulates=False,
     ),
 )  # fmt: skip

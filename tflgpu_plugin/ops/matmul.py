@@ -138,5 +138,5 @@ def _work(graph: Graph, node: Node) -> int:
 ATTRIBUTES = "transpose_a transpose_b"
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       operands=2, decompose=decompose, accumulates=False, rounding=rounding.MATMUL),
+       operands="xx", decompose=decompose, accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

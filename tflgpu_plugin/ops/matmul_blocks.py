@@ -256,9 +256,9 @@ def _terms(graph: Graph, node: Node) -> int:
     return _sizes(graph, node)[0]
 
 
-ATTRIBUTES = "bits block"
+ATTRIBUTES = "bits! block!"
 OPS = (
     Op("matmul_blocks", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
        terms=_terms, kind="product", fuses=True, decompose=decompose,
-       accumulates=False),
+       operands="xxx?", accumulates=False),
 )  # fmt: skip

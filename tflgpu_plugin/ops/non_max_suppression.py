@@ -117,7 +117,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("non_max_suppression", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work,
-       kind="choice", errors=Errors(choice=0)),
+       kind="choice", operands="xxxxx", errors=Errors(choice=0)),
     Op("soft_non_max_suppression", refuse, shapes, lower, "transcendental", types=("f32", "i32"),
-       work=_work, kind="choice", errors=Errors(choice=0)),
+       work=_work, kind="choice", operands="xxxxx?", errors=Errors(choice=0)),
 )  # fmt: skip

@@ -313,7 +313,7 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
 ATTRIBUTES = {
     "instance_normalization": "epsilon", "layer_normalization": "axis epsilon",
     "log_softmax": "axis", "lp_normalization": "axis least p",
-    "standardize": "centred epsilon", "standardize_groups": "centred epsilon groups",
+    "standardize": "centred epsilon!", "standardize_groups": "centred epsilon! groups!",
 }  # fmt: skip
 OPS = (
     Op("standardize", refuse_rows, same_shape, Forms(Standardized.of_rows, FORMS), "reduction",
@@ -324,15 +324,15 @@ OPS = (
        errors=NORMALIZED, decompose=decompose_groups),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=elements(8),
-           kind="composite", decompose=decompose, accumulates=False, operands=3)
+           kind="composite", decompose=decompose, accumulates=False, operands="x??")
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
         "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=elements(8),
-        kind="composite", decompose=decompose_log_softmax, operands=1,
+        kind="composite", decompose=decompose_log_softmax,
     ),
     Op(
         "lp_normalization", refuse_lp, same_shape, lower_decomposed, "reduction", work=elements(8),
-        kind="composite", decompose=decompose_lp, accumulates=False, operands=1,
+        kind="composite", decompose=decompose_lp, accumulates=False,
     ),
 )  # fmt: skip

@@ -54,8 +54,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "axis wraps"
+ATTRIBUTES = "axis! wraps"
 OPS = (
     Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY,
-       kind="composite", decompose=decompose),
+       kind="composite", operands="xxxx", decompose=decompose),
 )  # fmt: skip

@@ -22,7 +22,7 @@ NEEDS = "Constant, non-negative paddings and a constant value."
 
 def paddings(graph: Graph, node: Node) -> Array | None:
     """[rank, 2]: elements added before and after each axis; None when they are not constant."""
-    if node.inputs[1] is None:
+    if len(node.inputs) < 2 or node.inputs[1] is None:
         rank = len(graph.shape(node.operand()))
         return np.array(node.attributes["paddings"][:rank], np.int64).reshape(-1, 2)
     value = graph.constant(node.inputs[1])
@@ -104,9 +104,10 @@ def decompose_dilation(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = {"pad": "mode paddings"}
+ATTRIBUTES = {"pad": "mode=constant|reflect|symmetric|edge|wrap paddings[][2]~"}
 OPS = (
-    moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True, fills=True, operands=3),
+    moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True, fills=True, operands="x??"),
     Op("dilate", refuse_dilation, dilated_shapes, lower_decomposed, "exact", types=("f32", "i32"),
-       decompose=decompose_dilation, kind="movement", keeps="first", errors=MOVED),
+       decompose=decompose_dilation, kind="movement", keeps="first",
+       operands="xxx", errors=MOVED),
 )  # fmt: skip

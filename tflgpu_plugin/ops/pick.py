@@ -216,12 +216,12 @@ def picked(data: Array, indices: Array, batch: int = 0, wraps: bool = False) -> 
     return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])
 
 
-ATTRIBUTES = {"gather_elements": "axis raises wraps", "gather_nd": "batch raises wraps"}
+ATTRIBUTES = {"gather_elements": "axis! raises wraps", "gather_nd": "batch raises wraps"}
 OPS = (
     Op("gather_elements", refuse, element_shapes, lower_decomposed, "exact", types=ANY,
-       decompose=decompose_elements, kind="movement", keeps="first"),
+       decompose=decompose_elements, operands="xx", kind="movement", keeps="first"),
     Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
-       types=ANY, kind="movement", keeps="first", meaning=picked),
+       types=ANY, operands="xx", kind="movement", keeps="first", meaning=picked),
     Op("pick", refuse, shapes, lower, "exact", types=ANY,
-       kind="movement", keeps="first"),
+       operands="xx", kind="movement", keeps="first"),
 )  # fmt: skip

@@ -209,19 +209,19 @@ def _lengths(span: Span) -> set[int]:
     return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}
 
 
-WINDOWS = "window strides padding dilations ceil_mode"
+WINDOWS = "window[n]! strides[n]! padding[2n]!=same|valid dilations[n] ceil_mode"
 ATTRIBUTES = {
     "average_pool_2d": f"{WINDOWS} activation counted", "max_pool_2d": f"{WINDOWS} activation",
-    "root_mean_square_pool_2d": f"{WINDOWS} activation", "lp_pool": f"{WINDOWS} p",
+    "root_mean_square_pool_2d": f"{WINDOWS} activation", "lp_pool": f"{WINDOWS} p!",
 }  # fmt: skip
 OPS = (
     Op("average_pool_2d", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
-       operands=1, accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
+       accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
        rounding=Rounding(_parts, stored=True)),
     Op("max_pool_2d", refuse, shapes, FORMS, "exact", work=_work, kind="window", fuses=True,
-       operands=1, keeps="first", errors=MOVED),
+       keeps="first", errors=MOVED),
     Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,
-       operands=1, kind="composite", decompose=decompose_root, accumulates=False),
+       kind="composite", decompose=decompose_root, accumulates=False),
     Op("lp_pool", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
-       operands=1, accumulates=False),
+       accumulates=False),
 )  # fmt: skip

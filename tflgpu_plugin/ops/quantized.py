@@ -276,11 +276,11 @@ leaky_relu = by_scales(_leaky_relu, "quantized_leaky_relu")
 squared_difference = by_scales(squared_difference_numbers, "quantized_squared_difference")
 hard_swish = by_scales(_hard_swish, "quantized_hard_swish")
 ROWS = (  # of the family quantization
-    _row("quantized_sum", "add", "sub"),
-    _row("even_sum", "add"),
-    _row("quantized_prelu", "prelu", errors=GATE),
+    _row("quantized_sum", "add", "sub", operands="xx"),
+    _row("even_sum", "add", operands="xx"),
+    _row("quantized_prelu", "prelu", operands="xx", errors=GATE),
     _row("quantized_leaky_relu", "leaky_relu", "relu", "relu6", "relu_n1_to_1", errors=GATE),
-    _row("quantized_squared_difference", "squared_difference"),
+    _row("quantized_squared_difference", "squared_difference", operands="xx"),
     _row("quantized_hard_swish", "hard_swish", errors=GATE),
     Op("times_factor", refuse, shapes, lower_factor, "exact", types=("f32", "i32"),
        kind="elementwise", fuses=True, follows="elementwise"),

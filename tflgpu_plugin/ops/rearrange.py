@@ -224,19 +224,16 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
 
 
 ATTRIBUTES = {
-    "depth_to_space": "block mode", "space_to_depth": "block mode",
-    "gather": "axis batch_dims raises wraps",
+    **dict.fromkeys(("depth_to_space", "space_to_depth"), "block! mode=DCR|CRD"),
+    "gather": "axis! batch_dims raises wraps",
 }  # fmt: skip
 OPS = (
-    moving("tile", tiled, NEEDS, fuses=True, operands=2),
-    moving("expand", expanded, NEEDS, fuses=True, operands=2),
-    moving("reverse", reversed_axes, NEEDS, fuses=True, operands=2),
-    *(
-        moving(name, blocks, NEEDS, fuses=True, operands=1)
-        for name in ("depth_to_space", "space_to_depth")
-    ),
+    moving("tile", tiled, NEEDS, fuses=True, operands="xx"),
+    moving("expand", expanded, NEEDS, fuses=True, operands="xx"),
+    moving("reverse", reversed_axes, NEEDS, fuses=True, operands="xx"),
+    *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
     replace(
-        moving("gather", gathered, "", fuses=True, decompose=decompose_gather, operands=2),
+        moving("gather", gathered, "", fuses=True, decompose=decompose_gather, operands="xx"),
         refuse=refuse_gather,
         shapes=gather_shapes,
     ),
@@ -252,7 +249,7 @@ OPS = (
             decompose=decompose_batches,
             keeps="first",
             errors=MOVED,
-            operands=3,
+            operands="xxx",
         )
         for name in ("space_to_batch", "batch_to_space")
     ),

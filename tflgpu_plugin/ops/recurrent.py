@@ -327,8 +327,20 @@ def _work(graph: Graph, node: Node) -> int:
     return int(steps * batch * prod(graph.shape(node.operand(R))) // _directions(node))
 
 
-ATTRIBUTES = "activation directions gate_clip gates levels linear reverse time_axis"
+ATTRIBUTES = (
+    "activation directions gate_clip gates=ifco|iofc|fco levels[2][3] linear reverse time_axis"
+)
 OPS = tuple(
-    Op(name, refuse, shapes, lower, "accumulate", work=_work, kind="product", accumulates=False)
-    for name in ("lstm", "gru", "rnn")
+    Op(
+        name,
+        refuse,
+        shapes,
+        lower,
+        "accumulate",
+        work=_work,
+        kind="product",
+        accumulates=False,
+        operands=taken,
+    )
+    for name, taken in (("lstm", "xxxx????"), ("gru", "xxx?"), ("rnn", "xxx"))
 )

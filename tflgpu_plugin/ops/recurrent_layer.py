@@ -87,8 +87,8 @@ def _work(graph: Graph, node: Node) -> int:
     return int(node.attributes["steps"] * node.attributes["batch"] * weights)
 
 
-ATTRIBUTES = "activation batch cell every gates linear steps"
+ATTRIBUTES = "activation batch! cell!=lstm|gru|rnn every! gates=ifco|iofc linear steps!"
 OPS = (
     Op("recurrent_layer", refuse, shapes, lower_decomposed, "accumulate", work=_work,
-       kind="composite", decompose=decompose, accumulates=False),
+       kind="composite", operands="xxx?x??", decompose=decompose, accumulates=False),
 )  # fmt: skip

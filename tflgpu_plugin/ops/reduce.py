@@ -440,11 +440,11 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in MEANINGS:
         traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
     return Op(name, refuse, shapes, Forms(Reduced.of, FORMS), accuracy, work=elements(),
-              kind="reduction", fuses=True, accumulates=True, follows="reduced", operands=2,
+              kind="reduction", fuses=True, accumulates=True, follows="reduced", operands="xx",
               **traits)  # fmt: skip
 
 
-ATTRIBUTES = "keep_dims saturates unchecked"
+ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
     # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages),
@@ -454,5 +454,5 @@ OPS = (
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
     Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=elements(),
-       kind="composite", accumulates=True, decompose=_decompose_log_sum_exp, operands=2),
+       kind="composite", accumulates=True, decompose=_decompose_log_sum_exp, operands="xx"),
 )  # fmt: skip

@@ -77,7 +77,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "shape squeeze expand"
+ATTRIBUTES = "shape[]~ squeeze[]~ expand~"
 OPS = (
     moving(
         "reshape",
@@ -86,6 +86,6 @@ OPS = (
         types=(*ANY, COMPLEX),
         decompose=decompose,
         arranges="shape",
-        operands=2,
+        operands="x?",
     ),
 )

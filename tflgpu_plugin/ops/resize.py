@@ -222,16 +222,19 @@ def decompose_integers(steps: Decomposition, node: Node) -> bool:
 
 
 ATTRIBUTES = {
-    **dict.fromkeys(("resize_bilinear", "resize_nearest"), "align_corners half_pixel_centers"),
-    "resize": "antialias coordinates cubic_a exclude_outside extrapolation mode nearest roi scales",
+    **dict.fromkeys(("resize_bilinear", "resize_nearest"), "align_corners! half_pixel_centers!"),
+    "resize": "antialias coordinates=" + "|".join(COORDINATES) + " cubic_a exclude_outside "
+    f"extrapolation mode={'|'.join(MODES)} nearest={'|'.join(ROUNDINGS)} roi[] scales[]",
 }
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
-       rounding=rounding.INTERPOLATION),
+       operands="xx", rounding=rounding.INTERPOLATION),
     Op("resize_nearest", refuse, shapes, movement.lower, "exact", types=("f32", "i32"),
-       kind="movement", keeps="first", fuses=True, views=nearest, errors=MOVED),
+       kind="movement", keeps="first", fuses=True, views=nearest, operands="xx",
+       errors=MOVED),
     Op("resize", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
-       kind="window", fuses=True, accumulates=False, decompose=decompose_integers, errors=MOVED),
+       kind="window", fuses=True, accumulates=False, operands="xx",
+       decompose=decompose_integers, errors=MOVED),
 )  # fmt: skip

@@ -80,8 +80,9 @@ def _axes(node: Node, rank: int) -> tuple[int, int]:
     return node.attributes["batch_axis"] % rank, node.attributes["time_axis"] % rank
 
 
-ATTRIBUTES = "batch_axis time_axis raises"
+ATTRIBUTES = "batch_axis! time_axis! raises"
 OPS = (
     Op("reverse_sequence", refuse, same_shape, lower, "exact", types=ANY,
-       kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED),
+       kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED,
+       operands="xx"),
 )  # fmt: skip

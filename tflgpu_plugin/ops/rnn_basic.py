@@ -68,5 +68,5 @@ def _work(graph: Graph, node: Node) -> int:
 ATTRIBUTES = "activation reverse time_axis"
 OPS = (
     Op("rnn_basic", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
-       decompose=decompose, states=((STATE, -1),), accumulates=False),
+       decompose=decompose, operands="xxxxx", states=((STATE, -1),), accumulates=False),
 )  # fmt: skip

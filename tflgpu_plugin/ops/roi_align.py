@@ -103,11 +103,12 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 ATTRIBUTES = {
-    "roi_align": "centred mode raises samples scale size", "roi_max_pool": "raises scale size",
+    "roi_align": "centred mode!=avg|max raises samples scale size[2]!",
+    "roi_max_pool": "raises scale size[2]!",
 }  # fmt: skip
 OPS = (
     Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
-       accumulates=False, errors=MOVED),
+       operands="xxx", accumulates=False, errors=MOVED),
     Op("roi_max_pool", refuse_pool, shapes, lower, "exact", work=_work, kind="window",
-       fuses=True, errors=MOVED),
+       fuses=True, operands="xx", errors=MOVED),
 )  # fmt: skip

@@ -90,6 +90,6 @@ ATTRIBUTES = "exclusive reverse"
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
        decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True,
-       operands=2)
+       operands="xx")
     for name, meaning in (("cumsum", sums), ("cumprod", None))
 )  # fmt: skip

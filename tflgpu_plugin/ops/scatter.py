@@ -346,19 +346,23 @@ def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array
     return found
 
 
+REDUCTION = "reduction!=none|add|mul|min|max"
 ATTRIBUTES = {
-    "scatter_elements": "axis raises reduction wraps", "scatter_nd": "raises reduction wraps",
-    **dict.fromkeys(("scatter_new", "segments"), "raises reduction"),
+    "scatter_elements": f"axis! raises {REDUCTION} wraps",
+    "scatter_nd": f"raises {REDUCTION} wraps", "scatter_new": f"raises {REDUCTION}",
+    "segments": f"raises=above {REDUCTION}",
 }  # fmt: skip
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,
-           terms=_terms, decompose=decompose, kind="reduction", accumulates=True, meaning=meaning)
+           terms=_terms, decompose=decompose, kind="reduction", accumulates=True, meaning=meaning,
+           operands="xxx")
         for name, meaning in (("scatter_elements", None), ("scatter_nd", assigned))
     ),
     *(
         Op(name, refuse_new, new_shapes, lower_decomposed, "reduction", types=("f32", "i32"),
-           decompose=decompose_new, kind="reduction", accumulates=True, meaning=meaning)
-        for name, meaning in (("scatter_new", added), ("segments", None))
+           decompose=decompose_new, kind="reduction", accumulates=True, meaning=meaning,
+           operands=taken)
+        for name, meaning, taken in (("scatter_new", added, "xxx"), ("segments", None, "xx?"))
     ),
 )  # fmt: skip

@@ -113,10 +113,10 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-ATTRIBUTES = "axis beta"
+ATTRIBUTES = "axis beta!"
 OPS = (
     Op(
         "softmax", refuse, same_shape, FORMS, "transcendental", work=elements(4), kind="reduction",
-        operands=1, fuses=True, decompose=decompose, accumulates=False, follows="last",
+        fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

@@ -136,7 +136,7 @@ def decompose_abs(steps: Decomposition, node: Node) -> bool:
 
 OPS = (
     Op("rfft", refuse, shapes, lower_decomposed, "accumulate", types=("f32", COMPLEX), work=_work,
-       kind="composite", accumulates=True, decompose=decompose),
+       kind="composite", operands="xx", accumulates=True, decompose=decompose),
     *(
         Op(name, refuse_real, same_shape, lower_decomposed, "exact", types=("f32", COMPLEX),
            kind="composite", decompose=partial(decompose_side, side=side))

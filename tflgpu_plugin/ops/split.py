@@ -57,14 +57,13 @@ def unstacked(graph: Graph, node: Node) -> list[View]:
     return [replace(part(shape, at, k, 1), shape=left) for k in range(shape[at])]
 
 
-ATTRIBUTES = {"unstack": "axis"}
+ATTRIBUTES = {"unstack": "axis!"}
 OPS = (
     moving(
         "unstack",
         unstacked,
         "As many outputs as the axis has elements.",
         decompose=decompose_parts,
-        operands=1,
     ),
     moving(
         "split",
@@ -72,6 +71,6 @@ OPS = (
         "A constant axis that divides into equal parts, or (SPLIT_V) into parts of constant "
         "extents, one of which may be -1, the rest.",
         decompose=decompose_parts,
-        operands=3,
+        operands="xx?",
     ),
 )

@@ -125,8 +125,8 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(x) + x[0] * (prod(first) + prod(second))
 
 
-ATTRIBUTES = "inner"
+ATTRIBUTES = "inner!"
 OPS = (
     Op("squeeze_excite", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
-       fuses=True, accumulates=False, errors=AVERAGED),
+       fuses=True, operands="xx??", accumulates=False, errors=AVERAGED),
 )  # fmt: skip

@@ -115,7 +115,7 @@ ATTRIBUTES = {
 }
 OPS = (
     moving(
-        "strided_slice", views, "Constant begin, end and strides.", fuses=True, operands=4),
+        "strided_slice", views, "Constant begin, end and strides.", fuses=True, operands="xxxx"),
     moving(
-        "slice", sliced, "Constant begin and size, inside the tensor.", fuses=True, operands=3),
+        "slice", sliced, "Constant begin and size, inside the tensor.", fuses=True, operands="xxx"),
 )  # fmt: skip

@@ -134,8 +134,9 @@ def _work(graph: Graph, node: Node) -> int:
     return batch * sum(prod(graph.shape(node.operand(k))) for k in (FEATURES, TIMES))
 
 
-ATTRIBUTES = "activation rank"
+ATTRIBUTES = "activation rank!"
 OPS = (
     Op("svdf", refuse, shapes, lower_decomposed, "accumulate", types=("f32", "i16"), work=_work,
-       kind="composite", decompose=decompose, states=((MEMORY, -1),), accumulates=False),
+       kind="composite", decompose=decompose, states=((MEMORY, -1),), accumulates=False,
+       operands="xxx?x"),
 )  # fmt: skip

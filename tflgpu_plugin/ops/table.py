@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
@@ -13,6 +13,7 @@ from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.attributes import Attribute, refuse_attributes
 
 if TYPE_CHECKING:
     from tflgpu_plugin.ops.decompose import Decomposition
@@ -130,10 +131,10 @@ class Op:
     agree with numpy. `inexact`: of floats each host comes to results of its own, by another order
     of sums or other roundings. `states` pairs the position of an input that is state with that of
     the output whose value it takes, from the end (negative) where hosts have no tensor for that.
-    `attributes` are the names of those that nodes may have, and `operands` counts the inputs that
-    they have at most (None: any number). `in_8_bits` says how near int8 and uint8 results are to
-    those of TFLite's reference kernels: exact (the very numbers), step (of few values, one level)
-    or steps (several, over a sequence).
+    `attributes` are those that nodes may have (see `ops.attributes`). `operands` has a letter for
+    each input: `x` must be there, `?` may be absent, `*` stands for any number. `in_8_bits` says
+    how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
+    numbers), step (of few values, one level) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
@@ -177,8 +178,8 @@ class Op:
     inexact: bool = False
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
-    attributes: frozenset[str] = frozenset()
-    operands: int | None = None
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    operands: str = "x"
     in_8_bits: str = "exact"
     kind: str = ""
     fuses: bool = False
@@ -208,18 +209,24 @@ class Op:
     quantizes: str = ""
     numbers_places: str = ""
 
-    def ignores(self, attributes: Iterable[str], inputs: Sequence[object]) -> Refusal | None:
-        """Returns a refusal that names an attribute or an input which the op would ignore."""
-        count = count_given(inputs)
-        if self.operands is not None and count > self.operands:
-            said = f"{self.name} takes {self.operands} inputs at most, not {count}."
+    @property
+    def most(self) -> int | None:
+        """Returns the number of operands that the op takes at most, None for any number."""
+        return None if "*" in self.operands else len(self.operands)
+
+    def misuse(self, attributes: Mapping[str, Any], inputs: Sequence[object]) -> Refusal | None:
+        """Returns the refusal of inputs or attributes that the op lacks or does not take."""
+        count, most = count_given(inputs), self.most
+        if most is not None and count > most:
+            said = f"{self.name} takes {most} inputs at most, not {count}."
             return Refusal("input.unsupported", said)
-        unknown = sorted({*attributes} - self.attributes)
-        if not unknown:
-            return None
-        known = ", ".join(sorted(self.attributes)) or "none"
-        said = f"{self.name} has no attribute {unknown[0]!r} (it has {known})."
-        return Refusal("attribute.unsupported", said)
+        wanted = self.operands if most is not None else "x" * max(count, 1)
+        for position, mark in enumerate(wanted):
+            if mark == "x" and (position >= count or inputs[position] is None):
+                said = f"Input {position} of {self.name} is absent."
+                return Refusal("input.missing", said)
+        second = count > 1 and inputs[1] is not None
+        return refuse_attributes(self.name, self.attributes, attributes, second)
 
     @property
     def forms(self) -> tuple[str, ...]:

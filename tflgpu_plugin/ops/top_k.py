@@ -52,7 +52,7 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch, of [rows, elements]."""
     (rows, count), out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
     together = 8 if count < 256 else WORKGROUP
-    largest = bool(node.attributes.get("largest", 1))
+    largest = bool(node.attributes.get("largest", True))
     held = is_integer(low.graph.tensors[node.operand()])
     worst: object = -inf if largest else inf
     if held:
@@ -81,7 +81,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     perm = (*(k for k in range(len(shape)) if k != axis), axis)
     moved = steps.add("transpose", node.operand(), perm=perm)
     x = steps.reshape(moved, (prod(shape) // shape[axis], shape[axis]))
-    largest = node.attributes.get("largest", 1)
+    largest = node.attributes.get("largest", True)
     found = steps.many("top_k", x, node.inputs[1], outputs=(), largest=largest)
     back = tuple(sorted(range(len(shape)), key=perm.__getitem__))
     for output, made in zip(node.outputs, found, strict=True):
@@ -97,5 +97,5 @@ def _work(graph: Graph, node: Node) -> int:
 ATTRIBUTES = "axis largest"
 OPS = (
     Op("top_k", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work, kind="choice",
-       decompose=decompose, operands=2, errors=Errors(choice=1)),
+       decompose=decompose, operands="xx", errors=Errors(choice=1)),
 )  # fmt: skip

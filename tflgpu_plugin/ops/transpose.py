@@ -23,7 +23,7 @@ def views(graph: Graph, node: Node) -> list[View]:
     return [transposed(graph.shape(node.operand()), order(graph, node))]
 
 
-ATTRIBUTES = {"transpose": "perm"}
+ATTRIBUTES = {"transpose": "perm[]!"}
 OPS = (
     moving(
         "transpose",
@@ -31,7 +31,7 @@ OPS = (
         "A permutation of up to 8 axes.",
         fuses=True,
         arranges="order",
-        operands=2,
+        operands="x?",
     ),
     moving(
         "view",

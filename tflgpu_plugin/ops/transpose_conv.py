@@ -172,9 +172,9 @@ def _lower(low: Lowering, node: Node) -> None:
     multiply(low, node, Product(blocks, tile, address, kernel="transpose_conv"))
 
 
-ATTRIBUTES = "strides padding dilations activation"
+ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation"
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
-       rounding=rounding.LAYER, operands=4),
+       rounding=rounding.LAYER, operands="xx??"),
 )  # fmt: skip

@@ -81,7 +81,7 @@ def row(
     given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
-    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True, operands=1,
+    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
@@ -119,7 +119,7 @@ LIMITED = {
 }
 LIMITS = tuple(LIMITED)
 ATTRIBUTES = {
-    name: " ".join(parameter for parameter, _ in given) for name, given in PARAMETERS.items()
+    name: " ".join(f"{parameter}?" for parameter, _ in given) for name, given in PARAMETERS.items()
 } | {"gelu": "approximate"}
 OPS = (
     limit("relu", 0.0, inf, GATE),

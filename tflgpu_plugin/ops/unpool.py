@@ -107,10 +107,10 @@ def lower_back(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-ATTRIBUTES = "window padding strides"
+ATTRIBUTES = "window[2]! padding[4]!=same|valid strides[2]"
 OPS = (
     Op("max_pool_argmax", refuse, shapes, lower, "exact", work=elements(), kind="choice",
        errors=Errors(choice=1), numbers_places="makes"),
     Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", kind="movement", fuses=True,
-       errors=MOVED, numbers_places="takes"),
+       operands="xx", errors=MOVED, numbers_places="takes"),
 )  # fmt: skip

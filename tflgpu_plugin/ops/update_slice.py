@@ -86,5 +86,5 @@ def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | N
 ATTRIBUTES = "axis circular ends raises"
 OPS = (
     Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, kind="movement",
-       keeps="any", errors=MOVED),
+       keeps="any", operands="xxx", errors=MOVED),
 )  # fmt: skip

@@ -1,0 +1,163 @@
+"""The attributes of ops: what values each may have, by name, and how families declare them.
+
+`ATTRIBUTES` of a family is a text of names with marks, the same for all its ops or one for each:
+
+* `strides!` must be given, `paddings[][2]~` where the second input is absent; `past?` may be None;
+* `perm[]` is a list, `scales[4]` one of four items, `paddings[][2]` one of pairs. `strides[n]` and
+  `padding[2n]` are lists for the same number of axes;
+* `mode=DCR|CRD` is one of these texts; `padding[2n]=same|valid` may be one instead of a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir.refusal import Refusal
+
+BOOLS, INTEGERS, FLOATS = (bool, np.bool_), (int, np.integer), (float, np.floating)
+
+
+class Kind(NamedTuple):
+    """What a value must be, for a sentence about one and about several, and whether it is."""
+
+    one: str
+    many: str
+    holds: Callable[[Any], bool]
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, INTEGERS) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, FLOATS) or _is_integer(value)
+
+
+FLAG = Kind("True or False", "bools", lambda value: isinstance(value, BOOLS))
+INTEGER = Kind("an integer", "integers", _is_integer)
+COUNT = Kind("a positive integer", "positive integers", lambda v: _is_integer(v) and v > 0)
+NUMBER = Kind("a number", "numbers", _is_number)
+TEXT = Kind("a text", "texts", lambda value: isinstance(value, str))
+STEPS = Kind("steps", "steps", lambda value: isinstance(value, tuple))  # of passes alone
+
+KINDS: Mapping[str, Kind] = {
+    name: kind
+    for kind, names in (
+        (FLAG, "align_corners antialias approximate best causal ceil_mode centred circular counted "
+               "ends every exclude_outside exclusive filters_last half_pixel_centers joined "
+               "keep_dims keep_num_dims largest last linear mends merged nan offset paired raises "
+               "rescales reverse rounds_once saturates together transpose_a transpose_b unchecked "
+               "wraps"),
+        (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "
+                  "end_mask expand multiplier new_axis_mask padding paddings past perm samples "
+                  "shape shrink_axis_mask squeeze steps time_axis window"),
+        (COUNT, "bits block dilations directions groups heads kv_heads p rank size strides width"),
+        (NUMBER, "alpha beta bias bound cell_clip cubic_a empty epsilon extrapolation gamma "
+                 "gate_clip high lambd least levels low negative overlap positive proj_clip rest "
+                 "roi scale scales softcap"),
+        (TEXT, "activation cell coordinates gates method mode nearest outside places reduction"),
+        (STEPS, "inner"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of an op. `lengths` are those of a list and of the lists in it: 0 for any, and
+    -k for k items of each axis. `choices` are texts that it may be. `second`: it stands for the
+    second input."""
+
+    kind: Kind
+    needed: bool = False
+    optional: bool = False
+    second: bool = False
+    lengths: tuple[int, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    def takes(self, value: Any, axes: int) -> bool:
+        """Whether it may have this value in a node whose lists are for this number of axes."""
+        if value is None:
+            return self.optional
+        if self.choices and isinstance(value, str):
+            return value in self.choices
+        return self._holds(value, axes, self.lengths)
+
+    def _holds(self, value: Any, axes: int, lengths: tuple[int, ...]) -> bool:
+        if not lengths:
+            return self.kind.holds(value) and not (self.choices and self.kind is TEXT)
+        first, *rest = lengths
+        if not isinstance(value, tuple) or len(value) != (_items(first, axes) or len(value)):
+            return False
+        return all(self._holds(item, axes, tuple(rest)) for item in value)
+
+    def wanted(self, axes: int) -> str:
+        """Returns what it must be, for a sentence."""
+        found = [repr(text) for text in self.choices]
+        words = self.kind.many if self.lengths else self.kind.one
+        for length in reversed(self.lengths):
+            words = f"{_items(length, axes) or ''} {words}".strip()
+            words = f"lists of {words}"
+        if self.lengths or not self.choices:
+            found.append(words.replace("lists", "a list", 1))
+        if self.optional:
+            found.append("None")
+        return " or ".join((", ".join(found[:-1]), found[-1])) if found[1:] else found[0]
+
+
+def _items(length: int, axes: int) -> int:
+    return length if length >= 0 else -length * axes
+
+
+WORD = re.compile(r"(\w+)((?:\[\d*n?\])*)([!?~]*)(?:=(\S+))?")
+
+
+def declared(text: str) -> dict[str, Attribute]:
+    """Returns the attributes that a text declares. Raises ValueError for a word that is none."""
+    found = {}
+    for word in text.split():
+        parts = WORD.fullmatch(word)
+        if parts is None or parts[1] not in KINDS:
+            raise ValueError(f"{word!r} declares no attribute: names are {', '.join(KINDS)}.")
+        name, lengths, marks, choices = parts.groups()
+        found[name] = Attribute(
+            KINDS[name], needed="!" in marks, optional="?" in marks, second="~" in marks,
+            lengths=tuple(_length(one) for one in re.findall(r"\[(.*?)\]", lengths)),
+            choices=tuple(choices.split("|")) if choices else (),
+        )  # fmt: skip
+    return found
+
+
+def _length(text: str) -> int:
+    return -int(text[:-1] or 1) if text.endswith("n") else int(text or 0)
+
+
+def refuse_attributes(
+    op: str, attributes: Mapping[str, Attribute], given: Mapping[str, Any], second: bool
+) -> Refusal | None:
+    """Returns the refusal of an attribute that the op does not have, of a value that it does not
+    take, or of a node that lacks one; `second` says whether the node has its second input."""
+    lists = (given[k] for k, one in attributes.items() if one.lengths == (-1,) and k in given)
+    axes = next((len(value) for value in lists if isinstance(value, tuple)), 0)
+    for name, value in given.items():
+        if name not in attributes:
+            known = ", ".join(sorted(attributes)) or "none"
+            said = f"{op} has no attribute {name!r} (it has {known})."
+            return Refusal("attribute.unsupported", said)
+        if not attributes[name].takes(value, axes):
+            said = f"{op} takes {attributes[name].wanted(axes)} for {name}, not {value!r}."
+            return Refusal("attribute.invalid", said)
+    for name, one in attributes.items():
+        if one.needed and name not in given:
+            said = f"{op} needs the attribute {name}: {one.wanted(axes)}."
+            return Refusal("attribute.invalid", said)
+    instead = [name for name, one in attributes.items() if one.second]
+    if instead and not second and given.keys().isdisjoint(instead):
+        said = f"{op} needs a second input or the attribute {' or '.join(instead)}."
+        return Refusal("input.missing", said)
+    return None
