@@ -59,7 +59,7 @@ def lower(graph: Graph, target: Target) -> Lowering:
 
 
 def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
-    """Those that have elements: of others nothing is read or written."""
+    """Returns the ports that have elements; others are neither read nor written."""
     return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
 
 
@@ -145,8 +145,8 @@ class Assembly:
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
-        """What is stored as float16, and which products are added up in it. Small weights are, for
-        those alone."""
+        """Chooses what is stored as float16, and which products are added up in it. Small weights
+        are stored so for such products only."""
         able = half_products.candidates(self.low, self._memory)
         small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
         stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)

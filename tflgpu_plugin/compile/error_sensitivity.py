@@ -181,7 +181,7 @@ class Walk:
         return max(1, prod(self.graph.shape(tensor)))
 
     def _mean_square(self, tensor: int | None, numbers: tuple[float, ...] = ()) -> float:
-        """Of a constant, else of these numbers; 0 where there are none."""
+        """Returns the mean square of a constant, else of these numbers; 0 where there are none."""
         data = self.graph.constant(tensor)
         values = np.asarray(numbers if data is None else data, np.float64)
         return float(np.mean(values**2)) if values.size else 0.0
@@ -201,6 +201,6 @@ def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
 
 
 def _errors(op: str) -> Errors:
-    """Those of an op or of a fused step."""
+    """Returns the error traits of an op or of an epilogue op."""
     row = ops.row(op)
     return row.errors if row else AS_THEY_ARE

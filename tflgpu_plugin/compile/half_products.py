@@ -62,7 +62,7 @@ def _pays(low: Lowering, node: Node) -> bool:
 def chosen(
     low: Lowering, found: Mapping[int, tuple[object, Constant]], stored: set[object]
 ) -> dict[int, int]:
-    """Of these candidates those that are added up so, each with the power of two that its weights
+    """Returns the candidates that are added up so, each with the power of two that its weights
     are multiplied by. Weights are multiplied for all launches that read them, or for none."""
     both = {k: w for k, (x, w) in found.items() if x in stored and w.key in stored}
     outputs = {place: low.launches[place].node.outputs[0] for place in both}

@@ -1,9 +1,9 @@
 """Which tensors and constants lie in memory as float16, when the user allows it, and which
-constants as bytes: weights that are whole numbers, of which nothing is lost.
+constants as bytes: weights that are integers, of which nothing is lost.
 
 What is decided here is how values are kept between kernels (`half_products` says what is added up
 in float16; all other arithmetic is float32). They stay float32 where float16 would be wrong rather
-than less precise: whole numbers and other types, state that is kept between runs, sums (results of
+than less precise: integers and other types, state that is kept between runs, sums (results of
 reductions, which may pass 65,504 or be differences of large numbers), whatever lies inside an op
 made of other ops (a normalization), what a kernel writes one float at a time, scratch memory with
 partial sums. Or where the outputs would suffer: what `error_sensitivity` says to be the worst,
@@ -70,10 +70,10 @@ def halves(
 
 
 def unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -> set[object]:
-    """Of these, what must stay float32: the worst, until the errors that all others bring to the
-    outputs are BEARABLE. Where all of them were a multiple of that, what is left may be only the
-    same fraction of it, or HARMLESS: the larger the estimate, the further are single places from
-    the mean. What is infinite stays out of this."""
+    """Returns what must stay float32: the worst sources, until the errors that the others bring to
+    the outputs are BEARABLE. If the errors of all of them are n times BEARABLE, the rest may only
+    reach BEARABLE / n, or HARMLESS: the larger the estimate, the further single elements are from
+    the mean. Infinite errors do not count."""
     sensitivities = error_sensitivity.sensitivities(low.graph) if narrow else {}
     found = {
         name: sensitivities.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow
@@ -86,7 +86,7 @@ def unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -
 
 
 def worst(found: Mapping[Name, float]) -> Iterator[Name]:
-    """Of sensitivities by name: the largest, which are left out."""
+    """Yields the names with the largest sensitivities, which stay float32."""
     ordered = sorted(found, key=found.__getitem__)
     errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
     total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))
@@ -121,14 +121,14 @@ def least_number(source: Constant) -> float | None:
 
 
 def bytes_from(pack: Pack, low: float) -> Iterator[Array]:
-    """A packed constant of whole numbers as bytes counted from `low`, piece by piece."""
+    """A packed constant of integers as bytes counted from `low`, piece by piece."""
     packed = pack()
     for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
         yield np.asarray(piece - np.float32(low)).astype(np.uint8)
 
 
 def key(source: Source) -> object:
-    """What tells memory apart: a tensor's id, a constant's key."""
+    """Returns what identifies memory: a tensor's id, a constant's key."""
     return source.key if isinstance(source, Constant) else source
 
 
@@ -173,7 +173,7 @@ def wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
 
 
 def exact_in_half(source: Source) -> bool:
-    """Of a constant: float16 has all its values."""
+    """Whether this is a constant all of whose values float16 represents."""
     data = source.data if isinstance(source, Constant) else None
     return data is not None and bool(np.array_equal(data.astype(np.float16), data))
 
@@ -189,6 +189,6 @@ def representable(data: Array) -> bool:
     """Floats, all in range, the largest not among those that lose digits: an error is then at most
     2^-11 of the largest value."""
     if data.dtype.kind not in "fb":
-        return False  # whole numbers, which may be indices
+        return False  # integers, which may be indices
     largest = float(np.max(np.abs(data), initial=0.0))
     return largest == 0.0 or MIN_NORMAL_FLOAT16 <= largest <= MAX_FLOAT16

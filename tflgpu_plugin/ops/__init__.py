@@ -83,7 +83,7 @@ def weights(node: Node) -> Weights | None:
 
 
 def gates(node: Node) -> int | None:
-    """What the channels of a node's first input are multiplied by, where there is that."""
+    """Returns the gates that multiply the channels of a node's first input, if there are any."""
     gated = traits(node.op).gated and len(node.inputs) > GATES
     return node.inputs[GATES] if gated else None
 
@@ -100,7 +100,7 @@ def quantizes(node: Node) -> str:
 
 
 def arranges(node: Node) -> str:
-    """Of what its result is another arrangement of the input: "order", "shape", or ""."""
+    """Returns how the result rearranges the input: its "order", its "shape", or "" (not at all)."""
     return traits(node.op).arranges
 
 

@@ -1,5 +1,5 @@
 """`arg_max(x, axis i32 constant): keep_dims, last` and `arg_min`: the first (or last) index of the
-largest (smallest) element along an axis, as a whole number. NaN is neither larger nor smaller.
+largest (smallest) element along an axis, as an integer. NaN is neither larger nor smaller.
 """
 
 from __future__ import annotations

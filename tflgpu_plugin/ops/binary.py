@@ -54,7 +54,7 @@ def row(
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
     `steps` are those when a produced value is the first operand, and when it is the second;
-    `whole` is the WGSL for whole numbers, which may pass int32 where it is `checked`, or where
+    `whole` is the WGSL for integers, which may pass int32 where it is `checked`, or where
     `beyond` tells, also of int32. `wrong` is the comparison with zero that is true of second
     operands which hosts refuse, of nodes with the attribute `raises`."""
     found = expression or EPILOGUE_OPS.get(name, "")
@@ -92,7 +92,7 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
-    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`: of whole numbers, and of
+    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`: of integers, and of
     floats, by default the same and false where one is NaN."""
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
@@ -281,7 +281,7 @@ OPS = (
     row("logical_and", "v * e", types=("bool",), accuracy="exact", meaning=np.logical_and),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact", meaning=np.logical_or),
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact", meaning=np.logical_xor),
-    # Of whole numbers alone.
+    # Of integers alone.
     *(
         row(name, types=(), accuracy="exact", whole=whole)
         for name, whole in (

@@ -1,4 +1,4 @@
-"""What layers with weights share: their operands and windows, and the block order in which
+"""Shared parts of layers with weights: their operands and windows, and the block order in which
 conv.wgsl reads dense weights.
 """
 

@@ -82,7 +82,7 @@ def in_place(graph: Graph, node: Node) -> list[int]:
 
 
 def _parts(graph: Graph, node: Node) -> list[Part]:
-    """Those that have elements."""
+    """Returns the parts that have elements."""
     whole, found, start = graph.shape(node.outputs[0]), list[Part](), 0
     axis = axis_of(node.attributes["axis"], len(whole))
     for tensor in _given(node):

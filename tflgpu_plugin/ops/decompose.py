@@ -62,7 +62,7 @@ class Decomposition:
         return made
 
     def _real(self, tensor: int) -> None:
-        """What lies in between is not quantized as the operand, nor to be rounded."""
+        """Marks an intermediate tensor as real: not quantized like the operand, and not rounded."""
         model = replace(self.editor.tensors[tensor], wide=True)
         if quantized(model):
             model = replace(model, dtype="f32", quantization=None)

@@ -141,7 +141,7 @@ def lower_boxes(low: Lowering, node: Node) -> None:
 
 
 def _fit(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """What `detections` makes."""
+    """Boxes and scores as `detections` makes them."""
     return None
 
 

@@ -68,7 +68,7 @@ def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
 
 
 def decompose_spread(steps: Decomposition, node: Node) -> bool:
-    """Of more axes than the kernel walks, those that go together become one."""
+    """Merges axes that go together, where there are more than the kernel walks."""
     shape, given = steps.shape(node.outputs[0]), operands(node)
     shapes = [steps.shape(tensor) for tensor in given]
     spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
@@ -140,7 +140,7 @@ def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> t
 
 
 def overflow(low: Lowering, node: Node, whole: str) -> str:
-    """Where this expression, of whole numbers, passes int32; "" where its host computes in that."""
+    """Where this expression, of integers, passes int32; "" where its host computes in that."""
     if low.graph.tensors[node.outputs[0]].dtype != "i64":
         return ""
     near = re.sub(r"\b([ve])\b", r"vec4f(\1)", whole)

@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import Array
 
 
 def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """As `ComputeInterpolationValues` of
+    """Computes what `ComputeInterpolationValues` does in
     tensorflow/lite/kernels/internal/reference/resize_bilinear.h."""
     half, scale = np.float32(0.5), _step(extent, out, align_corners)
     index = np.arange(out, dtype=np.float32)

@@ -35,7 +35,7 @@ NEIGHBOURS = 64  # ... and elements in a row that are, of more
 class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
     when the program is built, in one piece or in several, one after another. `half`: these are
-    values of the model, float16 will do for them; bytes will where `data` are small whole numbers
+    values of the model, float16 will do for them; bytes will where `data` are small integers
     of an integer type. `whole`: int32 in place of float32.
     """
 
@@ -147,7 +147,7 @@ class Lowering:
         return tensor
 
     def alias(self, output: int, source: int | Raw) -> None:
-        """`output` is the very storage of `source` (same geometry, nothing moves)."""
+        """Makes `output` the same storage as `source` (same geometry, nothing moves)."""
         self.aliases[output] = source
 
     def root(self, source: Source) -> Source:
@@ -261,7 +261,7 @@ class Lowering:
         )
 
     def loops(self, node: Node, rounds: int) -> None:
-        """What a thread goes through, all loops together. Raises Unsupported where a software
+        """Records the rounds of a thread, all loops together. Raises Unsupported where a software
         driver would end them: Mesa's counts the rounds of a whole function, for each loop the one
         that ends it, too, and says nothing."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:

@@ -273,7 +273,7 @@ def _gate(steps: Decomposition, node: Node, position: int) -> Array:
 
 
 def _levels(steps: Decomposition, node: Node) -> tuple[quantization.Levels, ...]:
-    """Those of output and state, when the model holds them in 8 and 16 bits."""
+    """Returns the levels of output and state, when the model stores them in 8 and 16 bits."""
     held = [steps.editor.tensors[node.operand(k)] for k in (OUTPUT, STATE)]
     if any(tensor.quantization is None for tensor in held):
         return ()
@@ -281,8 +281,8 @@ def _levels(steps: Decomposition, node: Node) -> tuple[quantization.Levels, ...]
 
 
 def _peepholes(steps: Decomposition, node: Node) -> int | None:
-    """Those of input, forget and output gate as one constant; zeros where only that of the input
-    gate is absent."""
+    """Returns the peepholes of input, forget and output gate as one constant; zeros if only the
+    input gate's are absent."""
     if node.inputs[PEEPHOLE + 1] is None:
         return None
     others = [_gate(steps, node, PEEPHOLE + k) for k in (1, 2)]

@@ -197,7 +197,7 @@ FORMS = Forms(
 
 
 def row_bytes(low: Lowering, node: Node) -> int:
-    """Of the weights in a row, an output."""
+    """Returns the bytes of the weights of a row, which is an output."""
     return 4 * prod(low.graph.shape(node.operand(1))[1:])
 
 
@@ -235,7 +235,7 @@ def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
 
 
 def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Constant:
-    """Those of some outputs, each with its zero point where there are some."""
+    """Returns the scales of some outputs, each with its zero point if there are any."""
     each, points = 1 if zeros is None else 2, low.graph.constant(zeros)
     count = low.graph.shape(tensor)[1] * (rows.stop - rows.start) * each
     vectors = -(-count // 4)

@@ -76,7 +76,7 @@ def moves(node: Node) -> bool:
 
 
 def view_of(graph: Graph, node: Node) -> View | None:
-    """What a node with one result does, where it moves data."""
+    """Returns the view that a node with one result makes, if it moves data."""
     views = ops.rows()[node.op].views if moves(node) else None
     if views is None:
         return None
@@ -173,7 +173,7 @@ class Reading:
         return same and self.block == 0
 
     def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
-        """Of the launch; those of the form, and of each axis."""
+        """Returns the parameters of the launch: those of the view, and of each axis."""
         found: dict[str, object] = {"base": np.int32(self.base)}
         if self.form == "lanes":
             found |= {"channel": np.int32(self.channel), "in_plane": np.int32(4 * inside.spatial)}

@@ -42,11 +42,11 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def refuse_places(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One list of whole numbers."""
+    """One list of integers."""
     shape, sums = graph.shape(node.operand()), graph.tensors[node.operand()]
     if len(shape) != 1 or not prod(shape) or not quantization.is_integer(sums):
         return Refusal(
-            "shape.unsupported", f"nonzero_places takes a list of whole numbers, not {list(shape)}."
+            "shape.unsupported", f"nonzero_places takes a list of integers, not {list(shape)}."
         )
     return None
 

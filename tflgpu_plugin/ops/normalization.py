@@ -242,7 +242,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_groups(steps: Decomposition, node: Node) -> bool:
-    """What one launch does not take: means and variances of groups, and one launch over all."""
+    """Normalizes groups beyond one launch: means and variances of groups, then all elements."""
     x, groups = node.operand(), int(node.attributes["groups"])
     shape = steps.shape(x)
     if whole_groups(shape, groups):

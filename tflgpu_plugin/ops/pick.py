@@ -150,8 +150,8 @@ def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) ->
 
 
 def outside(steps: Decomposition, node: Node) -> dict[str, bool]:
-    """What becomes of indices outside of x: as for the node. Lists whose length a run counts have
-    any behind their end."""
+    """Returns how indices outside of x are treated: as by the node. Lists whose length a run
+    counts have arbitrary indices behind their end."""
     indices = steps.editor.tensors[node.operand(1)]
     raises = bool(node.attributes.get("raises")) and indices.counted is None
     return {"wraps": bool(node.attributes.get("wraps")), "raises": raises}

@@ -130,7 +130,7 @@ FORMS = Forms(
 
 
 def _reduction(node: Node) -> Reduction:
-    """What the kernel does with its taps, where an average is yet to be divided."""
+    """Returns how the kernel combines its taps; an average is not divided yet."""
     if node.op == "lp_pool":
         named = {1.0: "reduce_l1", 2.0: "reduce_l2"}.get(float(node.attributes["p"]))
         return REDUCTIONS[named] if named else NORM

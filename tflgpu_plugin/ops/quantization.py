@@ -6,7 +6,7 @@ tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of t
 scale, as in the definition of QuantizeLinear; the result's quantization says which. From 8 bits
 hosts multiply in fixed point (requantize.h), whose halves go up.
 
-`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off. To int32
+`cast(x)` between floats, bool and integers in integer types; fractions are cut off. To int32
 what it does not hold becomes the nearest that it does (hosts leave that open, and NaN). bfloat16
 comes from float32 and becomes float32, whatever it is cast from and to, as in hosts.
 """
@@ -86,7 +86,7 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Between floats, bool, and whole numbers that are not quantized."""
+    """Between floats, bool, and integers that are not quantized."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
         held = tensor.quantization if quantization.real(tensor) else None

@@ -1,8 +1,8 @@
-"""Elementwise ops over 8-bit tensors in whole numbers, as hosts compute them: the fused step of the
+"""Elementwise ops over 8-bit tensors in integers, as hosts compute them: the fused step of the
 op's name takes stored numbers through the host's fixed point. Passes make them of the ops that they
 stand for; the attribute `numbers` holds the step's parameters.
 
-`times_factor(x)`: whole numbers times a factor, as `MultiplyByQuantizedMultiplier` of
+`times_factor(x)`: integers times a factor, as `MultiplyByQuantizedMultiplier` of
 tensorflow/lite/kernels/internal/common.h, times the unit of the result. x is int32, or float32
 multiples of another unit. `numbers` are those of `factor_numbers`.
 """
@@ -29,7 +29,7 @@ Numbers = tuple[float, ...]
 SUM_UNIT = 1 << 20  # of a sum: hosts shift both operands by 20 bits
 DIFFERENCE_UNIT = 1 << 14  # of a square: both operands are shifted by 7 bits
 ROOT_UNIT = 1 << 20  # of an inverse root
-MOST = 1 << 30  # of whole numbers that are multiplied
+MOST = 1 << 30  # of integers that are multiplied
 SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
@@ -38,7 +38,7 @@ def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
 
 
 def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Of an add or sub of two quantized tensors; None when there is none for these."""
+    """Returns the node of an add or sub of two quantized tensors; None if these have none."""
     if quantization.even(graph.tensors[node.outputs[0]]):
         return _made(node, "even_sum", _even(graph, node, levels))
     return _made(node, "quantized_sum", _summed(graph, node, levels))
@@ -200,8 +200,8 @@ def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
 
 
 def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
-    """As `times`, rounded once. Its parameters hold the factor as a fraction in two parts and a
-    power of two."""
+    """Multiplies like `times`, but rounds once. Its parameters hold the factor as a fraction in
+    two parts and a power of two."""
     (fraction,), (shift,) = fixed_point(np.array([factor]))
     parts = (part / ONE for part in (fraction - fraction % FACTOR_UNIT, fraction % FACTOR_UNIT))
     numbers = (unit, *levels, *map(float, parts), 2.0 ** float(shift))
@@ -221,13 +221,13 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
 
 
 def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
-    """Of `times_factor`: the unit of what it reads (1 of int32), the factor between whole numbers
-    as (high part, low part, shift to the left), and the unit of what it writes."""
+    """Returns the numbers of `times_factor`: the unit of its input (1 for int32), the factor
+    between integers as (high part, low part, shift to the left), and the unit of its result."""
     return (unit, *_factors(factor), result)
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """What its op refuses."""
+    """Any node that its op permits."""
     return None
 
 

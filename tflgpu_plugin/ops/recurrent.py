@@ -187,7 +187,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def loaded_ahead(target: Target, depth: int) -> int:
-    """Of the weights of a row, those that are loaded together: what waits least often, the rest of
+    """Returns how many weights of a row are loaded together: what waits least often, the rest of
     a row being loaded one by one."""
     if target.software:
         return 1
@@ -201,7 +201,7 @@ def _own(node: Node) -> int:
 
 
 def _rounds(node: Node, units: int, outputs: int) -> int:
-    """Of all loops of a step."""
+    """Returns the rounds of all loops of a step."""
     gates, depth, slices = gate_count(node), -(-outputs // 4), -(-units // 4)
     passes, short = -(-gates * units // THREADS), -(-max(slices, depth) // THREADS) + 1
     if node.op == "gru":
@@ -221,7 +221,7 @@ def _lstm(
     parameters: dict[str, object],
     variant: dict[str, object],
 ) -> None:
-    """What only an LSTM has: the order of its gates, peepholes, a projection."""
+    """Adds what only an LSTM has: the order of its gates, peepholes, a projection."""
     _, _, units, outputs = _extents(low.graph, node)
     order = node.attributes.get("gates", "ifco")
     slices, depth = -(-units // 4), -(-outputs // 4)

@@ -24,8 +24,8 @@ X, WEIGHTS, RECURRENT, BIAS, HIDDEN, CELL, CONTENT_BIAS = range(7)
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Of up to 512 units: the loop over a sequence that is an LSTM, a GRU or a simple recurrent
-    layer, one step of it after the other and nothing besides."""
+    """The loop over a sequence that is an LSTM, a GRU or a simple recurrent layer of up to 512
+    units, one step after the other and nothing else."""
     x, state = graph.shape(node.operand()), graph.shape(node.operand(HIDDEN))
     steps, batch = node.attributes["steps"], node.attributes["batch"]
     units = state[-1] if state else 0

@@ -380,8 +380,8 @@ def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_mean(steps: Decomposition, node: Node) -> bool:
-    """Of integers, cut towards zero: what divides and what is left of each are summed by
-    themselves, so that nothing passes int32."""
+    """Divides means of integers, towards zero: quotients and remainders are summed by
+    themselves, so that nothing exceeds int32."""
     x, axes = node.operand(), node.operand(1)
     if not is_integer(steps.editor.tensors[x]):
         return False

@@ -102,7 +102,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _tables(graph: Graph, node: Node) -> list[Array]:
-    """Of each axis."""
+    """Returns the table of each axis."""
     axes = zip(graph.shape(node.operand())[1:-1], _size(graph, node), strict=True)
     return [interpolation.resized(*axis, k, node.attributes) for k, axis in enumerate(axes)]
 
@@ -146,7 +146,7 @@ def _between(
 
 
 def _pairs(table: Array) -> Array:
-    """Of one axis, float32 [out, 4]."""
+    """Returns the pairs of one axis, float32 [out, 4]."""
     first, last = table[:, 0], table[:, -1]
     fraction = last[:, 1] if table.shape[1] == 2 else np.zeros_like(last[:, 1])
     return np.stack([first[:, 0], last[:, 0], fraction, np.zeros_like(fraction)], axis=1)

@@ -19,7 +19,7 @@ Real = type[np.float32] | type[np.float64]
 
 
 def _product(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Of the factor from a product of stored numbers to a result, by channel of the weights."""
+    """Returns the factors from products of stored numbers to results, by channel of the weights."""
     result = graph.tensors[node.outputs[0]]
     scale, _ = quantization.parameters(result)
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]

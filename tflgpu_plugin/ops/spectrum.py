@@ -101,7 +101,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _work(graph: Graph, node: Node) -> int:
-    """Of the products."""
+    """Returns the multiply-adds of the products."""
     height, width = _lengths(graph, node)
     samples = 2 * (width + (2 * height if height > 1 else 0))
     return prod(shapes(graph, node)[0]) * samples
@@ -116,7 +116,7 @@ def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _side(steps: Decomposition, side: int) -> int:
-    """Of all pairs the first or the second number."""
+    """Returns the first or the second number of all pairs."""
     x = steps.pairs(steps.node.operand())
     shape = steps.shape(x)
     view = replace(part(shape, len(shape) - 1, side, 1), shape=shape[:-1])

@@ -103,7 +103,7 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 def _lanes(threads: int, results: int, count: int) -> int:
-    """Of a workgroup, that share each of so many results of so many parts: a power of two."""
+    """Returns how many lanes share each of so many results of so many parts: a power of two."""
     found = 1
     while found < min(threads, count) and (found < 8 or 2 * found * results <= threads):
         found *= 2

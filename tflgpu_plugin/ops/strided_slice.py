@@ -95,7 +95,7 @@ def _range(
 
 
 def sliced(graph: Graph, node: Node) -> list[View]:
-    """Of a `slice`. Raises ValueError when it leaves the tensor."""
+    """Returns the views of a `slice`. Raises ValueError if it leaves the tensor."""
     shape = graph.shape(node.operand())
     given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
     if any(value is None for value in given):

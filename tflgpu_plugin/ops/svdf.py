@@ -4,7 +4,7 @@ inputs are F products of two vectors, `rank` of them for each of the U units.
 
 The memory holds what the features made of the last M inputs, the newest at the end. As
 reference/svdf.h of TensorFlow Lite; where x is quantized, as `EvalIntegerSVDF` there: times and
-memory are then of 16 bits, the bias is of int32, and sums are whole numbers.
+memory are then of 16 bits, the bias is of int32, and sums are integers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """What is new joins what is left of the memory, then a product and a sum."""
+    """Joins the new values to what remains of the memory, then multiplies and sums."""
     stored = quantization.quantized(steps.editor.tensors[node.operand()])
     last: Numbers = ()
     new = steps.add("fully_connected", node.operand(), node.operand(FEATURES), None,

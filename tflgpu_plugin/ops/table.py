@@ -47,7 +47,7 @@ class Weights(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """What an op does to rounding errors of its inputs (see `compile.error_sensitivity`).
+    """The effect of an op on rounding errors of its inputs (see `compile.error_sensitivity`).
 
     `passes` is the share of the mean square error that a result has. `averages`: of many values,
     with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
@@ -133,7 +133,7 @@ class Op:
     the output whose value it takes, from the end (negative) where hosts have no tensor for that.
     `attributes` are those that nodes may have (see `ops.attributes`). `operands` has a letter for
     each input: `x` must be there, `?` may be absent, `*` stands for any number. `in_8_bits` says
-    how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
+    how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the same
     numbers), step (of few values, one level) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its

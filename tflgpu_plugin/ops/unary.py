@@ -49,7 +49,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
-    """`whole`: WGSL for whole numbers, which may pass int32 where it is `checked`."""
+    """`whole`: WGSL for integers, which may pass int32 where it is `checked`."""
     if whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
         lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
     else:
@@ -77,7 +77,7 @@ def row(
     checked: bool = False,
     **traits: Any,
 ) -> Op:
-    """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of whole numbers."""
+    """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of integers."""
     given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
@@ -111,7 +111,7 @@ FUNCTION = (
     *("erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
-# Activations that hosts fuse into most ops, and their limits of whole numbers.
+# Activations that hosts fuse into most ops, and their limits of integers.
 LIMITED = {
     "relu": "vec4i(), vec4i(0x7fffffff)",
     "relu_n1_to_1": "vec4i(-1), vec4i(1)",

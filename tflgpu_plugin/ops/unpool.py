@@ -65,7 +65,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def shapes_back(graph: Graph, node: Node) -> list[Shape]:
-    """As many windows as there are values."""
+    """Returns the shape with as many windows as there are values."""
     batch, height, width, channels = graph.shape(node.operand())
     rows, columns = node.attributes["window"]
     return [(batch, height * rows, width * columns, channels)]

@@ -117,7 +117,7 @@ class View:
         return [group[0] if group else Axis(1) for group in groups]
 
     def margins(self, shape: Shape) -> list[tuple[int, int]] | None:
-        """What is before and after each axis of an input of this shape, where there is all of it,
+        """Returns the padding around each axis of an input of this shape, if all of it is there
         in its order."""
         axes = self.one_each
         if axes is None or len(axes) != len(shape):
@@ -361,8 +361,8 @@ def transposed(shape: Shape, perm: tuple[int, ...]) -> View:
 def region(
     shape: Shape, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None
 ) -> View:
-    """So many elements of each axis from a start on, with steps (default: 1; they may be
-    negative)."""
+    """Returns a view of so many elements of each axis from a start on, with steps (default: 1,
+    may be negative)."""
     strides = row_strides(shape)
     steps = steps or (1,) * len(shape)
     axes = tuple(Axis(e, n * s) for e, n, s in zip(extents, steps, strides, strict=True))
@@ -371,7 +371,7 @@ def region(
 
 
 def part(shape: Shape, axis: int, start: int, extent: int) -> View:
-    """So many elements of one axis, and all of the others."""
+    """Returns a view of so many elements of one axis, and all of the others."""
     starts = [start if k == axis else 0 for k in range(len(shape))]
     return region(shape, starts, [extent if k == axis else e for k, e in enumerate(shape)])
 

@@ -118,7 +118,7 @@ def edges(s: Span, windows: int, last: int) -> tuple[bool, ...]:
 
 
 def parameters(axes: Sequence[Span]) -> dict[str, object]:
-    """What kernels are told of a window along up to three axes, of which they have the letters d, h
+    """Returns a kernel's parameters of a window along up to three axes, with the letters d, h
     and w, the last one w."""
     found: dict[str, object] = {}
     for k, (letter, s) in enumerate(zip("dhw"[-len(axes) :], axes, strict=True)):

@@ -294,7 +294,7 @@ def _as_port(array: Array, port: Any) -> Array:
             f"input {port.name or port.tensor} holds {given.dtype} numbers that {kind}, which "
             "this plan takes, does not represent"
         )
-    ready = np.asarray(converted, order="C")  # keeps a scalar a scalar
+    ready = np.asarray(converted, order="C")  # a scalar stays one
     if ready.shape != tuple(port.shape):
         raise ValueError(
             f"input {port.name or port.tensor} has shape {ready.shape}; "

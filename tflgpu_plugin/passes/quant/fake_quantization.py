@@ -1,7 +1,7 @@
 """Fake quantization: a result that the model stores in 8 bits is rounded to its levels where it is
 stored, so that its readers get the values that the model was trained or calibrated for.
 
-Where the hosts' kernels round twice, so does this: most layers then give the very numbers of the
+Where the hosts' kernels round twice, so does this: most layers then give exactly the numbers of the
 reference kernels.
 """
 

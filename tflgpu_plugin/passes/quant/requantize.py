@@ -1,7 +1,7 @@
 """Layers over 8-bit constants in integers, as hosts compute them: the device sums products of
 integer weights and of inputs that are multiples of their scale in float32. The sum divided by that
 scale is rounded to an integer, and the multiplication in fixed point that follows is exact. The
-layer then gives the very numbers of the reference kernels; sums of millions may be off by one
+layer then gives exactly the numbers of the reference kernels; sums of millions may be off by one
 through their roundings, and then results by one level.
 """
 
