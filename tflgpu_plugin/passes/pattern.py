@@ -207,12 +207,8 @@ class Rule(NamedTuple):
     written_by: str
 
 
-def _clean(uses: DefUse) -> None:
-    clean(uses.e)
-
-
 def rewrite(
-    graph: Graph, rules: Sequence[Rule], finish: Callable[[DefUse], None] = _clean
+    graph: Graph, rules: Sequence[Rule], finish: Callable[[Rewriter], None] = clean
 ) -> Graph:
     """Returns the graph with each rule applied wherever it matches, and `finish` after them. A node
     is replaced by the first rule that does; later nodes see what replaced earlier ones."""
@@ -231,7 +227,7 @@ def rewrite(
     if not made:
         return graph
     uses.e.nodes = [each for node in graph.nodes for each in made.get(node.id, (node,))]
-    finish(uses)
+    finish(uses.e)
     return uses.e.finish()
 
 

@@ -5,7 +5,7 @@ each other, where they lie, are left so, and get an axis of their own after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tflgpu_plugin.ir import Graph, Node, Shape
@@ -25,6 +25,7 @@ from tflgpu_plugin.passes.pattern import (
     op,
     rewrite,
 )  # fmt: skip
+from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_rotary(graph: Graph) -> Graph:
@@ -32,10 +33,11 @@ def fuse_rotary(graph: Graph) -> Graph:
     return rewrite(graph, RULES, _finish)
 
 
-def _finish(uses: DefUse) -> None:
-    for node in [node for node in uses.e.nodes if node.op == "rotary"]:
+def _finish(e: Rewriter) -> None:
+    uses = DefUse(e)
+    for node in [node for node in e.nodes if node.op == "rotary"]:
         _read_in_place(uses, node)
-    uses.e.drop_unused()
+    e.drop_unused()
 
 
 def _read_in_place(uses: DefUse, node: Node) -> None:
@@ -92,41 +94,25 @@ def heads_of(shape: Shape) -> View:
     return transposed((batch, length, heads, depth), (0, 2, 1, 3))
 
 
+def _is(wanted: Callable[[View, Shape], View]) -> ViewCondition:
+    """Returns whether a view of heads is the wanted one."""
+    return lambda view, shape: len(shape) == 4 and view.key == wanted(view, shape).key
+
+
 def _half(number: int) -> ViewCondition:
     """Returns whether a view is this half of the last axis."""
-
-    def is_half(view: View, shape: Shape) -> bool:
-        if len(shape) != 4 or shape[3] % 2:
-            return False
-        half = shape[3] // 2
-        return view.key == part(shape, 3, number * half, half).key
-
-    return is_half
+    return _is(lambda _, shape: part(shape, 3, number * (shape[3] // 2), shape[3] // 2))
 
 
 def _every_other(number: int) -> ViewCondition:
     """Returns whether a view is every other value of the last axis, on an axis of its own."""
 
-    def is_every_other(view: View, shape: Shape) -> bool:
-        if len(shape) != 4 or shape[3] % 2:
-            return False
+    def wanted(_: View, shape: Shape) -> View:
         extents = (*shape[:3], shape[3] // 2)
-        wanted = region(shape, (0, 0, 0, number), extents, (1, 1, 1, 2))
-        return view.key == replace(wanted, shape=(*extents, 1)).key
+        found = region(shape, (0, 0, 0, number), extents, (1, 1, 1, 2))
+        return replace(found, shape=(*extents, 1))
 
-    return is_every_other
-
-
-def _first(view: View, shape: Shape) -> bool:
-    """Whether a view is the first values of the last axis."""
-    ranked = len(view.shape) == len(shape) == 4
-    return ranked and view.key == part(shape, 3, 0, view.shape[3]).key
-
-
-def _last(view: View, shape: Shape) -> bool:
-    """Whether a view is the last values of the last axis."""
-    ranked, width = len(view.shape) == len(shape) == 4, view.shape[-1:]
-    return ranked and view.key == part(shape, 3, shape[3] - width[0], width[0]).key
+    return _is(wanted)
 
 
 def _joins_two(uses: DefUse, node: Node) -> bool:
@@ -139,6 +125,8 @@ def _joined(first: Pattern, second: Pattern) -> Pattern:
     return op("concat", first, second, where=_joins_two)
 
 
+FIRST = _is(lambda view, shape: part(shape, 3, 0, view.shape[-1]))
+LAST = _is(lambda view, shape: part(shape, 3, shape[3] - view.shape[-1], view.shape[-1]))
 X, COS, SIN = named("x"), named("cos"), named("sin")
 A, B = named("a", moved(X, _half(0))), named("b", moved(X, _half(1)))
 
@@ -159,6 +147,6 @@ RULES = (
     Rule("rotary embedding of each half", _joined(A * COS - B * SIN, B * COS + A * SIN),
          _rotary(paired=True), "torch.onnx of GPT-OSS, the function body of ONNX RotaryEmbedding"),
     Rule("rotary embedding of the first values",
-         _joined(op("rotary", moved(X, _first), COS, SIN), moved(X, _last)), _partly,
+         _joined(op("rotary", moved(X, FIRST), COS, SIN), moved(X, LAST)), _partly,
          "torch.onnx of GPT-NeoX, Phi (partial rotary)"),
 )  # fmt: skip
