@@ -23,9 +23,13 @@ PARTS = {
     "attention": ("attention.wgsl", "attention_*.wgsl"),
     "conv": ("conv.wgsl", "conv_at_*.wgsl", "conv_sum_*.wgsl"),
     "depthwise": ("depthwise.wgsl", "depthwise_*.wgsl"),
+    "fully_connected": ("fully_connected.wgsl",),
+    "matmul": ("matmul.wgsl",),
+    "stem": ("stem.wgsl",),
 }
-# Of the lines; conv.wgsl had 75 %, depthwise.wgsl 66 %, attention.wgsl 63 % when each was one file.
-MOST = {"attention": 0.26, "conv": 0.34, "depthwise": 0.35}
+# Of the lines; before loops were written like WGSL these were 63, 75, 66, 59, 71 and 54 %.
+MOST = {"attention": 0.25, "conv": 0.34, "depthwise": 0.35, "fully_connected": 0.31,
+        "matmul": 0.38, "stem": 0.38}  # fmt: skip
 VARIANTS = {
     "attention": variants.Attention,
     "conv": variants.Conv,
@@ -132,5 +136,5 @@ def test_a_repeated_line_is_complete() -> None:
 
 
 if __name__ == "__main__":
-    for each in PARTS:
+    for each in MOST:
         print(f"{each}: {share(each):.0%} of the lines are template; at most {MOST[each]:.0%}")

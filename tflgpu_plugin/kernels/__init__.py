@@ -1,36 +1,36 @@
-"""From a kernel file to complete WGSL: the preamble (uniform block, bindings, accessors, fused
+"""Makes complete WGSL of a kernel file: the preamble (uniform block, bindings, accessors, fused
 steps), then the body.
 
-A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. What it may use:
+A kernel file (`kernels/<family>.wgsl`) holds the body only, in WGSL with the additions of `unroll`.
+A body may use:
 
-* `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one
-`p.channels_<name>`
-* `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's
-view, counted in views; vec4i, vec2i, i32 of one that holds whole numbers
-* `place_<name>(i, inside)`  where to read element i or, where it does not lie inside, padding;
-`stride_<name>(n, inside)` how far apart such places lie if elements lie n apart
-* `padded_<name>(place, inside)`  the element at such a place, or zero
-* `vector_<name>`, `scalar_<name>`  the types of an operand's vec4 and of its elements
-* `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
-no mask)
-* `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
-slice q: call it once per slice
-* `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i; where a
-kernel asks for it (`= store_<name>(...)`), what that is before it is rounded to float16
-* `group_id(wid)`       the workgroup's id in the dispatch (those over the device's limit
-come folded)
+* `p.<name>`: the dispatch's parameters. Each operand adds `p.off_<name>`, and a written one
+  `p.channels_<name>`.
+* `load_<name>(i)`: element i of a read operand, counted in views: a vec4f, vec2f, f32 or u32 by the
+  operand's view; a vec4i, vec2i or i32 where it holds int32.
+* `place_<name>(i, inside)`: where to read element i or, where it is not inside, padding.
+  `stride_<name>(n, inside)`: the distance of two such places whose elements lie n apart.
+* `padded_<name>(place, inside)`: the element at such a place, or zero.
+* `vector_<name>`, `scalar_<name>`: the types of an operand's vec4 and of its elements.
+* `put_<name>(i, v)`: writes element i of an operand with another view than vec4, without fused
+  steps and mask.
+* `epilogue_<name>(q)`: the per-channel operands of the fused steps and the lane mask of channel
+  slice q. A kernel calls it once for each slice.
+* `store_<name>(i, epilogue, v)`: applies the fused steps, zeroes the pad lanes and writes vec4 i.
+  Where a kernel uses the result (`= store_<name>(...)`), it is the value before it is rounded to
+  float16.
+* `group_id(wid)`: the workgroup's id in the dispatch. Groups over the device's limit come folded.
 
-Nothing else touches memory, so storage types change here and nowhere else. An operand stored as
-float16 lies as pairs in words (as `unpack2x16float` has it; a function stands in for that where a
-device has none), four bytes per two elements; kernels see float32. What is stored is rounded to the
-nearest, halves to even, and cut to 65504, the largest float16; infinities and NaN stay what they
-are. Where a device rounds to float16 by itself as it should (`Target.native_half`) the buffer is an
-array of that, and a kernel may load it as it is: `half_<name>(i)`,
-`padded_half_<name>(place, inside)`.
+Nothing else touches memory, so that storage types change here and nowhere else. An operand stored
+as float16 lies as pairs in words (see `unpack2x16float`; a function replaces it where a device
+has none), and kernels see float32. What is stored is rounded to the nearest, halves to even, and
+limited to 65504, the largest float16; infinities and NaN are kept. Where a device rounds to float16
+in that way (`Target.native_half`), the buffer is an array of f16, and a kernel may load it without
+a conversion: `half_<name>(i)`, `padded_half_<name>(place, inside)`.
 
-A kernel may have a constant as eights of vec4 (its variant `eights` says so where it can be had):
-`eight_<name>(i)` is the number of that which begins with element i, a multiple of 8, and
-`load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
+A kernel may read a constant as an array of eight vec4 each (its variant `eights` says where that is
+possible): `eight_<name>(i)` is the number of the eight that begins with element i, a multiple of 8,
+and `load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
 """
 
 from __future__ import annotations
