@@ -1,31 +1,23 @@
-"""Rows for attention: of ONNX, and of onnxruntime's own optimizer."""
+"""Rows for the attention operators that onnxruntime's optimizer writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Condition, Shape, Unfit, asks, needs
+from tflgpu_plugin.ir import Condition, Shape, asks, needs
 from tflgpu_plugin.providers import Builder
 
 from .presence import absent, together, unread, unset
 from .rearranging import part, parts
 
-# Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
+# Positions of inputs: of Attention, of QAttention, of MultiHeadAttention.
 MASK, PAST, BIAS = 3, 4, 5
 Q_MASK, Q_PAST = 5, 8
 KEPT = 7  # the position of the mask of an EmbedLayerNormalization
 KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # the past values come next
-ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
-SCORES, MODE = (
-    3,
-    "qk_matmul_output_mode",
-)  # the output that has the scores, by mode: taken after these steps
-CAPPED, MASKED, SHARED = 1, 2, 3
-MOST_KEYS = 512  # limit of keys where the softmax is read: one-hot values of 1 MiB for each head
 Part = int  # a tensor of queries, keys or values
 
 
@@ -62,35 +54,14 @@ def multi_head(e: Builder) -> list[int | None]:
     """Builds MultiHeadAttention: queries, keys and values are inputs, each with a bias."""
     heads, given = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
-    k, v, before = _with_past(e, k, v, heads, PAST_KEY)
+    k, v, before = with_past(e, k, v, heads, PAST_KEY)
     masked = _mask(e, KEY_MASK, (*e.shape(q)[:2], e.shape(k)[-2]))
     y = of_heads(e, (q, k, v), (heads, heads), _sum(e, masked, e.get(SCORE_BIAS)),
                   causal=_causal(e), past=before)  # fmt: skip
     return [y, k, v]
 
 
-def scaled_dot_product(e: Builder) -> list[int | None]:
-    """Builds Attention of ONNX. A mask value of the lowest float masks as much as -inf."""
-    q, k, v = (e.x(k) for k in range(3))
-    heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
-    k, v, before = _with_past(e, k, v, kv_heads, ONNX_PAST)
-    mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
-    lengths = (
-        None if lengths is None else listed(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
-    )
-    seen = partial(
-        of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
-        past=before if lengths is None else None,
-        softcap=e.number("softcap", 0.0), empty=0.0,
-    )  # fmt: skip
-    scores = None
-    if e.wants(SCORES):
-        shared = e.integer(MODE) == SHARED
-        scores = _shares(e, seen, q, k, heads) if shared else _scores(e, q, k, lengths, before)
-    return [seen(e, (q, k, v), (heads, kv_heads)), k, v, scores]
-
-
-def _with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
+def with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
     """Returns keys and values appended to those of the past at this position and the next one, with
     the heads first where there is a past or they are results, and the number of past keys.
     """
@@ -108,64 +79,6 @@ def _behind(e: Builder, pasts: Sequence[Part], *new: Part) -> tuple[Part, Part]:
     return k, v
 
 
-def _added(e: Builder, least: float) -> int | None:
-    """Returns the mask as a summand of scores, `least` where it is false; integers become
-    floats.
-    """
-    mask = e.get(ONNX_MASK)
-    if mask is not None and e.dtype(mask) in COUNTS:
-        return e.numbers(mask)
-    if mask is None or e.dtype(mask) != "bool":
-        return mask
-    return e.add("where", mask, 0.0, least, dtype="f32")
-
-
-def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
-    """Returns scale * q k' of each head, [batch, heads, queries, keys]; capped and masked, as the
-    mode says. Hosts cap them first, and use the lowest float for masked keys.
-    """
-    scale, mode = _scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
-    q, k = _apart(e, q, k)
-    (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
-    rows = e.reshape(q, (batch, kv_heads, heads // max(kv_heads, 1) * length, depth))
-    made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
-    made, cap = e.reshape(made, (batch, heads, length, keys)), e.number("softcap", 0.0)
-    if mode in (CAPPED, MASKED) and cap:
-        made = e.add("mul", e.add("tanh", e.add("div", made, cap)), cap)
-    if mode != MASKED:
-        return made
-    lowest = -MAX_FLOAT16 if e.dtype() == "f16" else -MAX_FLOAT32
-    made, there = e.plus(made, _added(e, lowest)), _there(e, length, keys, lengths, before)
-    return made if there is None else e.add("where", there, made, lowest, dtype="f32")
-
-
-def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
-    """Returns which keys each query may attend to; None for all."""
-    causal, places = e.integer("is_causal") == 1, np.arange(keys)
-    after = places - np.arange(length)[:, None]
-    if lengths is None:
-        return e.const((after <= before)[None, None], np.bool_) if causal else None
-    each = e.reshape(lengths, (-1, 1, 1, 1))
-    least = after + length if causal else places + 1
-    return e.add("less_equal", e.index(least.reshape(1, 1, -1, keys)), each, dtype="bool")
-
-
-def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
-    """Returns the softmax itself: the weight of each key for each query, computed as attention over
-    one-hot values.
-    """
-    q, k = _apart(e, q, k)
-    (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
-    values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
-    return seen(e, (q, k, values), (heads, kv_heads))
-
-
-def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
-    """Returns queries and keys with their heads first."""
-    q = heads_first(e, q, e.integer("q_num_heads", 1))
-    return q, heads_first(e, k, e.integer("kv_num_heads", 1))
-
-
 def of_heads(
     e: Builder, given: Sequence[Part], heads: tuple[int, int], mask: int | None,
     lengths: int | None = None, **attributes: Any,
@@ -174,10 +87,10 @@ def of_heads(
     rank.
     """
     return e.add("attention", *given, mask, lengths, heads=heads[0], kv_heads=heads[1],
-                 scale=_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
+                 scale=score_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
 
 
-def _scale(e: Builder, q: Part, heads: int) -> float:
+def score_scale(e: Builder, q: Part, heads: int) -> float:
     depth = e.shape(q)[-1] if e.rank(q) == 4 else e.shape(q)[-1] // heads
     return e.number("scale", 0.0) or max(depth, 1) ** -0.5
 
@@ -291,7 +204,7 @@ def _masked(e: Builder, position: int, scores: Shape) -> bool:
     return not e.has(position) or e.shape(e.x(position)) in _masks(scores)
 
 
-def _keys(e: Builder, past: int) -> int:
+def key_count(e: Builder, past: int) -> int:
     """Returns the number of keys, those of a past at this position included."""
     return (e.shape(e.x(past))[2] if e.has(past) else 0) + e.shape(e.x(1))[-2]
 
@@ -361,55 +274,11 @@ MULTI_HEAD = (
     needs(
         "input.unsupported",
         WHOLE_MASK,
-        lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e, PAST_KEY))),
+        lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], key_count(e, PAST_KEY))),
     ),
 )
 
 
-@asks("shape.mismatch")
-def _headed(e: Builder) -> bool:
-    """Heads of its queries, keys and values."""
-    ranks = {e.rank(e.x(k)) for k in range(3)}
-    has_heads = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
-    return ranks == {4} or (ranks == {3} and has_heads)
-
-
-@asks("shape.mismatch", kind=Unfit)
-def _masks_scores(e: Builder) -> bool:
-    """A mask with a value for each query and key."""
-    if not e.has(ONNX_MASK):
-        return True
-    # Hosts broadcast a mask over batches and heads, but not over queries and keys.
-    mask, scores = e.shape(e.x(ONNX_MASK)), (e.shape()[-2], _keys(e, ONNX_PAST))
-    return len(mask) in (2, 3, 4) and mask[-2:] == scores
-
-
-@asks("output.unsupported")
-def _few(e: Builder) -> bool:
-    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of at
-    most 512 keys.
-    """
-    # One-hot values of the keys must stay within the memory limit.
-    few = e.integer(MODE) != SHARED or _keys(e, ONNX_PAST) <= MOST_KEYS
-    return few or not e.wants(SCORES)
-
-
-@asks("shape.empty", kind=Unfit)
-def _elements(e: Builder) -> bool:
-    """Queries, keys and values with elements."""
-    # onnxruntime reports an error for empty ones, but its kernel crashes the process when there are
-    # no heads: such a node is accepted.
-    shapes = [e.shape(e.x(k)) for k in range(3)]
-    return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
-
-
-SCALED_DOT_PRODUCT = (
-    _headed,
-    together(BOTH_PASTS, ONNX_PAST, ONNX_PAST + 1),
-    _masks_scores,
-    _few,
-    _elements,
-)
 EMBEDDING = (
     needs(
         "input.missing",

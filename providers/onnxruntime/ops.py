@@ -11,7 +11,6 @@ from tflgpu_plugin.ir import HostOp, table
 from tflgpu_plugin.providers import arithmetic
 
 from . import (
-    attention,
     blockwise,
     conditions,
     counted_results,
@@ -29,9 +28,10 @@ from . import (
     resizing,
     rotary,
     rows,
+    scaled_attention,
     spectral,
     windows,
-)
+)  # fmt: skip
 from .contrib import contributed
 from .rows import AXES, BOTH, CELL, COUNTS, CURRENT, LAYER, MANY, NORMED, PLACED, TWO, row
 
@@ -53,7 +53,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Atanh", "atanh", (9, 22)),
     row(
         "Attention", "attention", (23, 24), "value value value condition? past? past? index?",
-        *attention.SCALED_DOT_PRODUCT, by=attention.scaled_dot_product, types="f32 f16 bool",
+        *scaled_attention.ATTENTION, by=scaled_attention.attention, types="f32 f16 bool",
         fragile=True,
     ),
     row(
@@ -344,10 +344,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=rearranging.split, bfloat16=True,
     ),
     row("Sqrt", "sqrt", (6, 13)),
-    row(
-        "Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
-        bfloat16=True,
-    ),
+    row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
+        bfloat16=True),
     row("STFT", "matmul", (17, 17), "value count value? count?", spectral.framed,
         by=spectral.stft, fragile=True),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
@@ -365,18 +363,14 @@ _ROWS: tuple[HostOp, ...] = (
         "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=True,
         types=f"f32 f16 {COUNTS}",
     ),
-    row(
-        "Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose,
-        bfloat16=True,
-    ),
+    row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose,
+        bfloat16=True),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu,
         fragile=True),
     row("Unique", "nonzero", (11, 28), "value", counted_results.listed, by=counted_results.unique,
         types="f32 i64", fragile=True),
-    row(
-        "Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,
-        bfloat16=True,
-    ),
+    row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,
+        bfloat16=True),
     row(
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,

@@ -305,6 +305,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "patches": ("test_ort_patches",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved", "test_ort_scores"),
+    "scaled_attention": ("test_ort_saved", "test_ort_scores"),
     "matrices": ("test_ort_gemm", "test_ort_patches"),
     "indexing": ("test_ort_indexing", "test_ort_patches"),
     "resizing": ("test_ort_patches",),

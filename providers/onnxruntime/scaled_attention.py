@@ -1,0 +1,157 @@
+"""Rows for ONNX's own Attention operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Unfit, asks
+from tflgpu_plugin.providers import Builder
+
+from .attention import (
+    BOTH_PASTS,
+    Part,
+    as_integers,
+    heads_first,
+    key_count,
+    listed,
+    of_heads,
+    score_scale,
+    with_past,
+)  # fmt: skip
+from .presence import together
+
+MASK, PAST, LENGTHS = 3, 4, 6  # positions of inputs
+SCORES, MODE = 3, "qk_matmul_output_mode"  # the output that has the scores, and after which step
+CAPPED, MASKED, SHARED = 1, 2, 3  # modes
+MOST_KEYS = 512  # limit of keys where the softmax is read: one-hot values of 1 MiB for each head
+
+
+def attention(e: Builder) -> list[int | None]:
+    """Builds Attention of ONNX. A mask value of the lowest float masks as much as -inf."""
+    q, k, v = (e.x(k) for k in range(3))
+    heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
+    k, v, before = with_past(e, k, v, kv_heads, PAST)
+    mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
+    lengths = (
+        None if lengths is None else listed(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
+    )
+    seen = partial(
+        of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
+        past=before if lengths is None else None,
+        softcap=e.number("softcap", 0.0), empty=0.0,
+    )  # fmt: skip
+    scores = None
+    if e.wants(SCORES):
+        shared = e.integer(MODE) == SHARED
+        scores = _shares(e, seen, q, k, heads) if shared else _scores(e, q, k, lengths, before)
+    return [seen(e, (q, k, v), (heads, kv_heads)), k, v, scores]
+
+
+def _added(e: Builder, least: float) -> int | None:
+    """Returns the mask as a summand of scores, `least` where it is false; integers become
+    floats.
+    """
+    mask = e.get(MASK)
+    if mask is not None and e.dtype(mask) in COUNTS:
+        return e.numbers(mask)
+    if mask is None or e.dtype(mask) != "bool":
+        return mask
+    return e.add("where", mask, 0.0, least, dtype="f32")
+
+
+def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
+    """Returns scale * q k' of each head, [batch, heads, queries, keys]; capped and masked, as the
+    mode says. Hosts cap them first, and use the lowest float for masked keys.
+    """
+    scale, mode = score_scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
+    q, k = _apart(e, q, k)
+    (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
+    rows = e.reshape(q, (batch, kv_heads, heads // max(kv_heads, 1) * length, depth))
+    made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
+    made, cap = e.reshape(made, (batch, heads, length, keys)), e.number("softcap", 0.0)
+    if mode in (CAPPED, MASKED) and cap:
+        made = e.add("mul", e.add("tanh", e.add("div", made, cap)), cap)
+    if mode != MASKED:
+        return made
+    lowest = -MAX_FLOAT16 if e.dtype() == "f16" else -MAX_FLOAT32
+    made, there = e.plus(made, _added(e, lowest)), _there(e, length, keys, lengths, before)
+    return made if there is None else e.add("where", there, made, lowest, dtype="f32")
+
+
+def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
+    """Returns which keys each query may attend to; None for all."""
+    causal, places = e.integer("is_causal") == 1, np.arange(keys)
+    after = places - np.arange(length)[:, None]
+    if lengths is None:
+        return e.const((after <= before)[None, None], np.bool_) if causal else None
+    each = e.reshape(lengths, (-1, 1, 1, 1))
+    least = after + length if causal else places + 1
+    return e.add("less_equal", e.index(least.reshape(1, 1, -1, keys)), each, dtype="bool")
+
+
+def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
+    """Returns the softmax itself: the weight of each key for each query, computed as attention over
+    one-hot values.
+    """
+    q, k = _apart(e, q, k)
+    (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
+    values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
+    return seen(e, (q, k, values), (heads, kv_heads))
+
+
+def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
+    """Returns queries and keys with their heads first."""
+    q = heads_first(e, q, e.integer("q_num_heads", 1))
+    return q, heads_first(e, k, e.integer("kv_num_heads", 1))
+
+
+# ---- conditions ----------------------------------------------------------------------------------
+
+
+@asks("shape.mismatch")
+def _headed(e: Builder) -> bool:
+    """Heads of its queries, keys and values."""
+    ranks = {e.rank(e.x(k)) for k in range(3)}
+    has_heads = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
+    return ranks == {4} or (ranks == {3} and has_heads)
+
+
+@asks("shape.mismatch", kind=Unfit)
+def _masks_scores(e: Builder) -> bool:
+    """A mask with a value for each query and key."""
+    if not e.has(MASK):
+        return True
+    # Hosts broadcast a mask over batches and heads, but not over queries and keys.
+    mask, scores = e.shape(e.x(MASK)), (e.shape()[-2], key_count(e, PAST))
+    return len(mask) in (2, 3, 4) and mask[-2:] == scores
+
+
+@asks("output.unsupported")
+def _few(e: Builder) -> bool:
+    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of at
+    most 512 keys.
+    """
+    # One-hot values of the keys must stay within the memory limit.
+    few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MOST_KEYS
+    return few or not e.wants(SCORES)
+
+
+@asks("shape.empty", kind=Unfit)
+def _elements(e: Builder) -> bool:
+    """Queries, keys and values with elements."""
+    # onnxruntime reports an error for empty ones, but its kernel crashes the process when there are
+    # no heads: such a node is accepted.
+    shapes = [e.shape(e.x(k)) for k in range(3)]
+    return not any(0 in shape for shape in shapes) or any(s[1] == 0 for s in shapes if len(s) == 4)
+
+
+ATTENTION = (
+    _headed,
+    together(BOTH_PASTS, PAST, PAST + 1),
+    _masks_scores,
+    _few,
+    _elements,
+)
