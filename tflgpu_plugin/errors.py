@@ -26,13 +26,6 @@ def defect(error: Exception, what: str, where: str = "inside this plugin") -> Re
     return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
 
 
-def node_error(error: Exception) -> str:
-    """Returns the end of a sentence that says what is wrong with a node whose op raised this error:
-    a missing attribute is a KeyError.
-    """
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-
-
 @contextmanager
 def blaming(node: Node) -> Iterator[None]:
     """Wraps the work on one node: an error in it refuses this node and no others. Raises

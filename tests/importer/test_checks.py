@@ -318,6 +318,7 @@ PAD, BLOCKS = ("pad", "value"), ("depth_to_space", "value")
         ("transpose", "value", {"perm": [1, 0]}, {"perm": ["1", "0"]}, "invalid"),
         (*PAD, {"paddings": [(0, 1), (0, 0)]}, {"paddings": (0, 1, 0, 0)}, "invalid"),
         (*PAD, {"paddings": ((0, 1),) * 2}, {"paddings": ((0, 1, 2),) * 2}, "invalid"),
+        (*PAD, {"paddings": ((0, 1),) * 2, "mode": "edge"}, {"mode": "other"}, "invalid"),
         ("reshape", "value", {"shape": (4,)}, {}, "missing"),
     ],
 )  # fmt: skip
@@ -335,6 +336,22 @@ def test_a_value_that_is_refused_is_one_sentence_in_rows_and_builders() -> None:
     assert told("gelu", "value", approximate="none") == said
     refusal = plus(lambda b: b.add("gelu", b.x(), approximate="none"))
     assert refusal == said and refusal.code == "attribute.invalid"
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "texts"),
+    [("scatter_nd", "reduction", "none add mul min max"), ("roi_align", "mode", "avg max"),
+     ("grid_sample", "method", "linear nearest cubic"), ("resize", "mode", "nearest linear cubic"),
+     ("grid_sample", "outside", "zeros border reflection"),
+     ("resize", "nearest", "round_prefer_floor round_prefer_ceil floor ceil"),
+     ("resize", "coordinates", "half_pixel align_corners asymmetric tf_crop_and_resize"),
+     ("recurrent_layer", "cell", "lstm gru rnn"),
+     ("pad", "mode", "constant reflect symmetric edge wrap")],
+)  # fmt: skip
+def test_texts_that_an_op_does_not_know_are_refused(op: str, name: str, texts: str) -> None:
+    declared = ops.rows()[op].attributes[name]
+    assert all(declared.takes(text, 0) for text in texts.split())
+    assert not any(declared.takes(value, 0) for value in ("", "other", texts.upper(), 1, None))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import Unsupported, node_error
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding
 from tflgpu_plugin.importer.node_reader import NodeReader
 from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
@@ -263,7 +263,7 @@ class Builder(NodeReader):
             # For an op other than the node's own, the limit may be ours; the host runs the node.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
-            plain = Refusal("shape.mismatch", f"{self.host.title}: {node_error(error)}.")
+            plain = Refusal("shape.mismatch", f"{self.host.title}: {error}.")
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
         if any(extent < 0 for shape in shapes for extent in shape):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import Unsupported, node_error
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import building, folding, row_conditions
 from tflgpu_plugin.importer.builder import Builder, fixed
 from tflgpu_plugin.importer.model import HostNode
@@ -320,7 +320,7 @@ class Plain:
         except NotConstant as error:  # known only after a run
             wrong = str(error)
         except Exception as error:
-            wrong = node_error(error)
+            wrong = str(error)
             known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
             if runs and known and all(values[k].shape is None for k in host.writes):
                 sentence = f"{host.title} cannot be planned: {wrong}."

@@ -134,7 +134,7 @@ def known_to_op(e: Builder) -> Refusal | None:
 def variables(e: Builder) -> Refusal | None:
     """State is a variable of the model."""
     for before, _ in e.op.states:
-        state = e.inputs[before]
+        state = e.get(before)
         if state is None:
             return Refusal("input.missing", "Its state is absent.")
         if not e.tensors.table[state].variable:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.errors import defect, node_error
+from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
@@ -314,10 +314,6 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal |
             return reason
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down
-        if isinstance(error, KeyError) and {*error.args} <= op.attributes.keys():
-            return Refusal(
-                "attribute.invalid", f"{_name(node)} cannot be planned: {node_error(error)}."
-            )
         if empty and isinstance(error, ValueError):  # the refusal that `refuse` would have returned
             return Refusal("shape.mismatch", f"{_name(node)} cannot be planned: {error}.")
         return defect(error, f"Checking {_name(node)}")

@@ -20,7 +20,6 @@ from tflgpu_plugin.ops.conv import FORMS, refuse
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.transpose_conv import windows_of, work_back
-from tflgpu_plugin.ops.window import padding_of
 
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
 BACK = (3, 0, 1, 2, 4)  # the same of transposed ones
@@ -62,7 +61,7 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if wanted[0] != x[0] or wanted[4] != weights[0]:
         said = f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
         return Refusal("shape.mismatch", said)
-    if isinstance(padding_of(node.attributes), str) and x[1:4] != windows_of(
+    if isinstance(node.attributes["padding"], str) and x[1:4] != windows_of(
         node, wanted[1:4], _filters(graph, node)[1:4]
     ):
         return Refusal(
@@ -95,7 +94,7 @@ def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
 
 def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
     """The padding, (before, after) of each axis, of the convolution over the spread input."""
-    found, wanted, padding = [], _wanted(graph, node), padding_of(node.attributes)
+    found, wanted, padding = [], _wanted(graph, node), node.attributes["padding"]
     assert wanted is not None
     x, kernel = graph.shape(node.operand()), _filters(graph, node)[1:4]
     dilations = node.attributes.get("dilations", (1, 1, 1))

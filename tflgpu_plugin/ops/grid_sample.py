@@ -18,12 +18,11 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels that count, per axis
-OUTSIDE = ("zeros", "border", "reflection")
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An image of 4 dimensions or a volume of 5, coordinates for each batch, one of the three
-    methods (of volumes not cubic) and one of the three for what is outside."""
+    """An image of 4 dimensions or a volume of 5, and coordinates for each batch; of volumes not
+    the method cubic."""
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(x) not in (4, 5) or 0 in (*x, *grid):
         said = f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."
@@ -32,10 +31,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "shape.mismatch", f"A grid of shape {list(grid)} does not fit an image of {list(x)}."
         )
-    method, outside = node.attributes["method"], node.attributes["outside"]
-    if method not in TAPS or outside not in OUTSIDE or (method == "cubic" and len(x) == 5):
-        how = f"{method} with {outside} outside, in {len(x) - 2} dimensions"
-        return Refusal("attribute.unsupported", f"Sampling by a grid, {how}, is not supported.")
+    if node.attributes["method"] == "cubic" and len(x) == 5:
+        said = "Sampling a volume by a grid with the method cubic is not supported."
+        return Refusal("attribute.unsupported", said)
     return None
 
 

@@ -16,7 +16,6 @@ from tflgpu_plugin.ops.movement import MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import View, padded, taken
 
-MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 NEEDS = "Constant, non-negative paddings and a constant value."
 
 
@@ -49,8 +48,6 @@ def views(graph: Graph, node: Node) -> list[View]:
         raise ValueError("paddings must not be negative; cut the tensor with a slice instead")
     if value is None:
         raise NotConstant("the pad value must be a constant with one element")
-    if mode not in MODES:
-        raise ValueError(f"mode {mode} is not supported; use one of {', '.join(MODES)}")
     if mode != "constant" and not _reaches(shape, added, mode):
         raise ValueError(f"padding of mode {mode} is wider than the shape {list(shape)}")
     if mode == "constant":

@@ -39,7 +39,7 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One to three axes between batch and channels, constant extents for them, known modes; not
+    """One to three axes between batch and channels, constant extents for them; not
     align_corners and half_pixel_centers at once. Of integers the nearest ones."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
@@ -57,15 +57,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "attribute.invalid", "align_corners and half_pixel_centers exclude each other."
         )
-    for what, known, default in (
-        ("mode", MODES, "nearest"),
-        ("coordinates", COORDINATES, "half_pixel"),
-        ("nearest", ROUNDINGS, "round_prefer_floor"),
-    ):
-        given = node.attributes.get(what, default)
-        if given not in known:
-            said = f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
-            return Refusal("attribute.unsupported", said)
+    cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
+    if cropped and len(node.attributes.get("roi", ())) != 2 * size.size:
+        said = f"Resizing of a region needs the attribute roi, {2 * size.size} numbers."
+        return Refusal("attribute.invalid", said)
     whole = quantization.is_integer(graph.tensors[node.operand()])
     if whole and not _copies(node):
         said = "Of integers the nearest ones are taken: use the mode nearest and another region."
@@ -224,7 +219,7 @@ def decompose_integers(steps: Decomposition, node: Node) -> bool:
 ATTRIBUTES = {
     **dict.fromkeys(("resize_bilinear", "resize_nearest"), "align_corners! half_pixel_centers!"),
     "resize": "antialias coordinates=" + "|".join(COORDINATES) + " cubic_a exclude_outside "
-    f"extrapolation mode={'|'.join(MODES)} nearest={'|'.join(ROUNDINGS)} roi[] scales[]",
+    f"extrapolation mode={'|'.join(MODES)} nearest={'|'.join(ROUNDINGS)} roi[2n] scales[n]",
 }
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.

@@ -22,24 +22,23 @@ from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 
-MODES = ("avg", "max")
 MOST = 128  # samples along an axis of a bin
 MOST_BINS = 1024  # along an axis, of roi_max_pool
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """An image of 4 dimensions, four numbers and a batch for each region; up to 128 samples along
-    an axis, or 0; the mode avg or max."""
+    an axis, or 0."""
     x, rois, batches = (graph.shape(node.operand(k)) for k in range(3))
-    samples, mode = node.attributes.get("samples", 0), node.attributes["mode"]
+    samples = node.attributes.get("samples", 0)
     if len(x) != 4 or 0 in x or min(node.attributes["size"]) < 1:
         said = f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported."
         return Refusal("shape.unsupported", said)
     if len(rois) != 2 or rois[1] != 4 or batches != rois[:1] or not rois[0]:
         said = f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
         return Refusal("shape.mismatch", said)
-    if mode not in MODES or not 0 <= samples <= MOST:
-        said = f"Regions with {samples} samples in the mode {mode} are not supported."
+    if not 0 <= samples <= MOST:
+        said = f"Regions with {samples} samples are not supported."
         return Refusal("attribute.unsupported", said)
     return None
 

@@ -22,7 +22,6 @@ from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
-from tflgpu_plugin.ops.window import padding_of
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -60,7 +59,7 @@ def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
     of windows along each axis, by strides, dilations and padding (same or valid)."""
     strides = node.attributes["strides"]
     dilations = node.attributes.get("dilations", (1,) * len(strides))
-    same, found = padding_of(node.attributes) == "same", []
+    same, found = node.attributes["padding"] == "same", []
     for extent, taps, step, dilation in zip(extents, kernel, strides, dilations, strict=True):
         left = extent if same else extent - (taps - 1) * dilation
         found.append(-(-left // step))
@@ -95,7 +94,7 @@ def _output(graph: Graph, node: Node) -> Shape | None:
         value = graph.constant(node.inputs[3])
         return None if value is None else tuple(int(extent) for extent in value)
     (batch, *extents, _), (channels, *kernel, _) = operands(graph, node)
-    same = padding_of(node.attributes) == "same"
+    same = node.attributes["padding"] == "same"
     taken = zip(extents, kernel, node.attributes["strides"], strict=True)
     return (batch, *(_left(*axis, same) for axis in taken), channels)
 

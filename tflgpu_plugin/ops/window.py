@@ -15,7 +15,6 @@ import numpy as np
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
 
-PADDINGS = ("same", "valid")
 BUSY_THREADS = 1 << 15  # that fill a large GPU
 
 
@@ -73,15 +72,6 @@ def bounded(s: Span) -> Span:
     return replace(s, dilation=room, before=before)
 
 
-def padding_of(attributes: Mapping[str, Any]) -> Any:
-    """Returns the attribute padding: "same", "valid" or numbers. Raises ValueError for another
-    text."""
-    padding = attributes["padding"]
-    if isinstance(padding, str) and padding not in PADDINGS:
-        raise ValueError(f"padding is {padding!r}, not 'same', 'valid' or numbers")
-    return padding
-
-
 def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> list[Span]:
     """The axes between batch and channels of a `shape` under a `kernel` of as many extents.
 
@@ -89,7 +79,7 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
     (before, after) of each axis, one axis after another). With ceil_mode a last window may reach
     over the padded end if it begins before it.
     """
-    padding, found = padding_of(attributes), []
+    padding, found = attributes["padding"], []
     if len(shape) != len(kernel) + 2:
         raise ValueError(f"a window of {len(kernel)} axes does not fit {list(shape)}")
     dilations = attributes.get("dilations", (1,) * len(kernel))
