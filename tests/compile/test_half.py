@@ -12,7 +12,7 @@ from tests.support.harness import run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, precision
 from tflgpu_plugin.ir import Array, Graph, Node, Plan, Target, Tensor
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -187,7 +187,13 @@ def test_what_kernels_see_as_bits_or_write_in_parts_stays_float32(
 ) -> None:
     low = Lowering(layers(weights(1e-2)), FULL)
     node = low.graph.nodes[1]
-    low.dispatch("unary", node, {"x": Access(3, read)}, {"out": Access(5, written)}, (1, 1, 1))
+    low.dispatch(
+        Kernel("unary"),
+        node,
+        {"x": Access(3, read)},
+        {"out": Access(5, written)},
+        (1, 1, 1),
+    )
     assert precision.halves(low, lambda source: source, lambda tensor: 1 << 20) == found
 
 

@@ -11,7 +11,7 @@ import pytest
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import CACHED_VECTORS
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Target, Tensor
-from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Raw, Source
+from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Raw, Source
 
 SHAPE = (1, 64, 64, 16)
 
@@ -63,7 +63,7 @@ def lowering(
     for source, view, access in launches:
         given = {"x": Access(source, view)}
         sides = (given, {"out": 5}) if access == "r" else ({"x": 4}, {"out": Access(source, view)})
-        low.dispatch("unary", node, *sides, (1, 1, 1))
+        low.dispatch(Kernel("unary"), node, *sides, (1, 1, 1))
     return low
 
 

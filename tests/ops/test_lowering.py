@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import Graph, Node, Shape, Target, Tensor
-from tflgpu_plugin.ops.lowering import Constant, Lowering, Raw, spread
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Raw, Stores, spread
 
 SHAPE = (1, 2, 3, 4)
 
@@ -41,7 +41,14 @@ def test_launches_whose_results_nobody_reads_are_dropped() -> None:
     (node,) = low.graph.nodes
     used, unused, late = (low.temporary(6) for _ in range(3))
     for reads, writes in ((2, used), (2, unused), (used, 3), (3, late)):
-        low.dispatch("unary", node, {"x": reads}, {"out": writes}, (1, 1, 1), fused=False)
+        low.dispatch(
+            Kernel("unary"),
+            node,
+            {"x": reads},
+            {"out": writes},
+            (1, 1, 1),
+            stores=Stores(fused=False),
+        )
     low.homes[3] = Raw("output", 3)
     low.drop_unread()
     assert [[*launch.writes] for launch in low.launches] == [[used], [3]]

@@ -19,7 +19,7 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.compile import precision
 from tflgpu_plugin.importer import rules
 from tflgpu_plugin.ir import Array, Graph, Node, Quantization, Refusal, Target, Tensor, quantization
-from tflgpu_plugin.ops.lowering import Access, Constant, Lowering
+from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.quant.dequantize import dequantize, widen
@@ -272,6 +272,10 @@ def layer_of(weights: Array) -> Graph:
 
 def launched(low: Lowering, constant: Constant, view: int = 4) -> Lowering:
     low.dispatch(
-        "fully_connected", low.graph.nodes[0], {"w": Access(constant, view)}, {"y": 2}, (1, 1, 1)
+        Kernel("fully_connected"),
+        low.graph.nodes[0],
+        {"w": Access(constant, view)},
+        {"y": 2},
+        (1, 1, 1),
     )
     return low

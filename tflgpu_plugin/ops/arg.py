@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis, shapes as reduced
 from tflgpu_plugin.ops.table import Op, elements
@@ -34,26 +34,26 @@ def lower(low: Lowering, node: Node) -> None:
     rounds = -(-steps // together)
     low.loops(node, rounds + 2 * -(-steps // BLOCK) + 20)
     low.dispatch(
-        "arg",
+        Kernel(
+            "arg",
+            {
+                "vectors": out.vectors, "spatial": out.spatial, "slices": out.slices,
+                "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
+                "in_channels": data.channels, "count": count, "inner": inner, "steps": steps,
+                **({"lanes": together} if together > 1 else {}),
+                **({"step": vector_strides(shape)[axis]} if along != "elements" else {}),
+            },
+            {
+                "better": BETTER[node.op], "last": bool(node.attributes.get("last")),
+                "along": along, "several": together > 1,
+                "ahead": min(AHEAD // 2 if along == "channels" else AHEAD, rounds),
+            },
+        ),
         node,
         {"x": Access(low.stored(node.operand()), 1 if along == "elements" else 4)},
         {"out": node.outputs[0]},
         (-(-out.vectors * together // WORKGROUP), 1, 1),
-        {
-            "vectors": out.vectors, "spatial": out.spatial, "slices": out.slices,
-            "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
-            "in_channels": data.channels, "count": count, "inner": inner, "steps": steps,
-            **({"lanes": together} if together > 1 else {}),
-            **({"step": vector_strides(shape)[axis]} if along != "elements" else {}),
-        },
-        {
-            "better": BETTER[node.op],
-            "last": bool(node.attributes.get("last")),
-            "along": along,
-            "several": together > 1,
-            "ahead": min(AHEAD // 2 if along == "channels" else AHEAD, rounds),
-        },
-        fused=False,
+        stores=Stores(fused=False),
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
@@ -203,26 +203,28 @@ def _lower(a: Attention, teams: int) -> None:
     parameters |= _scores(a)
     parameters |= {"tiles": tiles, "together": count, "groups": groups, "batches": a.q[0]}
     low.dispatch(
-        "attention",
+        Kernel(
+            "attention",
+            parameters,
+            vars(
+                variants.Attention(
+                    lanes=lanes,
+                    rows=count,
+                    parts=parts,
+                    masked="m" in reads,
+                    lengths="lengths" in reads,
+                    softcap="softcap" in parameters,
+                    mends=bool(a.node.attributes.get("mends")),
+                    shared=target.shuffles,
+                    teams=teams,
+                    ahead=_ahead(target, count, parts),
+                )
+            ),
+        ),
         a.node,
         reads,
         {"y": a.node.outputs[0]},
         (-(-groups * LANES * teams // lanes), times, 1),
-        parameters,
-        vars(
-            variants.Attention(
-                lanes=lanes,
-                rows=count,
-                parts=parts,
-                masked="m" in reads,
-                lengths="lengths" in reads,
-                softcap="softcap" in parameters,
-                mends=bool(a.node.attributes.get("mends")),
-                shared=target.shuffles,
-                teams=teams,
-                ahead=_ahead(target, count, parts),
-            )
-        ),
     )
 
 

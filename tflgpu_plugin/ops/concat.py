@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import Axis, axis_of, part, whole
@@ -180,15 +180,16 @@ def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
         vectors += copy.vectors
         parameters |= copy.parameters(n, vectors)
     low.dispatch(
-        "concat",
+        Kernel(
+            "concat",
+            parameters | {"vectors": vectors},
+            {"vectors": True, "ranks": [len(copy.axes) for copy in copies]},
+        ),
         node,
         {f"x{n}": copy.source for n, copy in enumerate(copies)},
         {"y": node.outputs[0]},
         workgroups(vectors),
-        parameters | {"vectors": vectors},
-        {"vectors": True, "ranks": [len(copy.axes) for copy in copies]},
-        fused=False,
-        copies=copies[0].block,
+        stores=Stores(fused=False, copies=copies[0].block),
     )
 
 
@@ -210,17 +211,19 @@ def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
     channels = run + (tail if last else 0)
     elements = outer * channels * spatial
     low.dispatch(
-        "concat",
+        Kernel(
+            "concat",
+            {
+                "elements": elements, "channels": channels, "spatial": spatial, "run": run,
+                "row": row, "target_row": target_row, "offset": offset, "tail_from": tail_from,
+            },
+            {"vectors": False},
+        ),
         node,
         {"x": Access(low.stored(part.tensor), 1)},
         {"y": Access(node.outputs[0], 1)},
         workgroups(elements),
-        {
-            "elements": elements, "channels": channels, "spatial": spatial, "run": run, "row": row,
-            "target_row": target_row, "offset": offset, "tail_from": tail_from,
-        },
-        {"vectors": False},
-        fused=False,
+        stores=Stores(fused=False),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
@@ -137,18 +137,20 @@ def _dispatch(
     view = 1 if variant["form"] == "multiplied" else 4
     height = 0 if software else variant["height"]
     low.dispatch(
-        "depthwise",
+        Kernel(
+            "depthwise",
+            {
+                "batch": d.x[0],
+                "slices": slices,
+                **window.parameters((d.rows, d.columns)),
+                **parameters,
+            },
+            {**variant, "height": height, "lanes": lanes, "shared": shared},
+        ),
         node,
-        reads={"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},
-        writes={"y": node.outputs[0]},
-        workgroups=(-(-items // lanes), slices, d.x[0]),
-        parameters={
-            "batch": d.x[0],
-            "slices": slices,
-            **window.parameters((d.rows, d.columns)),
-            **parameters,
-        },
-        variant={**variant, "height": height, "lanes": lanes, "shared": shared},
+        {"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},
+        {"y": node.outputs[0]},
+        (-(-items // lanes), slices, d.x[0]),
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op
 
 THREADS = 256  # that choose among many boxes of a class
@@ -132,9 +132,12 @@ def lower_boxes(low: Lowering, node: Node) -> None:
             "slices": slices, "columns": columns, "first": columns - node.attributes["classes"],
         }  # fmt: skip
     low.dispatch(
-        "detection_boxes", node, reads, writes, (-(-count // WORKGROUP), 1, 1),
-        {"count": count} | parameters, {"best": best},
-    )  # fmt: skip
+        Kernel("detection_boxes", {"count": count} | parameters, {"best": best}),
+        node,
+        reads,
+        writes,
+        (-(-count // WORKGROUP), 1, 1),
+    )
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -169,18 +172,20 @@ def lower(low: Lowering, node: Node) -> None:
     above = inf if overlap is None else float(np.nextafter(np.float32(overlap), np.float32(inf)))
     words = given["classes"] * (count + given["count"])
     low.dispatch(
-        "detection",
+        Kernel(
+            "detection",
+            {
+                "count": count, "wanted": given["count"], "slices": written,
+                "first": columns - given["classes"], "least": float(given["least"]),
+                "overlap": above, "rest": float(given["rest"]), "zero": 0,
+            },
+            {"labelled": labelled, "lanes": lanes},
+        ),
         node,
         reads,
         dict(zip(("chosen", "classes", "kept", "found"), node.outputs, strict=True))
         | {"notes": Access(low.temporary(-(-words // 4)), 0)},
         (given["classes"], 1, 1),
-        {
-            "count": count, "wanted": given["count"], "slices": written,
-            "first": columns - given["classes"], "least": float(given["least"]),
-            "overlap": above, "rest": float(given["rest"]), "zero": 0,
-        },
-        {"labelled": labelled, "lanes": lanes},
     )  # fmt: skip
 
 

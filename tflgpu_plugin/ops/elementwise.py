@@ -17,7 +17,7 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import Access, Lowering, spread
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.unknown import CHOOSES, UNKNOWN, where_unknown
 from tflgpu_plugin.ops.views import Axis, merged
@@ -123,7 +123,13 @@ def lower_pair(
         "refused": refused,
     }
     flags = bool(checked or refused)
-    low.each_vector("binary", node, reads, parameters, variant, writes=("y",), checked=flags)
+    low.each_vector(
+        Kernel("binary", parameters, variant),
+        node,
+        reads,
+        writes=("y",),
+        checked=flags,
+    )
 
 
 def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> tuple[str, str]:
@@ -150,7 +156,12 @@ def overflow(low: Lowering, node: Node, whole: str) -> str:
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
     """Launch a fused step over a copy of the first input."""
     stepped = replace(node, epilogue=(step, *node.epilogue))
-    low.each_vector("unary", stepped, {"x": low.stored(node.operand())}, writes=("y",))
+    low.each_vector(
+        Kernel("unary"),
+        stepped,
+        {"x": low.stored(node.operand())},
+        writes=("y",),
+    )
 
 
 def pair_epilogue(

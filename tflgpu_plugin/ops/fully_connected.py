@@ -13,7 +13,7 @@ from tflgpu_plugin.ops import rounding, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
@@ -121,13 +121,15 @@ def _multiply_rows(r: Rows) -> None:
         slices = -(-(last - first) // 4)
         here = {"outputs": last - first, "slices": slices, "first_slice": first // 4}
         low.dispatch(
-            "fully_connected",
+            Kernel(
+                "fully_connected",
+                {**parameters, **here},
+                {"shared": shared, "flat": flat, "lanes": lanes, "ahead": ahead},
+            ),
             node,
-            reads={"x": Access(node.operand(), view=1 if flat else 4), "w": part},
-            writes={"y": node.outputs[0]},
-            workgroups=(-(-slices // each), r.rows, 1),
-            parameters={**parameters, **here},
-            variant={"shared": shared, "flat": flat, "lanes": lanes, "ahead": ahead},
+            {"x": Access(node.operand(), view=1 if flat else 4), "w": part},
+            {"y": node.outputs[0]},
+            (-(-slices // each), r.rows, 1),
         )
 
 

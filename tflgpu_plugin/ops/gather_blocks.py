@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, geometry
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.matmul_blocks import (
     constant_blocks,
     count_blocks,
@@ -53,14 +53,16 @@ def lower(low: Lowering, node: Node) -> None:
         reads, parameters, variant = constant_blocks(low, node, here)
         parts = {"first": first, "last": last} if last - first < rows else {}
         low.each_vector(
-            "gather_blocks",
+            Kernel(
+                "gather_blocks",
+                {
+                    **parameters, **parts, "rows": rows, "width": width, "in_slices": data.slices,
+                    "in_spatial": data.spatial, "in_channels": data.channels,
+                },
+                {**variant, "parts": bool(parts), "raises": raises},
+            ),
             node,
             {"indices": Access(low.stored(indices), 1), **reads},
-            {
-                **parameters, **parts, "rows": rows, "width": width, "in_slices": data.slices,
-                "in_spatial": data.spatial, "in_channels": data.channels,
-            },
-            {**variant, "parts": bool(parts), "raises": raises},
             checked=raises,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels that count, per axis
@@ -48,18 +48,20 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch, four channels of a result per thread."""
     _, *extents, _ = low.graph.shape(node.operand())
     low.each_vector(
-        "grid_sample",
+        Kernel(
+            "grid_sample",
+            dict(zip(("width", "height", "depth"), extents[::-1], strict=False))
+            | {"image": prod(extents)},
+            {
+                "axes": len(extents),
+                "taps": TAPS[node.attributes["method"]],
+                "outside": node.attributes["outside"],
+                "aligned": bool(node.attributes.get("align_corners")),
+                "places": node.attributes.get("places", "edges"),
+            },
+        ),
         node,
         {"x": low.stored(node.operand()), "grid": low.stored(node.operand(1))},
-        dict(zip(("width", "height", "depth"), extents[::-1], strict=False))
-        | {"image": prod(extents)},
-        {
-            "axes": len(extents),
-            "taps": TAPS[node.attributes["method"]],
-            "outside": node.attributes["outside"],
-            "aligned": bool(node.attributes.get("align_corners")),
-            "places": node.attributes.get("places", "edges"),
-        },
     )
 
 

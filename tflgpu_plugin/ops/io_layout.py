@@ -21,7 +21,7 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Geometry, Node, Tensor, quantization
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Lowering, Raw
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
@@ -62,11 +62,13 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
         return
     views = _views(dtype, shape)
     low.each_vector(
-        "pack",
+        Kernel(
+            "pack",
+            {"channels": shape.channels, **_scaling(low.graph.tensors[tensor])},
+            {"form": FORMS.get(dtype, dtype), "whole": views.whole},
+        ),
         node,
         {"raw": Access(raw, views.raw)},
-        {"channels": shape.channels, **_scaling(low.graph.tensors[tensor])},
-        {"form": FORMS.get(dtype, dtype), "whole": views.whole},
         writes=("stored",),
         checked=dtype == "i64",
     )
@@ -93,21 +95,21 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     views = _views(dtype, shape, planar)
     elements = shape.batch * shape.spatial * shape.channels
     low.dispatch(
-        "unpack",
+        Kernel(
+            "unpack",
+            {
+                "elements": elements, "slices": shape.slices, "spatial": shape.spatial,
+                "channels": shape.channels, **scaling,
+            },
+            {
+                "form": FORMS.get(dtype, dtype), "whole": views.whole, "planar": planar,
+                "aligned": planar and shape.spatial % 4 == 0,
+            },
+        ),
         node,
         {"stored": Access(stored, views.stored)},
         {"raw": Access(raw, 4 if dtype == "f32" else 0)},
         (-(-elements // (4 * WORKGROUP)), 1, 1),
-        {
-            "elements": elements, "slices": shape.slices, "spatial": shape.spatial,
-            "channels": shape.channels, **scaling,
-        },
-        {
-            "form": FORMS.get(dtype, dtype),
-            "whole": views.whole,
-            "planar": planar,
-            "aligned": planar and shape.spatial % 4 == 0,
-        },
     )  # fmt: skip
 
 

@@ -9,11 +9,10 @@ later by `memory`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
@@ -77,6 +76,34 @@ class Access:
 
     source: Source
     view: int = 4
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel to launch: the file `kernels/<name>.wgsl`, the `parameters` of its uniform block
+    (int becomes u32, numpy.int32 i32, float f32) and the `variant` that its template gets."""
+
+    name: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    variant: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """How a launch stores its results. If `fused`, the node's epilogue is applied where the kernel
+    stores the node's first output; a launch that writes a temporary, or part of an output that a
+    later launch completes, is not. `copies`: it copies its operand as it lies to that vec4 of the
+    result, so that the operand may be put there from the start. `takes`: the result lies in the
+    operand from that vec4 on, and may stay there. `also` lists nodes whose results it stores as
+    well, with their epilogues."""
+
+    fused: bool = True
+    copies: int | None = None
+    takes: int | None = None
+    also: Sequence[Node] = ()
+
+
+EPILOGUE = Stores()
 
 
 @dataclass(frozen=True)
@@ -274,27 +301,14 @@ class Lowering:
 
     def dispatch(
         self,
-        kernel: str,
+        kernel: Kernel,
         node: Node,
         reads: Mapping[str, Source | Access],
         writes: Mapping[str, Source | Access],
         workgroups: tuple[int, int, int],
-        parameters: Mapping[str, object] | None = None,
-        variant: Mapping[str, object] | None = None,
-        fused: bool = True,
-        copies: int | None = None,
-        takes: int | None = None,
-        also: Sequence[Node] = (),
+        stores: Stores = EPILOGUE,
     ) -> None:
-        """Record a launch of `kernels/<kernel>.wgsl`.
-
-        `workgroups` counts them per dimension. `parameters`: int becomes u32, numpy.int32 i32,
-        float f32. `variant` goes to the template. With `fused`, the node's epilogue is applied
-        where the kernel stores the node's first output; a launch that writes a temporary, or part
-        of an output that a later launch completes, passes fused=False. `copies` says that this
-        copies its operand as it lies to that vec4 of the result, so that the operand may be put
-        there from the start; `takes`, that the result lies in the operand from that vec4 on, and
-        may stay there. `also`: nodes whose results it stores as well, with their epilogues."""
+        """Records a launch of a kernel in so many workgroups per dimension."""
         operands = [
             (kernels.Operand(name, access, _access(a).view), _access(a).source)
             for access, given in (("r", reads), ("w", writes))
@@ -302,12 +316,13 @@ class Lowering:
         ]
         epilogue: dict[str, list[kernels.FusedEpilogueOp]] = {}
         stored = {_access(a).source: name for name, a in writes.items()}
-        steps = [(of, each) for of in (node, *also) for each in of.epilogue] if fused else []
-        for k, (of, each) in enumerate(steps):
+        parameters = dict(kernel.parameters)
+        steps = [(of, each) for of in (node, *stores.also) for each in of.epilogue]
+        for k, (of, each) in enumerate(steps if stores.fused else ()):
             step = self._fuse(each, k, of, operands)
             epilogue.setdefault(stored[of.outputs[0]], []).append(step)
             values = zip(step.fields, each.parameters, strict=True)
-            parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
+            parameters |= {name: float(value) for name, value in values}
         for operand, _ in operands:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
@@ -318,38 +333,43 @@ class Lowering:
                 f"{self.target.max_storage_buffers}.",
                 node.id,
             )
-        settings = (dict(parameters or {}), dict(variant or {}), workgroups, copies, takes)
-        self.launches.append(Launch(kernel, node, tuple(operands), epilogue, *settings, self.form))
+        self.launches.append(
+            Launch(
+                kernel.name,
+                node,
+                tuple(operands),
+                epilogue,
+                parameters,
+                dict(kernel.variant),
+                workgroups,
+                stores.copies,
+                stores.takes,
+                self.form,
+            )
+        )
 
     def each_vector(
         self,
-        kernel: str,
+        kernel: Kernel,
         node: Node,
         reads: Mapping[str, Source | Access],
-        parameters: Mapping[str, object] | None = None,
-        variant: Mapping[str, object] | None = None,
         writes: Sequence[str] = ("out",),
         checked: bool = False,
-        **more: Any,
+        stores: Stores = EPILOGUE,
     ) -> None:
-        """Record a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
-        which knows by the parameters vectors, spatial and slices how that lies. `writes` names the
-        node's outputs in the kernel; a `checked` launch may flag the run; all else is as in
-        `dispatch`."""
+        """Records a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
+        which gets the output's layout in the parameters vectors, spatial and slices. `writes`
+        names the node's outputs in the kernel; a `checked` launch may flag the run."""
         out = self.geometry(node.outputs[0])
         extents = {"vectors": out.vectors, "spatial": out.spatial, "slices": out.slices}
+        made: dict[str, Source | Access] = dict(zip(writes, node.outputs, strict=False))
         self.dispatch(
-            kernel,
+            replace(kernel, parameters={**extents, **kernel.parameters}),
             node,
             reads,
-            {
-                **dict(zip(writes, node.outputs, strict=False)),
-                **({"check": Access(CHECK, 0)} if checked else {}),
-            },
+            {**made, **({"check": Access(CHECK, 0)} if checked else {})},
             (-(-out.vectors // WORKGROUP), 1, 1),
-            {**extents, **(parameters or {})},
-            variant,
-            **more,
+            stores,
         )
 
     def _fuse(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
 
@@ -32,18 +32,20 @@ def lower(low: Lowering, node: Node) -> None:
     size = int(node.attributes["size"])
     low.loops(node, 4 * (size + 2) + 1)
     low.each_vector(
-        "lrn",
+        Kernel(
+            "lrn",
+            {
+                "channels": low.geometry(node.outputs[0]).channels,
+                "before": (size - 1) // 2,
+                "after": size // 2,
+                "scale": float(node.attributes.get("alpha", 1e-4)) / size,
+                "beta": float(node.attributes.get("beta", 0.75)),
+                "bias": float(node.attributes.get("bias", 1.0)),
+                "four": 4,
+            },
+        ),
         node,
         {"x": Access(low.stored(node.operand()), 1)},
-        {
-            "channels": low.geometry(node.outputs[0]).channels,
-            "before": (size - 1) // 2,
-            "after": size // 2,
-            "scale": float(node.attributes.get("alpha", 1e-4)) / size,
-            "beta": float(node.attributes.get("beta", 0.75)),
-            "bias": float(node.attributes.get("bias", 1.0)),
-            "four": 4,
-        },
         writes=("y",),
     )
 

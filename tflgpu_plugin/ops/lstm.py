@@ -25,7 +25,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import Kernel, Lowering, Stores
 from tflgpu_plugin.ops.recurrent import in_slices
 from tflgpu_plugin.ops.table import Op
 
@@ -89,7 +89,7 @@ def lower(low: Lowering, node: Node) -> None:
     data, cell = low.geometry(x), low.geometry(h)
     depth = data.slices + cell.slices
     low.dispatch(
-        "lstm",
+        Kernel("lstm", {"units": cell.slices, "in_slices": data.slices, "gate_threads": 16}),
         node,
         {
             "x": low.stored(x),
@@ -109,8 +109,7 @@ def lower(low: Lowering, node: Node) -> None:
         },
         {"activation": node.outputs[0], "state": node.outputs[1]},
         (cell.batch * cell.slices, 1, 1),
-        {"units": cell.slices, "in_slices": data.slices, "gate_threads": 16},
-        fused=False,
+        stores=Stores(fused=False),
     )
 
 

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
 
@@ -113,13 +113,15 @@ def lower(low: Lowering, node: Node) -> None:
         parameters |= _distances(name, shape)
     low.loops(node, -(-left[-1] // 4) + 3 + left[-1] // (2 * CHUNK))
     low.dispatch(
-        "matmul",
+        Kernel(
+            "matmul",
+            parameters,
+            {"transposed": transposed, "ahead": 1 if low.target.software else AHEAD},
+        ),
         node,
         {"a": Access(low.stored(a)), "b": Access(low.stored(b))},
         {"y": node.outputs[0]},
         (-(-blocks * slices // WORKGROUP), prod(outer), 1),
-        parameters,
-        {"transposed": transposed, "ahead": 1 if low.target.software else AHEAD},
     )
 
 

@@ -25,7 +25,9 @@ from tflgpu_plugin.ops.lowering import (
     WORKGROUP,
     Access,
     Constant,
+    Kernel,
     Lowering,
+    Stores,
     pieces_of,
 )  # fmt: skip
 from tflgpu_plugin.ops.product import multiply
@@ -141,17 +143,19 @@ def _lower_unpacked(b: BlockProduct) -> None:
     groups = -(-blocks.channels * int(node.attributes["bits"]) // 32)
     threads = blocks.count * groups * blocks.slices
     low.dispatch(
-        "matmul_blocks_weights",
+        Kernel(
+            "matmul_blocks_weights",
+            {
+                **parameters, "vectors": threads, "channels": blocks.channels, "inputs": b.inputs,
+                "slices": blocks.slices, "groups": groups,
+            },
+            variant,
+        ),
         node,
         reads,
         {"y": packed},
         (-(-threads // WORKGROUP), 1, 1),
-        {
-            **parameters, "vectors": threads, "channels": blocks.channels, "inputs": b.inputs,
-            "slices": blocks.slices, "groups": groups,
-        },
-        variant,
-        fused=False,
+        stores=Stores(fused=False),
     )  # fmt: skip
     rows = Rows(low, node, x.batch * x.spatial, low.geometry(node.outputs[0]).spatial)
     multiply(low, node, replace(as_point(rows, (b.outputs, b.inputs)), packed=packed))
@@ -172,18 +176,20 @@ def _multiply(b: BlockProduct) -> None:
         here, slices = slice(first, last), -(-(last - first) // 4)
         reads, parameters, variant = constant_blocks(low, node, here)
         low.dispatch(
-            "matmul_blocks",
+            Kernel(
+                "matmul_blocks",
+                {
+                    **parameters, "rows": rows, "slices": slices, "used": used,
+                    "in_slices": x.slices, "x_pixels": x.spatial, "units": units,
+                    "unit_words": unit, "block_units": block * bits // 32 // unit,
+                    "first_slice": first // 4, "y_slices": -(-outputs // 4),
+                },
+                {**variant, "rows": together, "shared": shared, "lanes": lanes},
+            ),
             node,
             {"x": low.stored(node.operand()), **reads},
             {"y": node.outputs[0]},
             (-(-slices // (lanes // 8 if shared else lanes)), -(-rows // together), 1),
-            {
-                **parameters, "rows": rows, "slices": slices, "used": used, "in_slices": x.slices,
-                "x_pixels": x.spatial, "units": units, "unit_words": unit,
-                "block_units": block * bits // 32 // unit,
-                "first_slice": first // 4, "y_slices": -(-outputs // 4),
-            },
-            {**variant, "rows": together, "shared": shared, "lanes": lanes},
         )  # fmt: skip
 
 

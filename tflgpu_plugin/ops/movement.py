@@ -28,7 +28,17 @@ from tflgpu_plugin.ir import (
     is_integer,
 )
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
+from tflgpu_plugin.ops.lowering import (
+    WORKGROUP,
+    Access,
+    Constant,
+    Hosted,
+    Kernel,
+    Lowering,
+    Raw,
+    Source,
+    Stores,
+)
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import Axis, View, aligned, coordinates, merged, row_strides
 
@@ -122,18 +132,20 @@ def lower(low: Lowering, node: Node) -> None:
     zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
     zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
-        "gather",
+        Kernel(
+            "gather",
+            {"value": value, **reading.parameters(inside, stored)},
+            {
+                "form": reading.form,
+                "rank": len(reading.rows),
+                "lane": reading.lane,
+                "lookups": tuple(reading.lookups),
+            },
+        ),
         node,
         reads,
-        {"value": value, **reading.parameters(inside, stored)},
-        {
-            "form": reading.form,
-            "rank": len(reading.rows),
-            "lane": reading.lane,
-            "lookups": tuple(reading.lookups),
-        },
         writes=("y",),
-        takes=None if node.epilogue or not zeros else reading.block,
+        stores=Stores(takes=None if node.epilogue or not zeros else reading.block),
     )
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op, unplanned
 
 MAX_COMPARISONS = 1 << 20  # one after another: a launch must not seem to hang
@@ -96,17 +96,19 @@ def lower(low: Lowering, node: Node) -> None:
     if scored:
         writes["scores_out"] = node.outputs[1]
     low.dispatch(
-        "non_max_suppression",
+        Kernel(
+            "non_max_suppression",
+            {
+                "count": count, "wanted": wanted, "turns": turns, "overlap": settings.overlap,
+                "least": settings.least, "slices": slices, "zero": 0,
+                "scale": float(np.float32(-0.5) / np.float32(settings.sigma)) if soft else 0.0,
+            },
+            {"levels": count.bit_length() - 1, "soft": soft, "scored": scored},
+        ),
         node,
         {"boxes": low.stored(node.operand()), "scores": Access(low.stored(node.operand(1)), 1)},
         writes,
         (1, 1, 1),
-        {
-            "count": count, "wanted": wanted, "turns": turns, "overlap": settings.overlap,
-            "least": settings.least, "slices": slices, "zero": 0,
-            "scale": float(np.float32(-0.5) / np.float32(settings.sigma)) if soft else 0.0,
-        },
-        {"levels": count.bit_length() - 1, "soft": soft, "scored": scored},
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.scan import MAX_LINE
 from tflgpu_plugin.ops.table import Errors, Op, same_shape
 
@@ -56,9 +56,10 @@ def lower(low: Lowering, node: Node) -> None:
     (count,) = low.graph.shape(node.operand())
     low.loops(node, count.bit_length())
     low.each_vector(
-        "nonzero", node, {"sums": Access(low.stored(node.operand()), 1)},
-        {"count": count, "halvings": count.bit_length()},
-    )  # fmt: skip
+        Kernel("nonzero", {"count": count, "halvings": count.bit_length()}),
+        node,
+        {"sums": Access(low.stored(node.operand()), 1)},
+    )
 
 
 def _work(graph: Graph, node: Node) -> int:

@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.group_moments import divides
-from tflgpu_plugin.ops.lowering import WORKGROUP, Launch, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Kernel, Launch, Lowering, Stores
 from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
 from tflgpu_plugin.ops.table import NORMALIZED, Op, elements, same_shape
 
@@ -176,32 +176,34 @@ def _launch(s: Standardized, held: int, adding: Launch | None = None, parts: int
     x = low.geometry(node.operand())
     low.loops(node, (s.each + 1) * (3 + parts) + 2 * together.bit_length())
     low.dispatch(
-        "normalization",
+        Kernel(
+            "normalization",
+            {
+                "rows": s.rows,
+                "spatial": x.spatial,
+                "slices": x.slices,
+                "items": s.items,
+                "channels": x.channels,
+                "count": float(s.count),
+                "lanes": together,
+                "epsilon": float(node.attributes["epsilon"]),
+                **({"part": adding.parameters["part"]} if adding else {}),
+            },
+            {
+                "centred": bool(node.attributes.get("centred", True)),
+                "groups": s.groups,
+                "threads": threads,
+                "shared": exchanges(low.target, s.items),
+                "parts": parts,
+                "held": held,
+                "ahead": 1 if low.target.software or s.short or adding else AHEAD,
+            },
+        ),
         node,
         {"parts": adding.reads[0]} if adding else {"x": node.operand()},
         {**({"x": adding.writes[0]} if adding else {}), "out": node.outputs[0]},
         (-(-s.rows * together // threads), 1, 1),
-        {
-            "rows": s.rows,
-            "spatial": x.spatial,
-            "slices": x.slices,
-            "items": s.items,
-            "channels": x.channels,
-            "count": float(s.count),
-            "lanes": together,
-            "epsilon": float(node.attributes["epsilon"]),
-            **({"part": adding.parameters["part"]} if adding else {}),
-        },
-        {
-            "centred": bool(node.attributes.get("centred", True)),
-            "groups": s.groups,
-            "threads": threads,
-            "shared": exchanges(low.target, s.items),
-            "parts": parts,
-            "held": held,
-            "ahead": 1 if low.target.software or s.short or adding else AHEAD,
-        },
-        also=(adding.node,) if adding else (),
+        stores=Stores(also=(adding.node,) if adding else ()),
     )
 
 

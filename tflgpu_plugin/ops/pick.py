@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.table import Op, unplanned
 
@@ -182,13 +182,11 @@ def lower(low: Lowering, node: Node) -> None:
     variant = {name: bool(node.attributes.get(name)) for name in ("wraps", "raises")}
     for part, limits in _parts(low, x, shape, axis + width):
         low.each_vector(
-            "pick",
+            Kernel("pick", parameters | limits, {"axes": width, "parts": bool(limits), **variant}),
             node,
             {"x": Access(part, 1), "indices": Access(low.stored(indices), 1)},
-            parameters | limits,
-            {"axes": width, "parts": bool(limits), **variant},
             checked=variant["raises"],
-            fused=False,
+            stores=Stores(fused=False),
         )
 
 

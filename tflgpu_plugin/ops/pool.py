@@ -21,7 +21,7 @@ from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Form, Forms
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Kernel, Lowering
 from tflgpu_plugin.ops.reduce import (
     FORMS as REDUCED,
     MAXIMUM,
@@ -110,11 +110,13 @@ def _lower_windows(pool: Pool) -> None:
     if "p.order" in reduction.each:
         parameters["order"] = float(node.attributes["p"])
     low.each_vector(
-        "pool",
+        Kernel(
+            "pool",
+            parameters,
+            {"average": average, "counted": average and counted, **reduction._asdict()},
+        ),
         node,
         {"x": node.operand()},
-        parameters,
-        {"average": average, "counted": average and counted, **reduction._asdict()},
     )
 
 

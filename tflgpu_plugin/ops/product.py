@@ -12,7 +12,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Node
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.blocks import Blocks, weight_parts
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
@@ -101,14 +101,12 @@ def multiply(low: Lowering, node: Node, product: Product) -> None:
             reads["gate"] = Access(gates, view=loop.tile.step)
             parameters["gate_batch"] = blocks.channels // loop.tile.step
         low.dispatch(
-            product.kernel,
+            Kernel(product.kernel, {"first_block": first, **parameters}, variant),
             node,
-            reads=reads,
-            writes={"y": y},
-            workgroups=(-(-loop.threads // loop.tile.lanes), last - first, product.address.planes),
-            parameters={"first_block": first, **parameters},
-            variant=variant,
-            fused=product.target is None,
+            reads,
+            {"y": y},
+            (-(-loop.threads // loop.tile.lanes), last - first, product.address.planes),
+            stores=Stores(fused=product.target is None),
         )
 
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op
 
@@ -182,8 +182,13 @@ def lower(low: Lowering, node: Node) -> None:
     elif linear:
         reads["bias"] = Access(_gru_bias(low, node, _directions(node) * units), 1)
     low.dispatch(
-        "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
-    )  # fmt: skip
+        Kernel("recurrent", parameters, variant),
+        node,
+        reads,
+        writes,
+        (batch, 1, 1),
+        stores=Stores(fused=False),
+    )
 
 
 def loaded_ahead(target: Target, depth: int) -> int:

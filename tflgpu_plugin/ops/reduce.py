@@ -22,7 +22,7 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import Axis, merged, row_strides
@@ -267,22 +267,24 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     if elements.part:
         parameters |= {"parts": parts, "chunk": elements.part}
     low.dispatch(
-        "reduce",
+        Kernel(
+            "reduce",
+            parameters | dict(elements.parameters),
+            {
+                "spatial": x.view == 4,
+                "threads": threads,
+                "ahead": ahead,
+                "parts": elements.part > 0,
+                "centred": centred,
+                "shared": exchanges(target, length),
+                **r.reduction._asdict(),
+            },
+        ),
         node,
         {"x": x, **({"centre": node.operand(2)} if centred else {})},
         {"out": node.outputs[0] if made is None else made},
         (-(-vectors * together // threads), 1, 1),
-        parameters | dict(elements.parameters),
-        {
-            "spatial": x.view == 4,
-            "threads": threads,
-            "ahead": ahead,
-            "parts": elements.part > 0,
-            "centred": centred,
-            "shared": exchanges(target, length),
-            **r.reduction._asdict(),
-        },
-        fused=made is None,
+        stores=Stores(fused=made is None),
     )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, taken
 from tflgpu_plugin.ops.window import slices_per_thread
@@ -120,23 +120,25 @@ def _between(
     out = low.geometry(node.outputs[0])
     chunk = slices_per_thread(low.target, out)
     low.dispatch(
-        "resize",
+        Kernel(
+            "resize",
+            {
+                "batch": out.batch,
+                "slices": out.slices,
+                "chunk": chunk,
+                "spatial": out.spatial,
+                "height": height,
+                "width": width,
+                "out_height": out_height,
+                "out_width": out_width,
+                **({"scale": scale, "zero": zero} if stored else {}),
+            },
+            {"whole": stored.dtype if stored else ""},
+        ),
         node,
         {"x": node.operand(), "table": table},
         {"out": node.outputs[0]},
         (-(-out.spatial // WORKGROUP), -(-out.slices // chunk), out.batch),
-        {
-            "batch": out.batch,
-            "slices": out.slices,
-            "chunk": chunk,
-            "spatial": out.spatial,
-            "height": height,
-            "width": width,
-            "out_height": out_height,
-            "out_width": out_width,
-            **({"scale": scale, "zero": zero} if stored else {}),
-        },
-        {"whole": stored.dtype if stored else ""},
     )
 
 
@@ -159,22 +161,24 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     deep, high, wide = (part.shape[1] for part in (depth, rows, columns))
     low.loops(node, deep * (2 + high * (2 + wide)) + 1)
     low.each_vector(
-        "resample",
+        Kernel(
+            "resample",
+            {
+                "out_width": len(columns),
+                "out_height": len(rows),
+                "depth": full[0],
+                "height": full[1],
+                "width": full[2],
+                "taps_d": depth.shape[1],
+                "taps_h": rows.shape[1],
+                "taps_w": columns.shape[1],
+                "rows_at": depth.shape[0] * depth.shape[1],
+                "columns_at": depth.shape[0] * depth.shape[1] + rows.shape[0] * rows.shape[1],
+                "outside": float(node.attributes.get("extrapolation", 0.0)),
+            },
+        ),
         node,
         {"x": node.operand(), "table": Access(table, 2)},
-        {
-            "out_width": len(columns),
-            "out_height": len(rows),
-            "depth": full[0],
-            "height": full[1],
-            "width": full[2],
-            "taps_d": depth.shape[1],
-            "taps_h": rows.shape[1],
-            "taps_w": columns.shape[1],
-            "rows_at": depth.shape[0] * depth.shape[1],
-            "columns_at": depth.shape[0] * depth.shape[1] + rows.shape[0] * rows.shape[1],
-            "outside": float(node.attributes.get("extrapolation", 0.0)),
-        },
     )
 
 

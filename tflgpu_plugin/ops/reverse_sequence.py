@@ -10,7 +10,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import ANY, vector_strides
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
@@ -45,17 +45,19 @@ def lower(low: Lowering, node: Node) -> None:
     batch, time = _axes(node, len(shape))
     strides, raises = vector_strides(shape), bool(node.attributes.get("raises"))
     low.each_vector(
-        "reverse_sequence",
+        Kernel(
+            "reverse_sequence",
+            {
+                "step": strides[time], "steps": shape[time], "apart": strides[batch],
+                "sequences": shape[batch],
+            },
+            {"raises": raises},
+        ),
         node,
         {
             "x": low.stored(node.operand()),
             "lengths": Access(low.stored(node.operand(1)), 1),
         },
-        {
-            "step": strides[time], "steps": shape[time],
-            "apart": strides[batch], "sequences": shape[batch],
-        },
-        {"raises": raises},
         checked=raises,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 
 MOST = 128  # samples along an axis of a bin
@@ -87,7 +87,12 @@ def lower(low: Lowering, node: Node) -> None:
         variant |= {"centred": centred, "most": node.attributes["mode"] == "max"}
     else:
         low.loops(node, height * (width + 2) + 1)
-    low.each_vector(node.op, node, reads, parameters, variant, checked=raises)
+    low.each_vector(
+        Kernel(node.op, parameters, variant),
+        node,
+        reads,
+        checked=raises,
+    )
 
 
 def _most(node: Node, extent: int) -> int:

@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.attention import spread_steps, steps_of, with_heads
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.table import Op, unplanned
 from tflgpu_plugin.ops.views import part
 
@@ -54,17 +54,19 @@ def lower(low: Lowering, node: Node) -> None:
     (_, heads, length, depth), turning = split(low.graph, node)
     paired, together = (bool(node.attributes.get(name)) for name in ("paired", "together"))
     low.each_vector(
-        "rotary",
+        Kernel(
+            "rotary",
+            {
+                "heads": heads, "length": length, "own": -(-depth // 4), "turning": turning // 4,
+                "half": turning // 8, "table": turning // (8 if paired else 4),
+                **steps_of("x", low.graph.shape(node.operand()), heads),
+                **steps_of("y", low.graph.shape(node.outputs[0]), heads),
+                **spread_steps("t", low.graph.shape(node.operand(1))),
+            },
+            {"together": together, "paired": paired},
+        ),
         node,
         {name: low.stored(node.operand(k)) for k, name in enumerate(("x", "cos", "sin"))},
-        {
-            "heads": heads, "length": length, "own": -(-depth // 4), "turning": turning // 4,
-            "half": turning // 8, "table": turning // (8 if paired else 4),
-            **steps_of("x", low.graph.shape(node.operand()), heads),
-            **steps_of("y", low.graph.shape(node.outputs[0]), heads),
-            **spread_steps("t", low.graph.shape(node.operand(1))),
-        },
-        {"together": together, "paired": paired},
         writes=("y",),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
 from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes, refuse_axis
 from tflgpu_plugin.ops.table import Op, same_shape
@@ -31,21 +31,23 @@ def lower(low: Lowering, node: Node) -> None:
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
     low.loops(node, 2 * (-(-shape[axis] // together) + 1) + together)
     low.dispatch(
-        "scan",
+        Kernel(
+            "scan",
+            {
+                "lines": lines,
+                "count": shape[axis],
+                "stride": vector_strides(shape)[axis],
+                "lanes": together,
+                "each": -(-shape[axis] // together),
+                "reverse": int(bool(node.attributes.get("reverse"))),
+                "exclusive": int(bool(node.attributes.get("exclusive"))),
+            },
+            COMBINED[node.op],
+        ),
         node,
         {"x": node.operand()},
         {"out": node.outputs[0]},
         workgroups(lines * together),
-        {
-            "lines": lines,
-            "count": shape[axis],
-            "stride": vector_strides(shape)[axis],
-            "lanes": together,
-            "each": -(-shape[axis] // together),
-            "reverse": int(bool(node.attributes.get("reverse"))),
-            "exclusive": int(bool(node.attributes.get("exclusive"))),
-        },
-        COMBINED[node.op],
     )
 
 

@@ -24,7 +24,7 @@ from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant,
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import inside, refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
@@ -145,20 +145,23 @@ def lower(low: Lowering, node: Node) -> None:
         parameters["total"] = prod(low.graph.shape(x))
     low.loops(node, form.updates + 2 * -(-form.updates // BLOCK) + 1)
     low.each_vector(
-        "scatter",
+        Kernel(
+            "scatter",
+            parameters,
+            {
+                "axes": len(form.axes), "rows": node.op == "scatter_nd",
+                "wraps": bool(node.attributes.get("wraps")), "raises": raises,
+                "combined": COMBINED[node.attributes["reduction"]],
+            },
+        ),
         node,
         {
-            "x": low.stored(x), "indices": Access(low.stored(indices), 1),
+            "x": low.stored(x),
+            "indices": Access(low.stored(indices), 1),
             "updates": Access(low.stored(updates), 1),
         },
-        parameters,
-        {
-            "axes": len(form.axes), "rows": node.op == "scatter_nd",
-            "wraps": bool(node.attributes.get("wraps")), "raises": raises,
-            "combined": COMBINED[node.attributes["reduction"]],
-        },
         checked=bool(raises),
-        fused=False,
+        stores=Stores(fused=False),
     )  # fmt: skip
 
 

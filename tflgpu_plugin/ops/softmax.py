@@ -10,7 +10,7 @@ from math import prod
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import Op, elements, same_shape
@@ -66,20 +66,22 @@ def _launch(r: Rows, held: int) -> None:
     rows = x.batch * x.spatial
     low.loops(node, 3 * (r.each + 1) + 2 * together.bit_length())
     low.dispatch(
-        "softmax",
+        Kernel(
+            "softmax",
+            {
+                "rows": rows,
+                "spatial": x.spatial,
+                "slices": x.slices,
+                "channels": x.channels,
+                "lanes": together,
+                "beta": float(node.attributes["beta"]),
+            },
+            {"shared": exchanges(low.target, x.slices), "held": held},
+        ),
         node,
         {"x": node.operand()},
         {"out": node.outputs[0]},
         (-(-rows * together // WORKGROUP), 1, 1),
-        {
-            "rows": rows,
-            "spatial": x.spatial,
-            "slices": x.slices,
-            "channels": x.channels,
-            "lanes": together,
-            "beta": float(node.attributes["beta"]),
-        },
-        {"shared": exchanges(low.target, x.slices), "held": held},
     )
 
 

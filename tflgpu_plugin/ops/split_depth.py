@@ -12,7 +12,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Launch, Lowering
+from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Kernel, Launch, Lowering
 from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 
@@ -97,7 +97,12 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
     multiply(low, node, Product(part, tile, address, packed=weights, target=sums, split=True))
     low.loops(node, count)
     part_size, variant = {"part": vectors}, {"parts": count}
-    low.each_vector("sum_parts", node, {"parts": sums}, part_size, variant, writes=("y",))
+    low.each_vector(
+        Kernel("sum_parts", part_size, variant),
+        node,
+        {"parts": sums},
+        writes=("y",),
+    )
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:

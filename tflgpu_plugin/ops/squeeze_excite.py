@@ -15,7 +15,7 @@ from math import prod
 
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.blocks import Blocks, pack
-from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.table import AVERAGED, Op
 
 THREADS, SOFTWARE_THREADS = 256, 8
@@ -78,27 +78,29 @@ def _lower(low: Lowering, node: Node) -> None:
     steps = [EpilogueOp(name, None, numbers) for name, numbers in node.attributes["inner"]]
     steps = [*([] if bias is None else [EpilogueOp("add", bias)]), *steps]
     low.dispatch(
-        "squeeze_excite",
+        Kernel(
+            "squeeze_excite",
+            {
+                "slices": x.slices,
+                "spatial": x.spatial,
+                "divisor": float(x.spatial),
+                "inner_slices": inner,
+                "out_slices": outs,
+                **dict(zip(("map_lanes", "inner_lanes", "out_lanes"), lanes, strict=True)),
+            },
+            {
+                "threads": threads,
+                "ahead": 1 if software else AHEAD,
+                "map_ahead": 1 if software else MAP_AHEAD,
+                "means": MAX_CHANNELS // 4,
+                "inner": MAX_CHANNELS // 4,
+            },
+        ),
         node,
         reads,
         {"y": node.outputs[0], "inner": node.outputs[1]},
         (shape[0], 1, 1),
-        {
-            "slices": x.slices,
-            "spatial": x.spatial,
-            "divisor": float(x.spatial),
-            "inner_slices": inner,
-            "out_slices": outs,
-            **dict(zip(("map_lanes", "inner_lanes", "out_lanes"), lanes, strict=True)),
-        },
-        {
-            "threads": threads,
-            "ahead": 1 if software else AHEAD,
-            "map_ahead": 1 if software else MAP_AHEAD,
-            "means": MAX_CHANNELS // 4,
-            "inner": MAX_CHANNELS // 4,
-        },
-        also=(replace(node, outputs=node.outputs[1:], epilogue=tuple(steps)),),
+        stores=Stores(also=(replace(node, outputs=node.outputs[1:], epilogue=tuple(steps)),)),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, is_integer
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import workgroups
 from tflgpu_plugin.ops.table import Errors, Op
 
@@ -59,16 +59,18 @@ def lower(low: Lowering, node: Node) -> None:
         worst = np.int32(INT32.min if largest else INT32.max)
     low.loops(node, out.channels * (-(-count // together) + together.bit_length() + 2))
     low.dispatch(
-        "top_k",
+        Kernel(
+            "top_k",
+            {
+                "rows": rows, "count": count, "stride": low.geometry(node.operand()).slices * 4,
+                "slices": out.slices, "wanted": out.channels, "lanes": together, "worst": worst,
+            },
+            {"better": ">" if largest else "<", "whole": held},
+        ),
         node,
         {"x": Access(low.stored(node.operand()), 1)},
         {"out": node.outputs[0], "indices": node.outputs[1]},
         workgroups(rows * together),
-        {
-            "rows": rows, "count": count, "stride": low.geometry(node.operand()).slices * 4,
-            "slices": out.slices, "wanted": out.channels, "lanes": together, "worst": worst,
-        },
-        {"better": ">" if largest else "<", "whole": held},
     )  # fmt: skip
 
 

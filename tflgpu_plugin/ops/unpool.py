@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Kernel, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op, elements
 from tflgpu_plugin.ops.window import Span, spans
 
@@ -81,13 +81,15 @@ def lower(low: Lowering, node: Node) -> None:
     rows, columns = _spans(low.graph.shape(node.operand()), node)
     low.loops(node, rows.kernel * (2 + columns.kernel) + 1)
     low.each_vector(
-        "pool_argmax",
+        Kernel(
+            "pool_argmax",
+            {
+                "out_width": columns.positions, "height": rows.extent, "width": columns.extent,
+                "window_h": rows.kernel, "window_w": columns.kernel,
+            },
+        ),
         node,
         {"x": low.stored(node.operand())},
-        {
-            "out_width": columns.positions, "height": rows.extent, "width": columns.extent,
-            "window_h": rows.kernel, "window_w": columns.kernel,
-        },
         writes=("out", "indices"),
     )  # fmt: skip
 
@@ -97,13 +99,15 @@ def lower_back(low: Lowering, node: Node) -> None:
     _, height, width, _ = low.graph.shape(node.operand())
     window_h, window_w = node.attributes["window"]
     low.each_vector(
-        "unpool",
+        Kernel(
+            "unpool",
+            {
+                "out_width": width * window_w, "in_width": width, "in_spatial": height * width,
+                "window_h": window_h, "window_w": window_w,
+            },
+        ),
         node,
         {"x": low.stored(node.operand()), "indices": low.stored(node.operand(1))},
-        {
-            "out_width": width * window_w, "in_width": width, "in_spatial": height * width,
-            "window_h": window_h, "window_w": window_w,
-        },
     )  # fmt: skip
 
 

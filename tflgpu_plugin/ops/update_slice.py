@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
@@ -52,20 +52,23 @@ def lower(low: Lowering, node: Node) -> None:
             f"apart{k}": prod(n for _, _, n in behind),
         }  # fmt: skip
     low.each_vector(
-        "update_slice",
+        Kernel(
+            "update_slice",
+            parameters,
+            {
+                "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
+                "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
+                "ends": bool(node.attributes.get("ends")), "raises": raises,
+            },
+        ),
         node,
         {
-            "x": low.stored(node.operand()), "updates": Access(low.stored(node.operand(1)), 1),
+            "x": low.stored(node.operand()),
+            "updates": Access(low.stored(node.operand(1)), 1),
             "starts": Access(low.stored(node.operand(2)), 1),
         },
-        parameters,
-        {
-            "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
-            "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
-            "ends": bool(node.attributes.get("ends")), "raises": raises,
-        },
         checked=raises,
-        fused=False,
+        stores=Stores(fused=False),
     )  # fmt: skip
 
 

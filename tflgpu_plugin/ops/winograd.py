@@ -18,7 +18,15 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.convolution import Convolution
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Lowering, Source, pieces_of
+from tflgpu_plugin.ops.lowering import (
+    VECTOR_BYTES,
+    Constant,
+    Kernel,
+    Lowering,
+    Source,
+    Stores,
+    pieces_of,
+)
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
@@ -217,14 +225,16 @@ def _transform(
     lanes = LANES if low.target.software else low.target.workgroup(32)
     count, images, outer = items
     low.dispatch(
-        kernel,
+        Kernel(
+            kernel,
+            {"items": count, **parameters},
+            {"lanes": lanes, "whole": not low.target.software},
+        ),
         node,
-        reads={"x": tensors[0]},
-        writes={"y": tensors[1]},
-        workgroups=(-(-count // lanes), images, outer),
-        parameters={"items": count, **parameters},
-        variant={"lanes": lanes, "whole": not low.target.software},
-        fused=tensors[1] == node.outputs[0],
+        {"x": tensors[0]},
+        {"y": tensors[1]},
+        (-(-count // lanes), images, outer),
+        stores=Stores(fused=tensors[1] == node.outputs[0]),
     )
 
 
