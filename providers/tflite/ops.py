@@ -65,9 +65,7 @@ def _row(
     ends["quantized"] = ends["quantized"] or ends["current"]
     documented = {EDITIONS[edition]: (first, end) for edition, end in ends.items() if end}
     fields = {"operands": operands(takes), "outputs": tuple(gives.split()), **facts}
-    return HostOp(
-        host_op, op, (1, last), documented, parameters, conditions=conditions, **fields
-    )  # fmt: skip
+    return HostOp(host_op, op, (1, last), documented, parameters, conditions=conditions, **fields)
 
 
 def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
@@ -378,9 +376,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", build=arithmetic.steps, conditions=(need.WHOLE_NUMBERS,))
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
-    | _cpu(
-        "DENSIFY", "value", build=arithmetic.dense, sparse=True
-    )  # sparse constants are read as dense ones
+    | _cpu("DENSIFY", "value", build=arithmetic.dense, sparse=True)  # reads sparse constants
     | _cpu("RANK", "value", build=arithmetic.rank, of_shapes=True)
     | _cpu("SHAPE", "value", build=arithmetic.shape, of_shapes=True)
     | _cpu("WHERE", "value", build=arithmetic.coordinates)

@@ -12,16 +12,8 @@ import pytest
 from conformance.cases import seeded
 from tests.support.loop_bodies import BATCH, INPUTS, STEPS, UNITS, Graph, weights
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer.loop_body import (
-    MOST_NUMBERS,
-    Below,
-    Counter,
-    Forms,
-    Listed,
-    Numbers,
-    Slab,
-    Vector,
-)
+from tflgpu_plugin.importer.loop_body import MOST_NUMBERS, Forms
+from tflgpu_plugin.importer.loop_values import Below, Counter, Listed, Numbers, Slab, Vector
 from tflgpu_plugin.ir import Tensor
 
 SHAPES = ((), (STEPS, BATCH, UNITS), (BATCH, UNITS), (STEPS, BATCH, INPUTS))

@@ -28,6 +28,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/importer/folding.py",
         "tflgpu_plugin/importer/importer.py",
         "tflgpu_plugin/importer/loop_body.py",
+        "tflgpu_plugin/importer/loop_values.py",
         "tflgpu_plugin/importer/loop_layer.py",
         "tflgpu_plugin/importer/arithmetic.py",
         "tflgpu_plugin/importer/imported.py",

@@ -270,7 +270,7 @@ TESTS: dict[str, Sequence[str]] = {
     "placeholders": ("test_open_shapes", "test_placeholders"),
     "folding": ("test_constant_operators", *READ),
     "subgraph": ("test_subgraph", *_TFLITE),
-    "loop_body": ("test_loop_layer", "test_recurrent_loops"),
+    **dict.fromkeys(("loop_body", "loop_values"), ("test_loop_layer", "test_recurrent_loops")),
     "loop_layer": ("test_recurrent_loops",),
     "symbols": ("test_misfits", "test_ort_extents", *_ONNX),
     "likely": ("test_ort_run_values", *_ONNX),

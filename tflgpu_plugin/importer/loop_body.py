@@ -11,12 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.importer.loop_values import (
+    Below,
+    Carried,
+    Counter,
+    Listed,
+    Numbers,
+    Piece,
+    Slab,
+    Vector,
+)  # fmt: skip
 from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 from tflgpu_plugin.ops.views import Axis, View
@@ -25,72 +35,6 @@ from tflgpu_plugin.passes.quant.dequantize import dequantized
 MOST_NODES = 256  # nodes of a body
 MOST_NUMBERS = 8  # elements of a constant from which indices or extents are computed
 OTHERWISE = "This loop is not a recurrent layer of a known form: {}."
-
-
-class Slab(NamedTuple):
-    """Rows `start` to `stop` of a constant, and the expression that they are multiplied with (None:
-    they are added).
-    """
-
-    tensor: int
-    start: int
-    stop: int
-    factor: int | None = None
-
-
-class Counter(NamedTuple):
-    """The integer that is carried at this position, plus an offset."""
-
-    position: int
-    more: int = 0
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Integers, constants or counters."""
-
-    entries: tuple[int | Counter, ...]
-
-
-@dataclass(frozen=True)
-class Carried:
-    """The value that is carried at a position, as it is before the step."""
-
-    position: int
-
-
-@dataclass(frozen=True)
-class Vector:
-    """Rows of floats, with an expression for each."""
-
-    form: int
-    rows: int
-    width: int
-
-
-@dataclass(frozen=True)
-class Piece:
-    """The rows of a carried list before a counter, or from it on."""
-
-    position: int
-    counter: Counter
-    before: bool
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A carried list with the row at a counter replaced."""
-
-    position: int
-    counter: Counter
-    form: int
-
-
-@dataclass(frozen=True)
-class Below:
-    """A comparison: every one of these counters is below its limit."""
-
-    limits: frozenset[tuple[Counter, int]]
 
 
 def otherwise(why: str) -> Unsupported:

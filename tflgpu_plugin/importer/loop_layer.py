@@ -18,16 +18,15 @@ import numpy as np
 
 from tflgpu_plugin.importer.imported import Facts, Table
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.loop_body import (
+from tflgpu_plugin.importer.loop_body import Forms, otherwise
+from tflgpu_plugin.importer.loop_values import (
     Below,
     Carried,
     Counter,
-    Forms,
     Listed,
     Numbers,
     Slab,
     Vector,
-    otherwise,
 )
 from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir import Array, Graph, Tensor
