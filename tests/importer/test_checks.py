@@ -369,11 +369,14 @@ def test_an_operand_that_an_op_needs_is_told(op: str, count: int, absent: int) -
 
 
 def test_declared_attributes() -> None:
-    found = attributes.declared("strides[n]! padding[2n]=same|valid past? perm[]~ scales[4] axis")
+    found = attributes.declared(
+        "strides[n]! padding[2n]=same|valid past? perm[]~ scales[4] axis raises=above"
+    )
     assert {name: one.wanted(2) for name, one in found.items()} == {
         "strides": "a list of 2 positive integers", "past": "an integer or None",
         "padding": "'same', 'valid' or a list of 4 integers", "perm": "a list of integers",
         "scales": "a list of 4 numbers", "axis": "an integer",
+        "raises": "'above' or True or False",
     }  # fmt: skip
     assert [name for name, one in found.items() if one.needed] == ["strides"]
     assert [name for name, one in found.items() if one.second] == ["perm"]

@@ -91,10 +91,12 @@ class Attribute:
     def _holds(self, value: Any, axes: int, lengths: tuple[int, ...]) -> bool:
         if not lengths:
             return self.kind.holds(value) and not (self.choices and self.kind is TEXT)
-        first, *rest = lengths
-        if not isinstance(value, tuple) or len(value) != (_items(first, axes) or len(value)):
+        wanted = _items(lengths[0], axes)
+        if not isinstance(value, tuple) or (wanted and len(value) != wanted):
             return False
-        return all(self._holds(item, axes, tuple(rest)) for item in value)
+        if lengths[1:]:
+            return all(self._holds(item, axes, lengths[1:]) for item in value)
+        return all(map(self.kind.holds, value))
 
     def wanted(self, axes: int) -> str:
         """Returns what it must be, for a sentence."""
@@ -103,7 +105,7 @@ class Attribute:
         for length in reversed(self.lengths):
             words = f"{_items(length, axes) or ''} {words}".strip()
             words = f"lists of {words}"
-        if self.lengths or not self.choices:
+        if self.lengths or not self.choices or self.kind is not TEXT:
             found.append(words.replace("lists", "a list", 1))
         if self.optional:
             found.append("None")
@@ -137,13 +139,20 @@ def _length(text: str) -> int:
     return -int(text[:-1] or 1) if text.endswith("n") else int(text or 0)
 
 
+def _axes(attributes: Mapping[str, Attribute], given: Mapping[str, Any]) -> int:
+    """Returns the number of axes that lists of one item each are for, 0 where there are none."""
+    for name, one in attributes.items():
+        if one.lengths == (-1,) and isinstance(given.get(name), tuple):
+            return len(given[name])
+    return 0
+
+
 def refuse_attributes(
     op: str, attributes: Mapping[str, Attribute], given: Mapping[str, Any], second: bool
 ) -> Refusal | None:
     """Returns the refusal of an attribute that the op does not have, of a value that it does not
     take, or of a node that lacks one; `second` says whether the node has its second input."""
-    lists = (given[k] for k, one in attributes.items() if one.lengths == (-1,) and k in given)
-    axes = next((len(value) for value in lists if isinstance(value, tuple)), 0)
+    axes = _axes(attributes, given)
     for name, value in given.items():
         if name not in attributes:
             known = ", ".join(sorted(attributes)) or "none"
