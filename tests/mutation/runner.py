@@ -37,7 +37,7 @@ NAMES = ("survived", "killed", "stillborn", "broken")
 SECONDS = 60  # of a processor, for the checks of one mutant's file
 LAST_SECONDS = 600  # likewise, for all checks of one that those did not see
 LONGEST = 1800  # seconds by the clock
-IDLE, GLANCE = 30.0, 2.0  # seconds by the clock without work, after which a child waits for ever
+IDLE, GLANCE = 30.0, 2.0  # seconds by the clock without work, after which a child hangs
 
 
 @dataclass(frozen=True)

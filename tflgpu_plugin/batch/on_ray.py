@@ -154,7 +154,7 @@ class OnRay:
                 compute=data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=queued),
                 num_cpus=1,
                 num_gpus=min(1.0, gpus / count) if gpus else None,
-                # Retries of parts whose worker dies; by default Ray would retry for ever.
+                # Retries of parts whose worker dies; by default Ray would retry without end.
                 ray_remote_args_fn=lambda: {"max_task_retries": TRIES - 1},
             )
 

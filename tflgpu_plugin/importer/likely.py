@@ -87,7 +87,7 @@ def _largest(e: Builder, count: int, result: Shape | None) -> list[int]:
 
 
 def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
-    """What makes the result of the input's last axes."""
+    """Returns the ratios of the result's extents to those of the input's last axes."""
     if result is None or count != e.rank() or 0 in e.shape():
         return [1] * count
     return [made / given for made, given in zip(result, e.shape(), strict=True)]

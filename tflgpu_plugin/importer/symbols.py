@@ -246,7 +246,7 @@ def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess | None:
 
 
 def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
-    """What was found up to the first that has nothing wrong."""
+    """Yields what was found up to the first that has nothing wrong."""
     for one in found:
         yield one
         if not wrong(one):

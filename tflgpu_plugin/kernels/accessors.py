@@ -30,7 +30,7 @@ class Operand:
     `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
     it is not raw, and written by whole vec4: two threads must not share a word), `native`: in
     WGSL's own type. `bytes`: a vec4 of
-    whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
+    integers is stored in a word, counted from the parameter `low_<name>` (then it is read
     only, as vec4). `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which
     are read as padding: one place is chosen then, and not each lane of a value.
     """
@@ -141,7 +141,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
     if operand.half:
         value = f"native_halves({value})" if operand.native else f"halves({value})"
     if operand.whole and epilogue:
-        raise ValueError(f"operand {name!r} holds whole numbers, which no fused step takes")
+        raise ValueError(f"operand {name!r} holds integers, which no fused step takes")
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
     for k, each in enumerate(epilogue):
         if each.operand and each.spread != "same":

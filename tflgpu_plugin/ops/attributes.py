@@ -23,7 +23,7 @@ BOOLS, INTEGERS, FLOATS = (bool, np.bool_), (int, np.integer), (float, np.floati
 
 
 class Kind(NamedTuple):
-    """What a value must be, for a sentence about one and about several, and whether it is."""
+    """A kind of value: its names in sentences about one and about several, and its check."""
 
     one: str
     many: str

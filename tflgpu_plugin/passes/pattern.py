@@ -23,8 +23,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 class Match(NamedTuple):
-    """What the names of a pattern stand for in a graph, and the nodes that the pattern covers, the
-    root first."""
+    """The tensors and numbers that the names of a pattern stand for, and the nodes that the pattern
+    covers, the root first."""
 
     uses: DefUse
     tensors: Mapping[str, int] = {}

@@ -2,7 +2,7 @@
 
 Usage: python windows_scenarios.py SCENARIO FOLDER
 
-FOLDER is as `models.py` fills it, with "open.onnx" and its weights, and holds a folder whose name
+The folder is filled by `models.py`, has "open.onnx" and its weights, and holds a folder whose name
 no code page has. A scenario raises where something is wrong, and prints a sentence.
 """
 

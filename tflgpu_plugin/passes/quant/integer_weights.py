@@ -31,10 +31,10 @@ def keep_integer_weights(graph: Graph) -> Graph:
 
 def may_be_whole(node: Node) -> bool:
     operands = [each.tensor for each in node.epilogue if each.tensor is not None]
-    summed = any(each.op in kernels.ROWS for each in node.epilogue)  # of whole numbers already
+    summed = any(each.op in kernels.ROWS for each in node.epilogue)  # integers already
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
-    bare = not summed and ops.bias(node) is None  # the scale comes first of all steps
+    bare = not summed and ops.bias(node) is None  # the scale is the first step
     return bool(dense) and bare and len(operands) <= MOST_OPERANDS
 
 
