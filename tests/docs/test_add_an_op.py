@@ -16,6 +16,7 @@ LINKS = re.findall(r"\[([^\]]+)\]\(([^)]+)\)", PAGE)
 GENERAL = (
     "tests/",
     "CHANGELOG.md",
+    "tflgpu_plugin/ops/attributes.py",
     "tflgpu_plugin/ops/table.py",
     "tflgpu_plugin/ops/forms.py",
     "tflgpu_plugin/kernels/__init__.py",
