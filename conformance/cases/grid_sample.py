@@ -34,7 +34,6 @@ NODES = [
     node("one_pixel", (1, 1, 1, 5), (3, 3), "linear", "border", True),
     node("one_pixel_reflected", (2, 1, 3, 4), (3, 3), "linear", "reflection", True),
     node("many_channels", (1, 3, 3, 17), (2, 2), "linear", "zeros"),
-    node("area", (1, 4, 4, 4), (2, 2), "area", "zeros", refused=True),
     *(
         node(f"volume_{method}_{padding}{'_aligned' if aligned else ''}", (2, 3, 4, 5, 6),
              (2, 3, 4), method, padding, aligned)

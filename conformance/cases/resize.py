@@ -130,8 +130,6 @@ NODES = [
     node("smooth_width", (1, 6, 14, 4), (6, 3), mode="cubic", antialias=True, cubic_a=-0.5),
     node("same", (1, 6, 7, 4), (6, 7), mode="linear"),
     node("width_only", (1, 6, 7, 4), (6, 15), mode="linear"),
-    NodeCase("unknown", "resize", (Input((1, 4, 4, 3)), constant((8, 8), "i32")),
-             {"mode": "lanczos"}, refused=True),
     *(replace(node(f"whole_{rule}_{how}_{dtype}", (2, 5, 7, 5), (9, 4), nearest=how,
                    coordinates=rule), output_type=dtype,
               inputs=(Input((2, 5, 7, 5), dtype, low=LEAST, high=MOST), constant((9, 4), "i32")))

@@ -57,7 +57,6 @@ NODES = [
         {"size": (2, 2), "mode": "avg", "samples": 2, "centred": True}, terms=64),
     node("no_images", regions=np.zeros((0, 4)), refused=True),
     node("other_numbers", numbers=[0, 1], refused=True),
-    node("other_mode", mode="sum", refused=True),
     node("too_many_samples", samples=129, refused=True),
     node("no_bins", size=(0, 2), refused=True),
     pooled("bins"),

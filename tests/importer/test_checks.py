@@ -283,6 +283,40 @@ def test_absent_operands_at_the_end_do_not_count() -> None:
         assert not providers.import_(one, providers.Table({"twice": norm}), facts).refusals
     assert plus(lambda b: b.add("add", b.x(), b.x(), b.get(1), None)) == ""
     assert "inputs at most" in plus(lambda b: b.add("add", b.x(), b.x(), None, b.x()))
+    made: list[int] = []
+    assert plus(lambda b: made.append(b.rank(b.add("stack", b.x(), None, axis=0))) or b.x()) == ""
+    assert plus(lambda b: made.extend(b.shape(b.add("stack", b.x(), None, axis=0))) or b.x()) == ""
+    assert made == [2, 1, 2]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_absent_operands_are_as_good_as_none(count: int) -> None:
+    """An op that counts its inputs counts those that are there."""
+    row = providers.HostOp("twice", "transpose_conv", (1, 1),
+                           operands=operands("value weights bias? shape?"))  # fmt: skip
+    kernel = np.ones((1, 3, 3, 1), np.float32)
+    values = {"a": Value("a", "f32", (1, 4, 4, 1)), "b": Value("b", "f32", kernel.shape, kernel),
+              "c": Value("c", "f32", None)}  # fmt: skip
+    inputs = ("a", "b", None, None)[:count]
+    given = replace(node(0, inputs, "c"), attributes=WINDOW)
+    facts = providers.Facts(judge=Judge())
+    found = providers.import_(
+        HostModel((given,), values, ("c",)), providers.Table({"twice": row}), facts
+    )
+    assert not found.refusals and found.graph.shape(found.ids["c"]) == (1, 6, 6, 1)
+
+
+@pytest.mark.adapter
+def test_absent_operands_at_the_end_are_not_stacked() -> None:
+    row = providers.HostOp("twice", "stack", (1, 1), operands=operands("value bias? bias?"))
+    given = replace(node(0, ("a", "b", None), "c"), attributes={"axis": 0})
+    values = {"a": VALUE, "b": Value("b", "f32", (2,)), "c": Value("c", "f32", None)}
+    facts = providers.Facts(judge=providers.judge({"force": True}))
+    found = providers.import_(
+        HostModel((given,), values, ("c",)), providers.Table({"twice": row}), facts
+    )
+    (partition_,) = providers.claim(found).partitions
+    assert partition_.run([np.array([1, 2]), np.array([3, 4])])[0].tolist() == [[1, 2], [3, 4]]
 
 
 def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:

@@ -142,7 +142,7 @@ class Builder(NodeReader):
         attributes = {name: fixed(value) for name, value in attributes.items()}
         if refusal := row.misuse(attributes, given):
             raise Unsupported(refusal)
-        inputs = tuple([self._operand(op, one) for one in given[: row.most]])
+        inputs = tuple([self._operand(op, one) for one in row.taken(given)])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
         if _moves_integers(row):

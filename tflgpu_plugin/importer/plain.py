@@ -93,7 +93,7 @@ class Plain:
         builder = state.builder(host, row, inputs)
         if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
-        given = row.arranged(inputs)[: builder.op.most]
+        given = tuple(builder.op.taken(row.arranged(inputs)))
         attributes = {name: fixed(value) for name, value in host.attributes.items()}
         node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
         asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.AFTER_ROW)

@@ -25,6 +25,7 @@ from math import inf, nan
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op
@@ -158,7 +159,7 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch, one workgroup for each class."""
     graph, given = low.graph, node.attributes
     _, count, columns = graph.shape(node.operand(1))
-    overlap, labelled = given["overlap"], node.inputs[2] is not None
+    overlap, labelled = given["overlap"], count_given(node.inputs) > 2
     written = low.geometry(node.outputs[1]).slices
     lanes = THREADS if count > 8 * WORKGROUP else WORKGROUP
     held, ends = (-(-many // lanes) for many in (count, max(written, given["count"])))

@@ -21,6 +21,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -240,10 +241,10 @@ def new_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def _segments(graph: Graph, node: Node) -> int:
     """How many there are: as told, or up to the last of constant ids."""
-    told = graph.constant(node.inputs[2] if len(node.inputs) > 2 else node.inputs[1])
-    if told is None or (len(node.inputs) > 2 and told.size != 1):
+    told = graph.constant(node.inputs[2] if count_given(node.inputs) > 2 else node.inputs[1])
+    if told is None or (count_given(node.inputs) > 2 and told.size != 1):
         raise NotConstant("the number of segments must be known")
-    return int(told.max()) + (len(node.inputs) < 3) if told.size else 0
+    return int(told.max()) + (count_given(node.inputs) < 3) if told.size else 0
 
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -268,7 +269,7 @@ def _inside_new(graph: Graph, node: Node) -> bool:
     (`Prepare` of tensorflow/lite/kernels/segment_sum.cc)."""
     segmented, raises = node.op == "segments", node.attributes.get("raises", False)
     given = graph.constant(_given(node)[0])
-    if given is not None and segmented and len(node.inputs) < 3:
+    if given is not None and segmented and count_given(node.inputs) < 3:
         steps = np.diff(given.reshape(-1), prepend=0)
         return not steps.size or (given.flat[0] == 0 and bool(np.isin(steps, (0, 1)).all()))
     if given is None or not raises:

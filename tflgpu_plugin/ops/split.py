@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant
+from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 
@@ -25,7 +26,7 @@ def axis(graph: Graph, node: Node) -> int:
 def views(graph: Graph, node: Node) -> list[View]:
     """The parts, one after the other."""
     shape, at, count = graph.shape(node.operand()), axis(graph, node), len(node.outputs)
-    if len(node.inputs) > 2:
+    if count_given(node.inputs) > 2:
         extents = _given(graph.constant(node.inputs[2]), shape[at], count)
     elif shape[at] % count:
         raise ValueError(f"an extent of {shape[at]} does not divide into {count} parts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
@@ -115,6 +115,9 @@ def elements(times: int = 1) -> Callable[[Graph, Node], int]:
     return lambda graph, node: times * prod(graph.shape(node.operand()))
 
 
+Given = TypeVar("Given")
+
+
 @dataclass(frozen=True)
 class Op:
     """One row.
@@ -213,6 +216,10 @@ class Op:
     def most(self) -> int | None:
         """Returns the number of operands that the op takes at most, None for any number."""
         return None if "*" in self.operands else len(self.operands)
+
+    def taken(self, inputs: Sequence[Given]) -> Sequence[Given]:
+        """Returns the inputs without absent ones at the end that the op has no place for."""
+        return inputs[: count_given(inputs) if self.most is None else self.most]
 
     def misuse(self, attributes: Mapping[str, Any], inputs: Sequence[object]) -> Refusal | None:
         """Returns the refusal of inputs or attributes that the op lacks or does not take."""

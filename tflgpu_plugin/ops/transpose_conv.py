@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -46,7 +47,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if output[0] != x[0] or output[3] != weights[0]:
         said = f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
         return Refusal("shape.mismatch", said)
-    if len(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
+    if count_given(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
         windows = windows_of(node, output[1:3], weights[1:3])
         if x[1:3] != windows:
             said = f"An output of {list(output)} does not have {list(x[1:3])} windows."
@@ -90,7 +91,7 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def _output(graph: Graph, node: Node) -> Shape | None:
     """The output shape: as given, None where it is not constant, or what padding leaves."""
-    if len(node.inputs) > 3:
+    if count_given(node.inputs) > 3:
         value = graph.constant(node.inputs[3])
         return None if value is None else tuple(int(extent) for extent in value)
     (batch, *extents, _), (channels, *kernel, _) = operands(graph, node)
