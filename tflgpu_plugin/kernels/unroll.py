@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 _CONSTANT = re.compile(r"(?<![\w.\"])[A-Z][A-Z_]+(?!\w)")
 _DECLARED = re.compile(r"\bconst (\w+)")
-_JINJA = re.compile(r"({[{%#].*?[}%#]}\w*)")
+_JINJA = re.compile(r"(\w*{[{%#].*?[}%#]}\w*)")
 _INDEXED = re.compile(r"(?<![\w.])([a-z]\w*)((?:\[[^\[\]]+\])+)")
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 _WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w)(\(?)")
