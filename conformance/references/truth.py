@@ -19,6 +19,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node, Tensor, quantization
 from tflgpu_plugin.ops import transpose_conv
 from tflgpu_plugin.ops.blocks import windows
+from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import bounded, spans
 from tflgpu_plugin.passes.decompose import decompose
 
@@ -93,12 +94,36 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
     return measure(answers, max(terms(graph, node) for node in graph.nodes))
 
 
+def _scanned(graph: Graph, node: Node) -> int:
+    (axis,) = reduced_axes(graph, node) or (0,)
+    return graph.shape(node.operand())[axis]
+
+
+def _updates(graph: Graph, node: Node) -> int:
+    """Returns how many updates may be added to one element."""
+    indices = graph.shape(node.operand(1))
+    if node.attributes["reduction"] == "none":
+        return 1
+    return prod(indices[:-1]) if node.op == "scatter_nd" else indices[int(node.attributes["axis"])]
+
+
+# Summands of ops whose number does not follow from their work.
+TERMS: Mapping[str, Callable[[Graph, Node], int]] = {
+    "cumprod": _scanned,
+    "cumsum": _scanned,
+    "gather_blocks": lambda graph, node: 1,
+    "matmul_blocks": lambda graph, node: graph.shape(node.operand())[-1],
+    "rotary": lambda graph, node: 2,
+    "scatter_elements": _updates,
+    "scatter_nd": _updates,
+}
+
+
 def terms(graph: Graph, node: Node) -> int:
-    """Returns how many products or summands an output element has, by the row."""
-    row = ops.rows()[node.op]
-    if row.terms:
-        return row.terms(graph, node)
-    work = row.work
+    """Returns how many products or summands an output element has."""
+    if node.op in TERMS:
+        return TERMS[node.op](graph, node)
+    work = ops.rows()[node.op].work
     return work(graph, node) // max(1, prod(graph.shape(node.outputs[0]))) if work else 1
 
 

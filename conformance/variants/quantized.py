@@ -203,8 +203,8 @@ def same_quantization(host_op: str) -> bool:
 
 
 def rule_of(*host_ops: str) -> str:
-    """How near results in 8 bits must be to the reference kernels': the rule of their rows."""
-    rules = [ops.rows()[HOST_OPS[host_op].op].in_8_bits for host_op in host_ops]
+    """Returns the least exact rule of these operators for results in 8 bits."""
+    rules = [tolerance.RULES.get(HOST_OPS[host_op].op, "exact") for host_op in host_ops]
     return max(rules, key=lambda rule: tolerance.IN_8_BITS[rule])
 
 

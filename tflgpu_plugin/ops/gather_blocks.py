@@ -74,5 +74,5 @@ def _work(graph: Graph, node: Node) -> int:
 ATTRIBUTES = "bits! block! raises width!"
 OPS = (
     Op("gather_blocks", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work,
-       terms=lambda graph, node: 1, kind="product", operands="xxx?", fuses=True, accumulates=False),
+       kind="product", operands="xxx?", fuses=True, accumulates=False),
 )  # fmt: skip

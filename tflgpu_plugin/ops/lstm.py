@@ -308,7 +308,7 @@ OPS = (
     ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_decomposed, "accumulate", work=_work_full,
-        decompose=decompose_full, states=((OUTPUT, -2), (STATE, -1)), in_8_bits="steps",
+        decompose=decompose_full, states=((OUTPUT, -2), (STATE, -1)),
         kind="composite", operands="x".ljust(FULL, "?"), accumulates=False,
     ),
 )  # fmt: skip

@@ -258,13 +258,9 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())) * _sizes(graph, node)[1]
 
 
-def _terms(graph: Graph, node: Node) -> int:
-    return _sizes(graph, node)[0]
-
-
 ATTRIBUTES = "bits! block!"
 OPS = (
     Op("matmul_blocks", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
-       terms=_terms, kind="product", fuses=True, decompose=decompose,
+       kind="product", fuses=True, decompose=decompose,
        operands="xxx?", accumulates=False),
 )  # fmt: skip

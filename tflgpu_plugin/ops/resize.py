@@ -228,7 +228,7 @@ ATTRIBUTES = {
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
-       fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
+       fuses=True, accumulates=False, errors=MOVED, same_quantization=True,
        operands="xx", rounding=rounding.INTERPOLATION),
     Op("resize_nearest", refuse, shapes, movement.lower, "exact", types=("f32", "i32"),
        kind="movement", keeps="first", fuses=True, views=nearest, operands="xx",

@@ -138,6 +138,6 @@ def _spelled(steps: Decomposition, x: int, turning: int) -> int:
 
 ATTRIBUTES = "heads joined paired together"
 OPS = (
-    Op("rotary", refuse, shapes, lower, "accumulate", terms=lambda graph, node: 2, kind="product",
+    Op("rotary", refuse, shapes, lower, "accumulate", kind="product",
        by_head=True, operands="xxx", fuses=True, decompose=decompose, accumulates=False),
 )  # fmt: skip

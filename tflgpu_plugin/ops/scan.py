@@ -71,11 +71,6 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _terms(graph: Graph, node: Node) -> int:
-    (axis,) = reduced_axes(graph, node) or (0,)
-    return graph.shape(node.operand())[axis]
-
-
 def _lanes(count: int) -> int:
     """Threads that share a line."""
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
@@ -91,7 +86,7 @@ def sums(data: Array, axis: Array, exclusive: bool = False, reverse: bool = Fals
 ATTRIBUTES = "exclusive reverse"
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
-       decompose=decompose, accumulates=True, terms=_terms, meaning=meaning, inexact=True,
+       decompose=decompose, accumulates=True, meaning=meaning, inexact=True,
        operands="xx")
     for name, meaning in (("cumsum", sums), ("cumprod", None))
 )  # fmt: skip

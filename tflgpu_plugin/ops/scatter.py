@@ -315,11 +315,6 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _terms(graph: Graph, node: Node) -> int:
-    form = _form(graph, node)
-    return 1 if node.attributes["reduction"] == "none" else form.updates
-
-
 def _work(graph: Graph, node: Node) -> int:
     form = _form(graph, node)
     return prod(graph.shape(node.operand())) * form.updates * len(form.axes)
@@ -357,7 +352,7 @@ ATTRIBUTES = {
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,
-           terms=_terms, decompose=decompose, kind="reduction", accumulates=True, meaning=meaning,
+           decompose=decompose, kind="reduction", accumulates=True, meaning=meaning,
            operands="xxx")
         for name, meaning in (("scatter_elements", None), ("scatter_nd", assigned))
     ),

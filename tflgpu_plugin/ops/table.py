@@ -126,18 +126,16 @@ class Op:
     node)` gives the output shapes from input shapes (and values of constant inputs). `accuracy`
     names a class of `conformance.tolerance`: exact, elementwise, function, transcendental,
     accumulate or reduction. `types` are the dtypes of the value inputs and outputs. `work`
-    estimates multiply-adds per run for the pays-off rule (None: one per output element), `terms`
-    how many summands a result has (None: by its work). `decompose` replaces the node by others
-    before it is lowered (see `ops.decompose`); it returns whether it did. `meaning(*inputs,
-    **attributes)` is what the op computes, in numpy, where all inputs are known before a run (None:
+    estimates multiply-adds per run for the pays-off rule (None: one per output element).
+    `decompose` replaces the node by others before it is lowered (see `ops.decompose`); it returns
+    whether it did. `meaning(*inputs, **attributes)` is what the op computes, in numpy, where
+    all inputs are known before a run (None:
     `views` tell, or nothing does; see `ops.evaluation`); it raises ValueError where hosts would not
     agree with numpy. `inexact`: of floats each host comes to results of its own, by another order
     of sums or other roundings. `states` pairs the position of an input that is state with that of
     the output whose value it takes, from the end (negative) where hosts have no tensor for that.
     `attributes` are those that nodes may have (see `ops.attributes`). `operands` has a letter for
-    each input: `x` must be there, `?` may be absent, `*` stands for any number. `in_8_bits` says
-    how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the same
-    numbers), step (of few values, one level) or steps (several, over a sequence).
+    each input: `x` must be there, `?` may be absent, `*` stands for any number.
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
@@ -175,7 +173,6 @@ class Op:
     accuracy: str
     types: tuple[str, ...] = ("f32",)
     work: Callable[[Graph, Node], int] | None = None
-    terms: Callable[[Graph, Node], int] | None = None
     decompose: Callable[[Decomposition, Node], bool] | None = None
     meaning: Callable[..., Array] | None = None
     inexact: bool = False
@@ -183,7 +180,6 @@ class Op:
     family: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     operands: str = "x"
-    in_8_bits: str = "exact"
     kind: str = ""
     fuses: bool = False
     as_epilogue: Callable[[Graph, Node, int], EpilogueOp | None] | None = None
