@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 _NAME = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
@@ -60,12 +61,18 @@ def _vector(*parts: Any) -> Vector:
     )
 
 
+def _lanes(how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Returns the function for numbers, and lane by lane for vectors."""
+    return lambda a, b: a._with(b, how) if isinstance(a, Vector) else how(a, b)
+
+
 def _select(no: Any, yes: Any, which: Any) -> Any:
     return yes if which else no
 
 
 BUILTINS: dict[str, Any] = {
-    "min": min, "max": max, "select": _select, "u32": lambda v: int(v) & 0xFFFFFFFF, "i32": int,
+    "min": _lanes(min), "max": _lanes(max), "select": _select, "i32": int,
+    "u32": lambda v: int(v) & 0xFFFFFFFF,
     "divided": lambda a, b: Vector(divmod(a, b)), "group_id": lambda v: v, "bitcast": lambda v: v,
     **{f"vec{n}{kind}": _vector for n in (2, 3, 4) for kind in "ui"},
 }  # fmt: skip
@@ -99,10 +106,43 @@ def loops(wgsl: str, uniforms: bytes, groups: Sequence[int]) -> list[Loop]:
     assert size is not None
     known = {f"v_{name}": value for name, value in BUILTINS.items()}
     known["v_p"] = _parameters(text, uniforms)
+    for name, members in re.findall(r"struct (\w+) \{([^}]*)\}", text):
+        known[f"v_{name}"] = _constructor(
+            [part.split(":")[0].strip() for part in members.split(",")]
+        )
+    for name, (parameters, body) in kernel.functions.items():
+        if name not in kernel.looping and f"v_{name}" not in known:
+            known[f"v_{name}"] = _callable(_names(parameters), body, known)
     middle = Vector(max(0, n - 1) // 2 for n in groups)
     known |= {"v_wid": middle, "v_lid": 0, "v_lane": 0, "v_thread": 0, "v_sid": 0}
     _run(kernel.main, known)
     return kernel.loops
+
+
+def _constructor(names: list[str]) -> Callable[..., SimpleNamespace]:
+    return lambda *values: SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def _callable(names: list[str], body: str, known: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a function of WGSL that only computes a value; calls of others raise ValueError."""
+
+    def call(*values: Any) -> Any:
+        local = known | {f"v_{n}": v for n, v in zip(names, values, strict=True)}
+        for head, block in _parts(body):
+            found = re.fullmatch(r"(?:let (\w+)[^=]*=|return\b)(.*)", head, re.DOTALL)
+            if block is not None or found is None:
+                break
+            value = eval(_python(found[2]), {"__builtins__": {}}, local)
+            if found[1] is None:
+                return value
+            local[f"v_{found[1]}"] = value
+        raise ValueError("the function does more than compute a value")
+
+    return call
+
+
+def _names(parameters: str) -> list[str]:
+    return [part.split(":")[0].strip() for part in _split(parameters, ",")]
 
 
 def _parameters(text: str, uniforms: bytes) -> Any:
@@ -148,7 +188,7 @@ class _Kernel:
         return found
 
     def _call(self, name: str, text: str, parameters: str, body: str, depth: int) -> Block:
-        names = [part.split(":")[0].strip() for part in _split(parameters, ",")]
+        names = _names(parameters)
         start = re.search(rf"\b{name}\s*\(", text)
         given = _split(_inside(text[start.end() :]), ",") if start else []
         bound = [f"let {n} = {value}" for n, value in zip(names, given, strict=False)]
@@ -257,7 +297,8 @@ def _value(code: Any, known: dict[str, Any]) -> Any:
     """Returns the value, or None where it is not known."""
     try:
         return eval(code, {"__builtins__": {}}, known)
-    except (NameError, TypeError, ValueError, AttributeError, ZeroDivisionError, IndexError):
+    except (NameError, TypeError, ValueError, AttributeError, ZeroDivisionError, IndexError,
+            SyntaxError):  # fmt: skip
         return None
 
 

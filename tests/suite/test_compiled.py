@@ -56,6 +56,23 @@ def test_loops_are_followed_in_order_with_those_of_functions() -> None:
     assert threads(Pipeline("", KERNEL, "u")) == 32
 
 
+def test_values_of_structs_and_functions_are_computed() -> None:
+    plane = """
+struct Plane { batch: u32, taps: vec2u }
+fn at_least(taps: vec2u) -> vec2u {
+  let least = vec2u(2u, 1u);
+  return max(taps, least);
+}
+fn plane_of(number: u32) -> Plane {
+  return Plane(number, at_least(vec2u(1u, p.rows)));
+}
+"""
+    code = KERNEL.replace("@compute", plane + "@compute").replace("vec2u(p.rows, 3u)", "plane.taps")
+    code = code.replace("  let extent", "  let plane = plane_of(wid.x);\n  let extent")
+    found = loops(code, struct.pack("<2I", 7, 1), (3, 1, 1))
+    assert told(found)[0] == (1, 1, 2)
+
+
 @pytest.mark.parametrize(("channels", "rounds"), [(32, (3, 6, 0)), (40, (3, 6, 6))])
 def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     channels: int, rounds: tuple[int, int, int]
