@@ -353,6 +353,8 @@ PAD, BLOCKS = ("pad", "value"), ("depth_to_space", "value")
         (*PAD, {"paddings": [(0, 1), (0, 0)]}, {"paddings": (0, 1, 0, 0)}, "invalid"),
         (*PAD, {"paddings": ((0, 1),) * 2}, {"paddings": ((0, 1, 2),) * 2}, "invalid"),
         (*PAD, {"paddings": ((0, 1),) * 2, "mode": "edge"}, {"mode": "other"}, "invalid"),
+        ("reshape", "value", {"shape": (4,)}, {"shape": ("4",)}, "invalid"),
+        ("reshape", "value", {"shape": (2, 2)}, {"shape": ((4,),)}, "invalid"),
         ("reshape", "value", {"shape": (4,)}, {}, "missing"),
     ],
 )  # fmt: skip
@@ -368,6 +370,9 @@ def test_values_that_an_op_would_take_for_others_are_refused(
 def test_a_value_that_is_refused_is_one_sentence_in_rows_and_builders() -> None:
     said = "gelu takes True or False for approximate, not 'none'."
     assert told("gelu", "value", approximate="none") == said
+    wrong = {"classes": 1, "count": "1", "each": None, "least": 0.0, "overlap": 0.5}
+    extent = told("detections", "value value value", scales=(1.0,) * 4, **wrong)
+    assert extent == "detections takes an integer for count, not '1'.", "it is an extent, too"
     refusal = plus(lambda b: b.add("gelu", b.x(), approximate="none"))
     assert refusal == said and refusal.code == "attribute.invalid"
 

@@ -389,6 +389,7 @@ CASES: list[tuple[partial[Refusal | None], str | None]] = [
     (asks("resize", IMAGE, [5, 5], **HALVES), "attribute.invalid"),
     (asks("resize", IMAGE, [5, 5], coordinates="tf_crop_and_resize"), "attribute.invalid"),
     (asks("resize", IMAGE, [5, 5], coordinates="tf_crop_and_resize", roi=(0.0,) * 4), None),
+    (asks("resize", IMAGE, [5, 5], scales=(1.0,)), "attribute.invalid"),
     (asks("resize", (1, INDEX, 1, 1), [5, 5]), None),
     (asks("resize", (1, INDEX + 1, 1, 1), [5, 5]), "shape.too_large"),
 ]

@@ -8,6 +8,7 @@ empty, so nodes that read such a tensor stay with the host.
 
 from __future__ import annotations
 
+import operator
 from collections import ChainMap
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
@@ -316,7 +317,8 @@ class Plain:
         found: Sequence[Shape] | None = None
         wrong: str | None = None
         try:
-            found = op.shapes(Graph.over(self.table, node), node)
+            inferred = op.shapes(Graph.over(self.table, node), node)
+            found = [tuple(map(operator.index, shape)) for shape in inferred]
         except NotConstant as error:  # known only after a run
             wrong = str(error)
         except Exception as error:

@@ -58,8 +58,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "attribute.invalid", "align_corners and half_pixel_centers exclude each other."
         )
     cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
-    if cropped and len(node.attributes.get("roi", ())) != 2 * size.size:
-        said = f"Resizing of a region needs the attribute roi, {2 * size.size} numbers."
+    counts = {"scales": size.size, "roi": 2 * size.size}
+    wrong = [name for name in counts if len(node.attributes.get(name, ())) != counts[name]]
+    if any(name in node.attributes or (cropped and name == "roi") for name in wrong):
+        said = f"Resizing takes {size.size} scales here, and {2 * size.size} numbers for roi."
         return Refusal("attribute.invalid", said)
     whole = quantization.is_integer(graph.tensors[node.operand()])
     if whole and not _copies(node):
