@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,29 +40,36 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return broadcast_refusal(graph, node)
 
 
+@dataclass(frozen=True)
+class Integers:
+    """How integers are computed: WGSL for vec4 `v` and `e`, which may exceed int32 where it is
+    `checked`, or where `beyond` is true, also of int32. `wrong` is the comparison with zero that
+    is true of second operands which hosts refuse, of nodes with the attribute `raises`."""
+
+    expression: str
+    checked: bool = False
+    beyond: str = ""
+    wrong: str = ""
+
+
 def row(
     name: str,
     expression: str | None = None,
     types: tuple[str, ...] = ("f32",),
     accuracy: str = "elementwise",
     steps: tuple[str | None, str | None] = (None, None),
-    whole: str | None = None,
-    checked: bool = False,
-    beyond: str = "",
-    wrong: str = "",
+    integers: Integers | None = None,
     **traits: Any,
 ) -> Op:
-    """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
-    `steps` are those when a produced value is the first operand, and when it is the second;
-    `whole` is the WGSL for integers, which may pass int32 where it is `checked`, or where
-    `beyond` tells, also of int32. `wrong` is the comparison with zero that is true of second
-    operands which hosts refuse, of nodes with the attribute `raises`."""
+    """Returns an op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that
+    name. `steps` are those when a produced value is the first operand, and when it is the
+    second."""
     found = expression or EPILOGUE_OPS.get(name, "")
-    lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond,
-                    wrong=wrong)  # fmt: skip
+    lower = partial(_lower, expression=found, integers=integers)
     fused = pair_epilogue(*steps) if any(steps) else None
-    types = (*types, "i32") if whole else types
-    traits = dict[str, Any](unknown=PASSES if whole else "", operands="xx") | traits
+    types = (*types, "i32") if integers else types
+    traits = dict[str, Any](unknown=PASSES if integers else "", operands="xx") | traits
+    wrong = integers.wrong if integers else ""
     asked = partial(refuse_second, wrong=wrong) if wrong else refuse
     return Op(name, asked, shapes, lower, accuracy, types=types, fuses=True,
               kind="elementwise", follows="elementwise", as_epilogue=fused,
@@ -96,16 +103,15 @@ def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str 
     floats, by default the same and false where one is NaN."""
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
-    return row(name, *known, whole=f"bool_as_f32({whole})", unknown="", meaning=meaning)
+    integers = Integers(f"bool_as_f32({whole})")
+    return row(name, *known, integers=integers, unknown="", meaning=meaning)
 
 
-def _lower(
-    low: Lowering, node: Node, expression: str, whole: str | None, checked: bool, beyond: str,
-    wrong: str,
-) -> None:  # fmt: skip
-    if whole and quantization.is_integer(low.graph.tensors[operands(node)[-1]]):
+def _lower(low: Lowering, node: Node, expression: str, integers: Integers | None) -> None:
+    if integers and quantization.is_integer(low.graph.tensors[operands(node)[-1]]):
+        whole, wrong = integers.expression, integers.wrong
         limits = LIMITED.get(str(node.attributes.get("activation")))
-        beyond = overflow(low, node, whole) if checked else beyond
+        beyond = overflow(low, node, whole) if integers.checked else integers.beyond
         cut = f"clamp({whole}, {limits})" if limits else whole
         raises = node.attributes.get("raises") and low.graph.constant(node.operand(1)) is None
         refused = f"e {wrong} vec4i()" if wrong and raises else ""
@@ -186,8 +192,7 @@ OPS = (
     *(
         row(
             name,
-            whole=whole,
-            checked=True,
+            integers=Integers(whole, checked=True),
             affine=kind,
             steps=(name, other),
             rounding=rounding.SUM,
@@ -201,8 +206,7 @@ OPS = (
     ),
     row(
         "mul",
-        whole="v * e",
-        checked=True,
+        integers=Integers("v * e", checked=True),
         affine="factor",
         steps=("mul", "mul"),
         rounding=rounding.PRODUCT,
@@ -211,7 +215,7 @@ OPS = (
     *(
         row(
             name,
-            whole=whole,
+            integers=Integers(whole),
             steps=(name, f"reverse_{name}"),
             keeps="any",
             meaning=meaning,
@@ -224,9 +228,7 @@ OPS = (
     # Whole quotients are cut towards zero.
     row(
         "div",
-        whole="v / e",
-        checked=True,
-        wrong="==",
+        integers=Integers("v / e", checked=True, wrong="=="),
         affine="divisor",
         accuracy="function",
         steps=("div", "reverse_div"),
@@ -235,9 +237,11 @@ OPS = (
     # Hosts go through float64: what that makes of too large a power depends on the CPU.
     row(
         "pow",
-        whole="whole_power(v, e)",
-        beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
-        wrong="<",
+        integers=Integers(
+            "whole_power(v, e)",
+            beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
+            wrong="<",
+        ),
         accuracy="transcendental",
         errors=Errors(keeps_ratios=True),
         steps=("pow", "reverse_pow"),
@@ -249,8 +253,7 @@ OPS = (
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",
-        whole="(v - e) * (v - e)",
-        checked=True,
+        integers=Integers("(v - e) * (v - e)", checked=True),
         accuracy="function",
         steps=("squared_difference",) * 2,
         quantize=quantized.squared_difference,
@@ -263,27 +266,30 @@ OPS = (
     row(
         "floor_div",
         "floor_quotient(v, e)",
-        whole="whole_floor_quotient(v, e)",
-        wrong="==",
+        integers=Integers("whole_floor_quotient(v, e)", wrong="=="),
         meaning=floor_quotient,
         inexact=True,
     ),
     row(
         "floor_mod",
         "floor_remainder(v, e)",
-        whole="v - e * whole_floor_quotient(v, e)",
-        wrong="==",
+        integers=Integers("v - e * whole_floor_quotient(v, e)", wrong="=="),
         meaning=floor_remainder,
         inexact=True,
     ),
-    row("fmod", "remainder_of(v, e)", whole="whole_remainder(v, e)", wrong="==", meaning=remainder),
+    row(
+        "fmod",
+        "remainder_of(v, e)",
+        integers=Integers("whole_remainder(v, e)", wrong="=="),
+        meaning=remainder,
+    ),
     # Bool tensors are stored as 0.0 and 1.0.
     row("logical_and", "v * e", types=("bool",), accuracy="exact", meaning=np.logical_and),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact", meaning=np.logical_or),
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact", meaning=np.logical_xor),
     # Of integers alone.
     *(
-        row(name, types=(), accuracy="exact", whole=whole)
+        row(name, types=(), accuracy="exact", integers=Integers(whole))
         for name, whole in (
             ("bitwise_and", "v & e"),
             ("bitwise_or", "v | e"),
@@ -328,7 +334,7 @@ OPS = (
         CHOICE,
         types=("f32", "bool"),
         accuracy="exact",
-        whole=CHOICE,
+        integers=Integers(CHOICE),
         unknown=CHOOSES,
         operands="xxx",
         meaning=np.where,
