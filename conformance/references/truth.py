@@ -19,7 +19,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node, Tensor, quantization
 from tflgpu_plugin.ops import transpose_conv
 from tflgpu_plugin.ops.blocks import windows
-from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.reduce_forms import reduced_axes
 from tflgpu_plugin.ops.window import bounded, spans
 from tflgpu_plugin.passes.decompose import decompose
 

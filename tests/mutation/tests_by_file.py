@@ -18,6 +18,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "stem": ("conv",),
     "convolution": ("conv", "conv_3d"),
     "product": DENSE,
+    "reduce_forms": ("reduce", "pool"),
     "forms": ("conv", "reduce"),
     "winograd": ("conv",),
     "winograd_row": ("conv",),

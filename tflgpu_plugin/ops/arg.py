@@ -9,7 +9,8 @@ from math import prod
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import vector_strides
-from tflgpu_plugin.ops.reduce import lanes, reduced_axes, refuse_axis, shapes as reduced
+from tflgpu_plugin.ops.reduce import refuse_axis, shapes as reduced
+from tflgpu_plugin.ops.reduce_forms import lanes, reduced_axes
 from tflgpu_plugin.ops.table import Op, elements
 
 BLOCK = 4096  # elements of the kernel's inner loop

@@ -8,9 +8,9 @@ groups too large for one launch, or of no whole slices, is made of.
 from __future__ import annotations
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
-from tflgpu_plugin.ops import reduce
 from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.reduce_forms import FORMS, REDUCTIONS, Reduced
 from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 
 OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
@@ -35,18 +35,18 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(shape[0], *(1,) * (len(shape) - 2), int(node.attributes["groups"]))]
 
 
-def _reduced(low: Lowering, node: Node) -> reduce.Reduced:
+def _reduced(low: Lowering, node: Node) -> Reduced:
     """The reduction whose channels are two axes: of groups, and of channels in a group."""
     batch, *image, channels = low.graph.shape(node.operand())
     groups = int(node.attributes["groups"])
     shape = (batch, *image, groups, channels // groups)
     gone = {*range(1, len(shape) - 2), len(shape) - 1}
-    return reduce.Reduced(low, node, reduce.REDUCTIONS[OF[node.op]], shape, frozenset(gone))
+    return Reduced(low, node, REDUCTIONS[OF[node.op]], shape, frozenset(gone))
 
 
 ATTRIBUTES = "groups!"
 OPS = tuple(
-    Op(name, _refuse, _shapes, Forms(_reduced, reduce.FORMS), "reduction", work=elements(),
+    Op(name, _refuse, _shapes, Forms(_reduced, FORMS), "reduction", work=elements(),
        kind="reduction", fuses=True, accumulates=True, operands="x??", errors=AVERAGED)
     for name in OF
 )  # fmt: skip

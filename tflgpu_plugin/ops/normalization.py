@@ -27,7 +27,7 @@ from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.group_moments import divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Kernel, Launch, Lowering, Stores
-from tflgpu_plugin.ops.reduce import AHEAD, exchanges, lanes, wide
+from tflgpu_plugin.ops.reduce_forms import AHEAD, exchanges, lanes, wide
 from tflgpu_plugin.ops.table import NORMALIZED, Op, elements, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share

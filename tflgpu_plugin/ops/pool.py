@@ -22,7 +22,7 @@ from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Form, Forms
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Kernel, Lowering
-from tflgpu_plugin.ops.reduce import (
+from tflgpu_plugin.ops.reduce_forms import (
     FORMS as REDUCED,
     MAXIMUM,
     REDUCTIONS,

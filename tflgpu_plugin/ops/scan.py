@@ -12,7 +12,8 @@ from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
-from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes, refuse_axis
+from tflgpu_plugin.ops.reduce import decompose_checked, refuse_axis
+from tflgpu_plugin.ops.reduce_forms import reduced_axes
 from tflgpu_plugin.ops.table import Op, same_shape
 
 MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements

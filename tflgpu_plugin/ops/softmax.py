@@ -12,7 +12,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.ops.reduce import exchanges, lanes
+from tflgpu_plugin.ops.reduce_forms import exchanges, lanes
 from tflgpu_plugin.ops.table import Op, elements, same_shape
 
 HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs

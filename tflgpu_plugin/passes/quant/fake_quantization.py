@@ -16,7 +16,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import COUNTS, Array, EpilogueOp, Graph, Node, Tensor, planar, quantization
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
-from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.reduce_forms import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 

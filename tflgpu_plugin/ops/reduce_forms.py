@@ -1,0 +1,292 @@
+"""The kernel of reductions, and the forms in which it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import inf, isqrt, prod
+from typing import NamedTuple
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.quantization import is_integer
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.forms import Form, always
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Stores
+from tflgpu_plugin.ops.tiles import WAITING_THREADS
+from tflgpu_plugin.ops.views import Axis, merged, row_strides
+
+SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
+MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
+AHEAD = 8  # vec4 that a thread of a GPU loads before it combines them
+MAX_THREADS = 256  # of a workgroup
+MIN_SERIAL = 128  # elements of a thread: what is saved must pay for another launch
+MIN_PART = 16  # elements of a thread that are left in a part
+ZERO, SUM = "vec4f(0.0)", "a + v"
+INFINITE = "vec4f(p.infinity)"
+LOWEST = "vec4f(-0x1.fffffep+127f)"
+
+
+class Reduction(NamedTuple):
+    """WGSL of a reduction: value of an empty one, step from `a` with element `v`, result from `a`,
+    and what is made of an element `v` before."""
+
+    start: str
+    combine: str
+    finish: str = "a"
+    each: str = "v"
+
+
+REDUCTIONS = {
+    "mean": Reduction(ZERO, SUM, "quotient(a, p.divisor)"),
+    "reduce_sum": Reduction(ZERO, SUM),
+    "reduce_prod": Reduction("vec4f(1.0)", "a * v"),
+    "reduce_max": Reduction(f"-{INFINITE}", "select(a, v, ((v > a) & !is_nan(a)) | is_nan(v))"),
+    "reduce_min": Reduction(INFINITE, "select(a, v, ((v < a) & !is_nan(a)) | is_nan(v))"),
+    "reduce_l1": Reduction(ZERO, SUM, each="abs(v)"),
+    "reduce_l2": Reduction(ZERO, SUM, "root(a)", "v * v"),
+    "reduce_sum_square": Reduction(ZERO, SUM, each="v * v"),
+    "reduce_mean_square": Reduction(ZERO, SUM, "quotient(a, p.divisor)", "v * v"),
+    "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
+}
+MAXIMUM = Reduction(LOWEST, "max(a, v)")
+NONE = "vec4i()"
+WHOLE = {
+    "reduce_sum": Reduction(NONE, SUM),
+    "reduce_prod": Reduction("vec4i(1)", "a * v"),
+    "reduce_max": Reduction("vec4i(-2147483647 - 1)", "max(a, v)"),
+    "reduce_min": Reduction("vec4i(2147483647)", "min(a, v)"),
+    "reduce_l1": Reduction(NONE, SUM, each="abs(v)"),
+    "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
+}
+
+
+def reduced_axes(graph: Graph, node: Node) -> set[int]:
+    """The axes to reduce, from 0. Raises ValueError with a sentence when one is out of range."""
+    rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
+    assert value is not None
+    if rank == 0:  # the host takes any axes of a scalar, and reduces nothing
+        return set()
+    axes = [int(axis) for axis in value.reshape(-1)]
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"Axis {axis} is out of range for an input of rank {rank}.")
+    return {axis % rank for axis in axes}
+
+
+# ---- forms ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A reduction of these axes of a node's first input, seen as row-major elements of `shape`."""
+
+    low: Lowering
+    node: Node
+    reduction: Reduction
+    shape: Shape
+    axes: frozenset[int]
+
+    @classmethod
+    def of(cls, low: Lowering, node: Node) -> Reduced:
+        """Returns the reduction that a node is."""
+        source = node.operand()
+        reduction = (WHOLE if is_integer(low.graph.tensors[source]) else REDUCTIONS)[node.op]
+        axes = frozenset(reduced_axes(low.graph, node))
+        return cls(low, node, reduction, low.graph.shape(source), axes)
+
+    @property
+    def image(self) -> bool:
+        """Whether just the axes between batch and channels go away."""
+        shape, axes = self.shape, self.axes
+        image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
+        x, out = (self.low.geometry(t) for t in (self.node.operand(), self.node.outputs[0]))
+        same = shape == self.low.graph.shape(self.node.operand()) and x[:2] == out[:2]
+        return {k for k in axes if shape[k] > 1} == image and same  # batch and slices
+
+    @property
+    def count(self) -> int:
+        """Elements of a result."""
+        return prod(self.shape[axis] for axis in self.axes)
+
+    @property
+    def vectors(self) -> int:
+        return self.low.geometry(self.node.outputs[0]).vectors
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """The elements that a launch combines: an operand, how many make a result, of which a `part`
+    is taken at a time (0: all), and where they lie, if not all of an image after each other."""
+
+    x: Access
+    count: int
+    parameters: Mapping[str, object]
+    part: int = 0
+
+
+def _elements(r: Reduced) -> _Elements:
+    """Returns the elements of an image in their order, others one by one."""
+    if r.image:
+        return _Elements(Access(r.node.operand()), r.count, {})
+    return _one_by_one(r)
+
+
+def _one_by_one(r: Reduced) -> _Elements:
+    runs = _runs(r.shape, r.axes)
+    x, out = r.low.geometry(r.node.operand()), r.low.geometry(r.node.outputs[0])
+    kept, gone = (_three(_alike(runs, reduced)) for reduced in (False, True))
+    parameters: dict[str, object] = {
+        "channels": out.channels,
+        "in_slices": x.slices,
+        "in_spatial": x.spatial,
+        "in_channels": x.channels,
+    }
+    for name, three in (("kept", kept), ("gone", gone)):
+        parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
+        parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
+    return _Elements(Access(r.node.operand(), 1), r.count, parameters)
+
+
+def _lower_parts(r: Reduced) -> None:
+    """A launch of parts of the elements, and one of what they gave."""
+    part = r.count if r.low.target.prefers("reduce_parts") else _part(r)
+    part = part if part < r.count else -(-r.count // 3)
+    several = -(-r.count // part)
+    made = r.low.temporary(r.vectors * several)
+    first = replace(r, reduction=r.reduction._replace(finish="a"))
+    _reduce(first, replace(_elements(r), part=part), made)
+    last = replace(r, reduction=r.reduction._replace(each="v"))
+    _reduce(last, _Elements(Access(made), several, {"divisor": float(r.count)}))
+
+
+def _part(r: Reduced) -> int:
+    """How many elements of a result a workgroup takes, so that enough threads wait for memory: all,
+    or whole rounds of its threads."""
+    if r.low.target.software or r.count < MIN_SERIAL * WORKGROUP:
+        return r.count
+    several = min(WAITING_THREADS // (r.vectors * WORKGROUP), r.count // (MIN_PART * WORKGROUP))
+    round_ = WORKGROUP * AHEAD
+    return -(-r.count // (max(several, 1) * round_)) * round_
+
+
+FORMS: tuple[Form[Reduced], ...] = (
+    Form("reduce_parts",
+         lambda r: r.count > 1 and not is_integer(r.low.graph.tensors[r.node.operand()]),
+         _lower_parts,
+         lambda r: _part(r) < r.count),
+    Form("reduce_image", lambda r: r.image, lambda r: _reduce(r, _elements(r))),
+    Form("reduce_axes", always, lambda r: _reduce(r, _one_by_one(r))),
+)  # fmt: skip
+
+
+def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
+    """A launch over the elements of each result or, if they are taken in parts, one for each part;
+    `made` stands for the node's output."""
+    low, node, x = r.low, r.node, elements.x
+    target, out, length = low.target, low.geometry(node.outputs[0]), elements.part or elements.count
+    parts = -(-elements.count // length)
+    centred = len(node.inputs) > 2 and x.source == node.operand()
+    vectors = out.vectors * parts
+    together = lanes(target, length, vectors)
+    threads = wide(target, length, vectors, together, 4 * AHEAD)
+    together = threads if threads > WORKGROUP else together
+    each = -(-length // together)
+    most = 1 if target.software else AHEAD * x.view // 4
+    low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
+    # Blocks of the square root keep both loops short and the rounding error of sums small.
+    block, ahead = isqrt(max(each - 1, 0)) + 1, min(most, each)
+    parameters: dict[str, object] = {
+        "vectors": vectors,
+        "count": elements.count,
+        "lanes": together,
+        "block": -(-block // ahead) * ahead,
+        "divisor": float(elements.count),
+        "infinity": inf,
+        "slices": out.slices,
+        "spatial": out.spatial,
+    }
+    if elements.part:
+        parameters |= {"parts": parts, "chunk": elements.part}
+    low.dispatch(
+        Kernel(
+            "reduce",
+            parameters | dict(elements.parameters),
+            {
+                "spatial": x.view == 4,
+                "threads": threads,
+                "ahead": ahead,
+                "parts": elements.part > 0,
+                "centred": centred,
+                "shared": exchanges(target, length),
+                **r.reduction._asdict(),
+            },
+        ),
+        node,
+        {"x": x, **({"centre": node.operand(2)} if centred else {})},
+        {"out": node.outputs[0] if made is None else made},
+        (-(-vectors * together // threads), 1, 1),
+        stores=Stores(fused=made is None),
+    )
+
+
+def exchanges(target: Target, count: int) -> bool:
+    """Threads of one result exchange values by shuffle. On software adapters a workgroup is one
+    thread of the CPU, so more than 8 of them are no faster."""
+    return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
+
+
+def lanes(target: Target, count: int, results: int) -> int:
+    """Threads that share one of so many results, of `count` elements: alone while it is cheap, a
+    whole workgroup for long ones, sooner on GPUs, where each round waits for memory, and soonest
+    where that leaves most threads idle."""
+    if count < 16:
+        return 1
+    few = count < (4 if target.software else 2) * WORKGROUP
+    found = SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
+    while (
+        not target.software
+        and found < min(WORKGROUP, count / 2)
+        and 2 * found * results <= WAITING_THREADS
+    ):
+        found *= 2
+    return found
+
+
+def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
+    """Threads of a workgroup: more than usual where each of few results would have a whole one,
+    whose threads have at least so many elements each, and load in turn."""
+    found = WORKGROUP
+    while (
+        not target.software
+        and together == WORKGROUP
+        and found < MAX_THREADS
+        and count >= least * found
+        and 2 * found * results <= WAITING_THREADS
+    ):
+        found *= 2
+    return found
+
+
+def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
+    """The shape as neighbouring axes that are all reduced (true) or all kept, as one, outermost
+    first; axes of extent 1 do not matter."""
+    numbered = enumerate(zip(shape, row_strides(shape), strict=True))
+    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if axis[0] > 1]
+    groups = groupby(rows, key=lambda row: row[0])
+    together = [(gone, merged([row for _, row in group])) for gone, group in groups]
+    return [(gone, axis) for gone, found in together for (axis,) in found]
+
+
+def alternations(shape: Shape, axes: Collection[int]) -> tuple[int, int]:
+    """Returns how many runs of neighbouring axes are reduced, and how many kept."""
+    runs = _runs(shape, axes)
+    return len(_alike(runs, True)), len(_alike(runs, False))
+
+
+def _alike(runs: list[tuple[bool, Axis]], reduced: bool) -> list[Axis]:
+    return [axis for gone, axis in runs if gone == reduced]
+
+
+def _three(axes: list[Axis]) -> list[Axis]:
+    return [Axis(1)] * (3 - len(axes)) + axes
