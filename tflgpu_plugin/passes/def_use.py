@@ -23,12 +23,17 @@ class DefUse:
     def __init__(self, e: Rewriter) -> None:
         self.e = e
         self.producer, self.readers = e.producers(), e.readers()
+        self._plain: dict[int, tuple[Node, bool]] = {}
 
     def plain(self, node: Node) -> bool:
         """Whether a node's operands and results are floats and not quantized."""
-        if any(is_integer(self.e.tensors[t]) for t in node.outputs):
-            return False
-        return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
+        before, plain = self._plain.get(id(node), (None, False))
+        if before is not node:  # patterns ask again and again
+            tensors = [self.e.tensors[t] for t in (*node.reads, *node.outputs)]
+            plain = all(tensor.quantization is None for tensor in tensors)
+            plain = plain and not any(map(is_integer, tensors[len(node.reads) :]))
+            self._plain[id(node)] = node, plain
+        return plain
 
     def real(self, tensor: int) -> bool:
         """Whether a tensor is of floats and not quantized."""

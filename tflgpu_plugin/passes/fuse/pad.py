@@ -16,11 +16,14 @@ Padding = tuple[int, int, int, int]  # top, bottom, left, right
 def fuse_pad(graph: Graph) -> Graph:
     """Moves zero padding into the layer that alone reads it, unless the layer's own padding
     depends on the size ("same")."""
-    replaced, uses = dict[int, Node | None](), DefUse(Rewriter(graph))
-    for node in graph.nodes:
-        added = _added(uses.e, node)
-        reader = uses.reader(node.outputs[0]) if added else None
-        if added is None or reader is None or not ops.rows()[reader.op].padding:
+    e, replaced = Rewriter(graph), dict[int, Node | None]()
+    pads = [(node, added) for node in graph.nodes if (added := _added(e, node))]
+    if not pads:
+        return graph
+    uses = DefUse(e)
+    for node, added in pads:
+        reader = uses.reader(node.outputs[0])
+        if reader is None or not ops.rows()[reader.op].padding:
             continue
         reader = replaced.get(reader.id) or reader
         own = _own_padding(reader)
