@@ -202,7 +202,7 @@ def test_another_shape_of_plans_has_another_format() -> None:
     kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight)
     fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
-    assert (plan_file.FORMAT, digest) == (3, "d11be147"), "raise FORMAT, then write the new digest"
+    assert (plan_file.FORMAT, digest) == (4, "dc4e15be"), "raise FORMAT, then write the new digest"
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:
