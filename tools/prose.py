@@ -44,7 +44,7 @@ RETIRED = {
     r"(?-i:a) (?=[aio])(?!one\b|once\b)[a-z]{2,}": "an",
 }
 # How many findings each check may have. These numbers only fall.
-CEILINGS = {"linters": 0, "starts": 1, "retired": 3}
+CEILINGS = {"linters": 0, "starts": 0, "retired": 0}
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _operands(node: Node) -> list[int]:
 
 
 def _heads(node: Node) -> tuple[int, int, int]:
-    """Of q, k and v."""
+    """Returns the heads of q, k and v."""
     count = int(node.attributes.get("heads", 1))
     return count, *(int(node.attributes.get("kv_heads", count)),) * 2
 

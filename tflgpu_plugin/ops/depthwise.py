@@ -22,7 +22,7 @@ AT_ONCE = 2  # output rows whose input a thread of a GPU loads at once; a third 
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; a whole number of filters per channel; a window that fits; no fused tanh."""
+    """4 dimensions; equally many filters for each channel; a window that fits; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         said = "A depthwise convolution needs an input and weights of 4 dimensions."

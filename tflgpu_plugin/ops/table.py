@@ -96,7 +96,7 @@ class Rounding(NamedTuple):
 def unplanned(
     what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
 ) -> Refusal | None:
-    """The sentence for a node whose shapes cannot be told."""
+    """Returns the refusal of a node whose shapes cannot be inferred."""
     try:
         shapes(graph, node)
     except ValueError as error:
