@@ -161,17 +161,9 @@ def lower(low: Lowering, node: Node) -> None:
         "own": _own(node) if low.target.software else 1,
     }
     low.loops(node, steps * _rounds(node, units, outputs))
-    r = low.constant(
-        node.operand(R),
-        "recurrent",
-        _directions(node),
-        vectors=_directions(node) * rows * depth,
-        pack=lambda data: np.stack([pack_rows(r) for r in np.split(data, _directions(node))]),
-        half=True,
-    )
     reads: dict[str, Source | Access] = {
         "z": Access(low.stored(node.operand(0)), 1),
-        "r": r,
+        "r": _weights(low, node, rows * depth),
         "h0": low.stored(node.operand(H0)),
     }
     writes: dict[str, Source | Access] = {"y": node.outputs[0], "h": node.outputs[1]}
@@ -188,6 +180,19 @@ def lower(low: Lowering, node: Node) -> None:
         writes,
         (batch, 1, 1),
         stores=Stores(fused=False),
+    )
+
+
+def _weights(low: Lowering, node: Node, vectors: int) -> Constant:
+    """Returns the recurrent weights of all directions, so many vec4 each."""
+    count = _directions(node)
+    return low.constant(
+        node.operand(R),
+        "recurrent",
+        count,
+        vectors=count * vectors,
+        pack=lambda data: np.stack([pack_rows(r) for r in np.split(data, count)]),
+        half=True,
     )
 
 
