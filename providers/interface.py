@@ -16,12 +16,11 @@ from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import CPU, GPU, REVERTED, NodeReport, Report, remember
-from tflgpu_plugin.importer import arithmetic, loop_layer, partition, placeholders, symbols
+from tflgpu_plugin.importer import arithmetic, loop_layer, partition, symbols
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.importer.node_reader import Default
 from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
-from tflgpu_plugin.importer.importer import judged
 from tflgpu_plugin.importer.loop_body import otherwise
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.row_conditions import shaped
@@ -42,9 +41,9 @@ __all__ = [
     "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
     "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",
     "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape", "Subgraph", "Table",
-    "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast", "callbacks", "judged",
+    "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast", "callbacks",
     "kept", "log", "loop_layer", "messages", "narrowed", "native", "operands", "otherwise",
-    "packed", "parse", "partition", "placeholders", "rebuild_partition", "remember",
+    "packed", "parse", "partition", "rebuild_partition", "remember",
     "restore_partition", "same_bits", "select", "shaped", "symbols", "threads", "unpacked",
     "without_kernel",
 ]  # fmt: skip

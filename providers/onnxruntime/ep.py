@@ -35,7 +35,6 @@ ARITHMETIC = Refusal(
     "partition.arithmetic", "Shape arithmetic stays on the CPU where its result is needed there."
 )
 UNPLANNED = Refusal("shape.unsupported", "There is no plan for the shapes of this run.")
-GUESSED = "With the sizes guessed for its open extents: "
 ALWAYS_KEPT = (
     1 << 24
 )  # limit, in bytes, of constants that every partition keeps for the host's kernels
@@ -112,12 +111,11 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
-    reading, dynamic = providers.symbols.opened(taken, TABLE)
     messages.warn_of_unknown_exclusions(
         session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.logged
     )
-    reading = providers.judged(reading, providers.judge(session.options))
-    grouping = Grouping(taken, reading, dynamic)
+    reading = providers.symbols.opened(taken, TABLE, providers.judge(session.options))
+    grouping = Grouping(taken, reading, reading.dynamic)
     claim = providers.claim(
         reading, grouping=grouping.group, extraction=grouping.extract, repeated=taken.repeated
     )
@@ -157,10 +155,7 @@ def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Re
     found: dict[int, Refusal] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
-            host = node.sources[0]
-            guessed = GUESSED if host in reading.guessed else ""
-            reason = refusals[node.id]
-            found.setdefault(host, reason.reworded(guessed + reason))
+            found.setdefault(node.sources[0], refusals[node.id])
     return found
 
 

@@ -8,7 +8,6 @@ sentence for the host.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
-from functools import partial
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -105,14 +104,9 @@ def _place_new(
         delegate.options.exclude, prepared.nodes, codes.operators(), delegate.logged
     )
     repeated = loops.is_repeated(native.ffi, context)
-    read = partial(reader.read, taken, providers.judge(delegate.options))
-    stated = host = read({})
-    if not repeated:  # the node that runs a loop's body gives it its shapes
-        host = providers.placeholders.grown(stated, read)
+    # The node that runs a loop's body gives it its shapes.
+    host = reader.read(taken, providers.judge(delegate.options), fixed=repeated)
     claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
-    reasons = claim.refusals
-    if host is stated and not repeated:
-        reasons = providers.placeholders.explained(host, reasons, read)
     found = [providers.kept(host, one.graph) for one in claim.partitions]
     for partition, kept in zip(claim.partitions, found, strict=True):
         # Tensors between partitions stay on the device. But users who ask the host not to fuse
@@ -122,7 +116,7 @@ def _place_new(
         callers = tuple(node for node in partition.nodes if node in taken.graphs)
         prepared.placed.append(place(delegate.pointer, partition, kept, stays, callers))
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
-    prepared.decide(reasons)
+    prepared.decide(claim.refusals)
 
 
 def _place_again(

@@ -24,15 +24,12 @@ HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a 
 @dataclass(frozen=True)
 class Snapshot(HostModel):
     """A graph of a TFLite host; values have the host's numbers. `codes` are the operator codes of
-    its nodes, `address` is that of the graph, and `graphs` has those of the graphs that nodes run.
-    `open` are axes that the model leaves open, and `present` has the numbers of their extents now.
-    """
+    its nodes, `address` is that of the graph, and `graphs` has those of the graphs that nodes
+    run."""
 
     address: int = 0
     codes: Mapping[int, int] = field(default_factory=dict)
     graphs: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    present: Mapping[str, int] = field(default_factory=dict)
 
 
 def take(ffi: Any, context: Any) -> Snapshot:
@@ -50,7 +47,8 @@ def take(ffi: Any, context: Any) -> Snapshot:
     outputs, fused = _outputs(ffi, context, plan)
     wanted = {t for node in raw for t in node.inputs} | {*outputs} if fused else written
     unknown = decided(raw, tensors, open_)
-    values = {str(t): _stated(t, value, unknown, open_) for t, value in tensors.items()}
+    axes = open_ or _ones(raw, tensors)
+    values = {str(t): _stated(t, value, unknown, axes) for t, value in tensors.items()}
     nodes = [_node(node, tensors, wanted, context) for node in raw]
     bodies = {node.id: [one for one in node.bodies if isinstance(one, Snapshot)] for node in nodes}
     ordered = all(node.has_side_effect for node in raw if node.host_op in ops.VARIABLES)
@@ -58,11 +56,11 @@ def take(ffi: Any, context: Any) -> Snapshot:
         tuple(nodes), values, tuple(map(str, outputs)), numbered=True, fused=fused, ordered=ordered,
         codes={node.id: node.code for node in raw},
         graphs={n: tuple(one.address for one in found) for n, found in bodies.items() if found},
-        open=open_,
         present={
-            _symbol(t, axis): extent for t in open_
-            for axis, extent in enumerate(listed(context.tensors[t].dims))
+            _symbol(t, axis): listed(context.tensors[t].dims)[axis]
+            for t, some in axes.items() for axis in some
         },
+        tells_open=bool(open_),
     )  # fmt: skip
 
 
@@ -185,14 +183,26 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 # ---- values --------------------------------------------------------------------------------------
 
 
-def _stated(index: int, value: Value, unknown: Collection[int], open_: Collection[int]) -> Value:
+def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
+    """Returns the axes of inputs that have one element, which may be open in a model that does not
+    tell.
+    """
+    made = {t for node in raw for t in node.outputs}
+    inputs = {t for node in raw for t in node.inputs if t is not None} - made
+    shapes = {t: tensors[t].shape or () for t in inputs if tensors[t].data is None}
+    return {t: tuple(k for k, n in enumerate(s) if n == 1) for t, s in shapes.items() if 1 in s}
+
+
+def _stated(
+    index: int, value: Value, unknown: Collection[int], open_: Mapping[int, tuple[int, ...]]
+) -> Value:
     """Returns a tensor with the shape that the host states, with names where the model leaves
     extents open.
     """
     if value.data is not None or not (index in unknown or index in open_):
         return value
-    axes = range(len(value.shape or ()))
-    named = tuple(_symbol(index, axis) for axis in axes)
+    axes = open_.get(index, ())
+    named = tuple(_symbol(index, k) if k in axes else n for k, n in enumerate(value.shape or ()))
     return replace(value, shape=None if index in unknown else named)
 
 

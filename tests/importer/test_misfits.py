@@ -20,7 +20,7 @@ def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
     }
     graph = Graph(tensors, nodes, (0,), (1,))
     refusals = {node.id: "It does not fit." for node in nodes if not node.op}
-    reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, contradictions=0)
+    reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, judged=set())
     return list(misfits_of(reading))
 
 

@@ -32,7 +32,6 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/importer/loop_layer.py",
         "tflgpu_plugin/importer/arithmetic.py",
         "tflgpu_plugin/importer/imported.py",
-        "tflgpu_plugin/importer/placeholders.py",
         "tflgpu_plugin/importer/plain.py",
         "tflgpu_plugin/importer/partition_rules.py",
         "tflgpu_plugin/importer/row_conditions.py",

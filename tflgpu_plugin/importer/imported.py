@@ -100,10 +100,9 @@ class Imported:
     whose results are known, and which are therefore not in the graph. A node of the host that
     became several has its own id on the last of them, and is in `sources` of all. `unfit` are nodes
     of the host that cannot run because of their inputs' shapes, and `impossible` those of them that
-    no host runs. `guessed` are nodes that were refused only because of a guess at open extents:
-    with another guess they were supported. `options` are those of the judge. `run_values` were
-    guessed: runs provide them. `open` are the axes of inputs that the model leaves open;
-    `contradictions` counts shapes that the host states otherwise.
+    no host runs. `options` are those of the judge. `run_values` were
+    guessed: runs provide them. `open`: extents were guessed, too; `contradictions` counts shapes
+    that the host states otherwise.
     """
 
     model: HostModel
@@ -115,11 +114,16 @@ class Imported:
     arithmetic: AbstractSet[int] = frozenset()
     unfit: AbstractSet[int] = frozenset()
     impossible: AbstractSet[int] = frozenset()
-    guessed: AbstractSet[int] = frozenset()
     options: Options | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)
-    open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    open: bool = False
     contradictions: int = 0
+
+    @property
+    def dynamic(self) -> bool:
+        """A run may have other shapes."""
+        counted = any(tensor.counted for tensor in self.graph.tensors.values())
+        return self.open or self.contradictions > 0 or bool(self.run_values) or counted
 
 
 def assembled(

@@ -85,7 +85,8 @@ class HostModel:
     """Nodes in the host's order of execution, all values by key, and the keys of the outputs.
     `given` are the keys of the inputs of a graph that a node runs, in the order in which the node
     passes them. `numbered`: the keys are numbers, which tensors get as their ids. `fused` and
-    `ordered` are as in `Graph`.
+    `ordered` are as in `Graph`. `present` has the numbers that open extents have in the host now;
+    unless the model `tells_open` extents, those of 1 may be open.
     """
 
     nodes: tuple[HostNode, ...]
@@ -95,6 +96,8 @@ class HostModel:
     numbered: bool = field(default=False, kw_only=True)
     fused: bool = field(default=True, kw_only=True)
     ordered: bool = field(default=True, kw_only=True)
+    present: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    tells_open: bool = field(default=True, kw_only=True)
 
     @property
     def reads(self) -> tuple[str, ...]:

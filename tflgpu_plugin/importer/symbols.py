@@ -1,42 +1,70 @@
-"""Numbers for the open extents of a graph, so that it can be planned before it is run: what is
-planned for them is planned anew for the shapes of each run.
+"""Example numbers for the extents that a model leaves open, so that it can be planned before it is
+run. A run with other shapes gets a plan of its own.
 
-Which numbers go together, the graph itself tells: a reading whose shapes do not is read again with
-one number changed, so that it becomes what the node that failed has beside it. Nothing here knows
-an operator or a host.
+An *unknown* is an extent of an input that has a name instead of a number: the model's own name in
+ONNX, one that the snapshot gives in TFLite. Its candidates follow from its name, its place, the
+number that the host has for it (`present`, in TFLite only) and a usual size. A *guess* gives each
+unknown a number; the model is imported with these, and `doubts` count the nodes that do not fit.
+
+One loop for both hosts: try the present numbers, then the usual sizes in order, all unknowns at
+once, and stop at the first guess that fits. If none does and there are no present numbers, improve
+the best guesses: import again with one number changed, so that it becomes what the node that failed
+has beside it, and keep what has fewer doubts. A refusal of a node that another guess suited says
+that it holds for this guess. Nothing here depends on an operator or a host.
+
+Inputs whose values decide shapes are unknowns with one candidate each, which follows from the
+operand's role and from the shapes that are guessed: the importer asks `likely` for it on its way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, islice, permutations, product
+from functools import cached_property
+from itertools import chain, combinations, islice, permutations, product
 from math import prod
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from tflgpu_plugin.errors import defect
-from tflgpu_plugin.importer import support
 from tflgpu_plugin.importer.expressions import HUGE, value
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel
-from tflgpu_plugin.ir import Shape, Target
+from tflgpu_plugin.importer.support import Judge
+from tflgpu_plugin.ir import Shape, code_of
 
 COLOURS = 3
-# Sizes that models are made for, and one that has many divisors; the first that fits is used. With
-# the last ones much fits that would not with others.
-SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60)
-LAST = (2, 1)
+# Usual sizes: those that models are made for, one with many divisors, then lengths that hold larger
+# and larger windows.
+SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60, *(1 << k for k in range(11, 18, 2)))
+LAST = (2, 1)  # sizes that suit much that no other does
 SOLVED = 4  # guesses with the fewest doubts, which may become better ones
-TRIALS = 40  # readings for one kind of misfit
+TRIALS = 40  # imports for one kind of misfit
 READINGS = 24  # of one graph: whole ones, or more of its first nodes
 VISITS = 3000  # of nodes, which any graph may have
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
+OF_SHAPES = ("shape.", "constant.invalid", "device.limit")  # codes, which other extents may mend
+GUESSED = "With the sizes guessed for its open extents: "
 
 DOUBTS = attrgetter("doubts")  # of a guess
-T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An open extent, by the first input that has it: the axis and the rank there, and the number
+    that the host has for it (0: none)."""
+
+    name: str
+    axis: int
+    rank: int
+    present: int = 0
+
+    @property
+    def is_colour(self) -> bool:
+        """A picture has as many planes."""
+        return self.rank == 4 and self.axis == 1 and not self.present
 
 
 @dataclass(frozen=True)
@@ -53,33 +81,74 @@ class Misfit:
 
 @dataclass
 class Guess:
-    """Numbers for symbols, what the graph reads like with them, and what is wrong with that:
+    """Numbers for unknowns, what the graph reads like with them, and what is wrong with that:
     `doubts` count nodes first."""
 
     symbols: Mapping[str, int]
     reading: Imported
     misfits: list[Misfit]
+    fits: bool
     doubts: tuple[int, int, int]
-
-    @property
-    def wrong(self) -> set[int]:
-        """The host's nodes that cannot be with these numbers."""
-        return {*self.reading.refusals, *(misfit.host for misfit in self.misfits)}
 
 
 @dataclass
 class Solver:
-    """Imports of one model, or of its first nodes, with numbers for its open extents."""
+    """Imports of one model, or of its first nodes, with numbers for its unknowns."""
 
     graph: HostModel
     table: Table
+    judge: Judge | None = None
     visits: int = 0  # of nodes
     fitting: set[int] = field(default_factory=set)  # nodes that some numbers suited
+
+    @cached_property
+    def unknowns(self) -> dict[str, Unknown]:
+        """Returns the open extents of the inputs, by name."""
+        found: dict[str, Unknown] = {}
+        for key in self.graph.inputs:
+            shape = self.graph.values[key].shape or ()
+            for axis, name in enumerate(shape):
+                if isinstance(name, str):
+                    present = self.graph.present.get(name, 0)
+                    found.setdefault(name, Unknown(name, axis, len(shape), present))
+        return found
+
+    def is_batch(self, one: Unknown) -> bool:
+        """The extent is the first of several, or is called so."""
+        several = any(other.rank > 1 for other in self.unknowns.values())
+        return "batch" in one.name.lower() or (several and one.axis == 0)
 
     @property
     def tired(self) -> bool:
         """Enough was tried."""
         return self.visits > max(READINGS * len(self.graph.nodes), VISITS)
+
+    def best(self, sizes: Sequence[int], *given: Guess) -> Guess | None:
+        """The first of the given guesses, then of those by size, that fits, as it is or solved;
+        else that with the fewest doubts; None where there is none."""
+        more = filter(None, map(self.attempt, self.sized(sizes)))
+        tried = [*until_fit(chain(given, more))]
+        if tried and tried[-1].fits:
+            return tried[-1]
+        if given:
+            return min(tried, key=DOUBTS)
+        near = sorted(tried, key=DOUBTS)[:SOLVED]
+        return min(until_fit(map(self.solved, near)), key=DOUBTS, default=None)
+
+    def sized(self, sizes: Sequence[int]) -> Iterator[dict[str, int]]:
+        """Guesses with one usual size after the other, each once."""
+        made: list[dict[str, int]] = []
+        for size in sizes:
+            guess = {name: self._likely(one, size) for name, one in self.unknowns.items()}
+            if guess not in made:
+                made.append(guess)
+                yield guess
+
+    def _likely(self, one: Unknown, size: int) -> int:
+        """A number for the extent by its name and place, with a usual size."""
+        if self.is_batch(one):
+            return one.present or 1
+        return COLOURS if one.is_colour else max(one.present, size)
 
     def solved(self, best: Guess) -> Guess:
         """The best guess near this one: one number changed after the other, while that helps."""
@@ -101,15 +170,19 @@ class Solver:
         visited = self.graph.nodes[:nodes]
         self.visits += len(visited)
         part = replace(self.graph, nodes=visited)
-        reading = import_(part, self.table, Facts(symbols=whole))
+        facts = Facts(symbols={**self.graph.present, **whole}, judge=self.judge)
+        return self.scored(whole, import_(part, self.table, facts))
+
+    def scored(self, symbols: Mapping[str, int], reading: Imported) -> Guess:
+        """This reading with these numbers."""
         misfits = list(misfits_of(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
-        refused = len(reading.refusals.keys() - reading.unfit)
+        wrong = {*reading.refusals, *(misfit.host for misfit in misfits)}
+        self.fitting.update({node.id for node in reading.model.nodes} - wrong)
         differing = sum(misfit.unlike for misfit in misfits)
-        doubts = refused + len(misfits) + huge, differing, reading.contradictions
-        found = Guess(whole, reading, misfits, doubts)
-        self.fitting.update({node.id for node in visited} - found.wrong)
-        return found
+        doubts = len(wrong) + huge, differing, reading.contradictions
+        fits = not (huge or misfits or any(map(of_shape, reading.refusals.values())))
+        return Guess(symbols, reading, misfits, fits, doubts)
 
     def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
         """A better guess where this node is none. Changes are tried up to the node first."""
@@ -127,7 +200,12 @@ class Solver:
         return None
 
     def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess | None:
-        """Like `guess`; None where a defect of ours shows with numbers that no run may have."""
+        """Like `guess`; None where an input would be huge, or a defect of ours shows with numbers
+        that no run may have."""
+        shapes = [self.graph.values[name].shape or () for name in self.graph.inputs]
+        known = [[n if isinstance(n, int) else symbols[n] for n in shape] for shape in shapes]
+        if sum(map(prod, known)) > HUGE:
+            return None
         try:
             return self.guess(symbols, nodes)
         except Exception as error:
@@ -144,15 +222,25 @@ class Solver:
         return {extent for shape in shapes for extent in shape or ()}
 
 
+def until_fit(guesses: Iterable[Guess]) -> Iterator[Guess]:
+    """Yields the guesses up to the first that fits."""
+    for guess in guesses:
+        yield guess
+        if guess.fits:
+            return
+
+
+def of_shape(reason: str) -> bool:
+    """Whether the refusal depends on extents, so that others may mend it."""
+    return code_of(reason).startswith(OF_SHAPES)
+
+
 def misfits_of(reading: Imported) -> Iterator[Misfit]:
     """In order of execution."""
-    graph, target = reading.graph, Target()
+    graph = reading.graph
     for node in graph.nodes:
-        refusal = reading.refusals.get(node.id)
-        if refusal is not None and node.id not in reading.unfit:
-            continue
-        reason = refusal or support.support(graph, node, target)
-        if reason is None:
+        reason = reading.refusals.get(node.id, "")
+        if node.id not in reading.unfit and not (node.id in reading.judged and of_shape(reason)):
             continue
         seen = [graph.tensors[t] for t in node.reads]
         numbers = {extent for tensor in seen for extent in tensor.shape if extent > 0}
@@ -202,78 +290,70 @@ def _changes(
         yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
 
 
-# ---- first guesses -------------------------------------------------------------------------------
+# ---- a model whose extents are open --------------------------------------------------------------
 
 
-def opened(model: HostModel, table: Table) -> tuple[Imported, bool]:
-    """The model with the best guess at its open extents; and whether a run may have other
-    shapes."""
+def opened(model: HostModel, table: Table, judge: Judge | None = None) -> Imported:
+    """The model with the best guess at its open extents."""
     shapes = (value.shape or () for value in model.values.values())
     if not any(isinstance(extent, str) for shape in shapes for extent in shape):
-        found = import_(model, table, Facts())
-        counted = any(tensor.counted for tensor in found.graph.tensors.values())
-        return found, found.contradictions > 0 or bool(found.run_values) or counted
-    solver = Solver(model, table)
-    best = solve(solver)
-    return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
-
-
-def solve(solver: Solver) -> Guess:
-    """The best guess at the open extents of the solver's graph. Raises what all guesses raise."""
-    found = names(solver.graph)
-    best = _best(solver, _guesses(found, SIZES))
-    if best is None or best.doubts[0]:
-        both = [best, _best(solver, _guesses(found, LAST))]
+        return import_(model, table, Facts(judge=judge))
+    if model.present:
+        return _grown(model, table, judge)
+    solver = Solver(model, table, judge)
+    best = solver.best(SIZES)
+    if best is None or not best.fits:
+        both = [best, solver.best(LAST)]
         best = min(filter(None, both), key=DOUBTS, default=None)
-    return best or solver.guess(next(_guesses(found, LAST)))
+    best = best or solver.guess(dict.fromkeys(solver.unknowns, 1))
+    return replace(worded(best.reading, solver.fitting, GUESSED), open=True)
 
 
-def _likely(name: str, axis: int, rank: int, size: int) -> int:
-    """A number for an extent by its name and place, with a usual size."""
-    if "batch" in name.lower() or axis == 0:
-        return 1
-    return COLOURS if rank == 4 and axis == 1 else size
+def _grown(model: HostModel, table: Table, judge: Judge | None) -> Imported:
+    """The model in the host's present shapes, or in larger ones where something does not fit into
+    these or they only hold a place. A node that the CPU can run in the present ones and we cannot
+    is refused then."""
+    stated = import_(model, table, Facts(symbols=model.present, judge=judge))
+    if not (model.tells_open or stated.unfit):
+        return stated
+    solver = Solver(model.loosened(model.inputs), table, judge)
+    symbols = {name: one.present for name, one in solver.unknowns.items()}
+    now = solver.guess(symbols) if model.tells_open else solver.scored(symbols, stated)
+    holds = any(one.present == 1 and not solver.is_batch(one) for one in solver.unknowns.values())
+    best = solver.best(SIZES, replace(now, fits=now.fits and not holds)) or now
+    if now.fits and not holds and stated.refusals:
+        solver.attempt(next(solver.sized(SIZES)))  # tells which are refused for these shapes only
+    said = f"With the present shape {_open_shapes(solver.graph, now)}: "
+    if best.symbols == now.symbols:
+        return worded(stated, solver.fitting, said) if model.tells_open else stated
+    larger = best.reading
+    if now.misfits:
+        return larger
+    again = {
+        node: reason.reworded(said + reason)
+        for node, reason in now.reading.refusals.items()
+        if larger.refusals.get(node) is None
+        or (node in larger.judged and larger.refusals[node] != reason)
+    }
+    return replace(larger, refusals={**larger.refusals, **again})
 
 
-def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess | None:
-    """The first guess without doubts, as it is or solved; else that with the fewest; None where
-    there is none."""
-    plain = [*until_fit(filter(None, map(solver.attempt, guesses)), _wrong)]
-    if plain and not _wrong(plain[-1]):
-        return plain[-1]
-    near = sorted(plain, key=DOUBTS)[:SOLVED]
-    return min(until_fit(map(solver.solved, near), _wrong), key=DOUBTS, default=None)
+def worded(reading: Imported, nodes: Collection[int], prefix: str) -> Imported:
+    """The same, whose reasons against these nodes of the host begin so."""
+    reasons = {
+        node.id: reading.refusals[node.id]
+        for node in reading.graph.nodes
+        if node.id in reading.refusals and node.sources[0] in nodes
+    }
+    begun = {node: reason.reworded(prefix + reason) for node, reason in reasons.items()}
+    return replace(reading, refusals={**reading.refusals, **begun})
 
 
-def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
-    """Yields what was found up to the first that has nothing wrong."""
-    for one in found:
-        yield one
-        if not wrong(one):
-            return
-
-
-def _wrong(guess: Guess) -> int:
-    return guess.doubts[0]
-
-
-def names(graph: HostModel) -> dict[str, tuple[int, int]]:
-    """Open extents of the inputs, with the (axis, rank) of the first that has them."""
-    found: dict[str, tuple[int, int]] = {}
-    for name in graph.inputs:
-        shape = graph.values[name].shape or ()
-        for axis, extent in enumerate(shape):
-            if isinstance(extent, str):
-                found.setdefault(extent, (axis, len(shape)))
-    return found
-
-
-def _guesses(
-    found: Mapping[str, tuple[int, int]], sizes: Sequence[int]
-) -> Iterator[dict[str, int]]:
-    made: list[dict[str, int]] = []
-    for size in sizes:
-        guess = {name: _likely(name, *place, size) for name, place in found.items()}
-        if guess not in made:
-            made.append(guess)
-            yield guess
+def _open_shapes(graph: HostModel, guess: Guess) -> str:
+    """The inputs that have open extents, with their shapes."""
+    values = {key: graph.values[key] for key in graph.inputs}
+    return " and ".join(
+        f"{list(guess.reading.graph.tensors[guess.reading.ids[key]].shape)} of {value.name!r}"
+        for key, value in values.items()
+        if any(isinstance(extent, str) for extent in value.shape or ())
+    )

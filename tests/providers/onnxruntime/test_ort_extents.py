@@ -54,8 +54,8 @@ def cache(total: str, grown: str = "grown") -> Snapshot:
 
 @pytest.mark.parametrize("total", ["t", "p + l", "mask\x001"])
 def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
-    reading, dynamic = symbols.opened(cache(total), TABLE)
-    assert dynamic and not reading.refusals
+    reading = symbols.opened(cache(total), TABLE)
+    assert reading.dynamic and not reading.refusals
     past, new, mask, y = (
         reading.graph.tensors[reading.ids[name]].shape for name in ("past", "new", "mask", "y")
     )
@@ -72,7 +72,7 @@ def test_names_inside_are_what_is_found_there() -> None:
         ],
         {"x": ("n", "m"), "a": ("n", "inner"), "b": ("n", "inner")},
     )
-    reading, _ = symbols.opened(taken, TABLE)
+    reading = symbols.opened(taken, TABLE)
     x, y = (reading.graph.tensors[reading.ids[name]].shape for name in "xy")
     assert y[1] == 2 * x[1]
     assert set(reading.refusals) == {1}
@@ -104,7 +104,7 @@ def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.Mo
         return read(part, table, facts)
 
     monkeypatch.setattr(symbols, "import_", narrow)
-    reading, _ = symbols.opened(taken, TABLE)
+    reading = symbols.opened(taken, TABLE)
     assert not reading.refusals
     assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
     monkeypatch.setattr(symbols, "import_", lambda *_: 1 / 0)
@@ -166,7 +166,7 @@ def test_random_chains_of_open_extents_are_solved() -> None:
     """Nine in ten: each asks for up to a dozen extents that nothing tells but what fits."""
     chains = [_Chain(seed) for seed in range(40)]
     taken = [snapshot(one.nodes, one.shapes, outputs=(one.x,)) for one in chains]
-    refused = [bool(symbols.opened(one, TABLE)[0].refusals) for one in taken]
+    refused = [bool(symbols.opened(one, TABLE).refusals) for one in taken]
     assert sum(refused) <= 4, [seed for seed, failed in enumerate(refused) if failed]
 
 

@@ -267,14 +267,14 @@ def test_shape_arithmetic_is_worked_out() -> None:
 
 
 def test_open_extents_are_guessed() -> None:
-    reading, dynamic = symbols.opened(chain(), TABLE)
-    assert dynamic and reading.graph.shape(reading.ids["x"]) == (1, 3, 224)
+    reading = symbols.opened(chain(), TABLE)
+    assert reading.dynamic and reading.graph.shape(reading.ids["x"]) == (1, 3, 224)
 
 
 def test_shape_arithmetic_goes_with_its_partition() -> None:
     taken = chain()
-    reading, dynamic = symbols.opened(taken, TABLE)
-    grouping = Grouping(taken, reading, dynamic)
+    reading = symbols.opened(taken, TABLE)
+    grouping = Grouping(taken, reading, reading.dynamic)
     (group,) = grouping.group([node.id for node in reading.graph.nodes])
     assert grouping.members[frozenset(group)] == {0, 1, 2, 3, 4, 5, 6}
     part = grouping.extract(reading.graph, group)
@@ -284,8 +284,8 @@ def test_shape_arithmetic_goes_with_its_partition() -> None:
 def test_shape_arithmetic_that_others_need_stays_out() -> None:
     """It and, since shapes are open, what needs its result."""
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
-    reading, dynamic = symbols.opened(taken, TABLE)
-    grouping = Grouping(taken, reading, dynamic)
+    reading = symbols.opened(taken, TABLE)
+    grouping = Grouping(taken, reading, reading.dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     members = {m for group in grouping.group(kept) for m in grouping.members[frozenset(group)]}
     assert 4 not in members and 5 not in members and 0 in members
@@ -293,7 +293,7 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
 
 def test_unknown_rank_is_refused() -> None:
     taken = snapshot([("Relu", ["x"], ["y"], {})], {"x": None})
-    reading, _ = symbols.opened(taken, TABLE)
+    reading = symbols.opened(taken, TABLE)
     assert "only known when the model runs" in reading.refusals[0]
 
 
@@ -385,9 +385,9 @@ def test_groups_are_convex(seed: int) -> None:
     for name in shapes_:
         assert isinstance(taken.values, dict)
         taken.values[name] = Value(name, "i64", (2,))
-    reading, dynamic = symbols.opened(taken, TABLE)
+    reading = symbols.opened(taken, TABLE)
     verify(reading.graph)
-    grouping = Grouping(taken, reading, dynamic)
+    grouping = Grouping(taken, reading, reading.dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     seen: set[int] = set()
     for group in grouping.group(kept):

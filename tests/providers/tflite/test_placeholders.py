@@ -17,11 +17,8 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support import resized_models
 from tests.support.interpreters import delegate, gpu, places, same
-from tflgpu_plugin.importer import placeholders
-from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.ir import quirks
 from tflgpu_plugin.ir.quirks import Quirk
-from tflgpu_plugin.providers.tflite import reader
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "default")
@@ -120,23 +117,11 @@ def test_what_a_failed_kernel_leaves_is_not_read(host: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
-def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing fits a picture that is reduced by windows of 9,000: its inputs stay small, and the
-    nodes on the CPU.
-    """
-    seen: list[int] = []
-    read = reader.read
-
-    def watched(taken: Any, judge: Any, shapes: Any) -> Imported:
-        seen.extend(int(np.prod(shape)) for shape in shapes.values())
-        return read(taken, judge, shapes)
-
-    monkeypatch.setattr(reader, "read", watched)
-    model = resized_models.reduced(9000)
-    made = delegate(host)
-    interpreter = hosts.interpreter(model, host, experimental_delegates=[made])
-    assert places(made)["pool"] == "cpu"
-    assert seen and max(seen) <= placeholders.MAX_INPUT_ELEMENTS
+def test_a_window_that_fits_no_picture(host: str) -> None:
+    """Nothing fits a picture that is reduced by windows of 9,000: the nodes stay on the CPU."""
+    interpreter, made = prepared(resized_models.reduced(9000), host, "default")
+    (reason,) = (node.reason for node in tflgpu_plugin.report(made).nodes if node.name == "pool")
+    assert places(made)["pool"] == "cpu" and reason.startswith("A window of 9000 x 9000")
     del interpreter
 
 
