@@ -153,7 +153,7 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     assert read(path, PICTURE, row=0)[0].shape == (4, 6, 3)
     with pytest.raises(BadInput, match="cannot be read as a picture"):
         read(path, PICTURE, row=1)
-    with pytest.raises(BadInput, match="nothing in its column image"):
+    with pytest.raises(BadInput, match="its column image is empty"):
         read(path, PICTURE, row=2)
 
 
