@@ -57,6 +57,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "pool_argmax": ("unpool",),
     "roi_max_pool": ("roi_align",),
     "lowering": ("binary", "fully_connected", "softmax"),
+    "packing": ("conv", "fully_connected"),
     "graph": ("transpose", "binary"),
     "support": ("binary", "pool"),
     "ops/__init__": ("conv", "fully_connected"),

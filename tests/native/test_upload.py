@@ -13,8 +13,8 @@ import pytest
 from tests.support.judged import claimed, resized
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.ir import Array, Graph, Node, Pack, Quantization, Tensor, Weight, geometry
-from tflgpu_plugin.ops import blocks, lowering, winograd
-from tflgpu_plugin.ops.lowering import pack_stored, stored_pieces
+from tflgpu_plugin.ops import blocks, packing, winograd
+from tflgpu_plugin.ops.packing import pack_stored, stored_pieces
 
 # What is counted: memory of this process that no file backs, while a partition is planned and
 # built; on a software adapter that is the device's memory too. The driver has compiled before.
@@ -68,7 +68,7 @@ def pieces(pack: Pack, size: int) -> list[Array]:
 
 def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, dense weights with groups, and Winograd's planes, cut at every few kilobytes."""
-    monkeypatch.setattr(lowering, "PACKED_BYTES", 4096)
+    monkeypatch.setattr(packing, "PACKED_BYTES", 4096)
     random = np.random.default_rng(0)
     rows = random.standard_normal((70, 90)).astype(np.float32)
     shape = geometry(rows.shape)
@@ -82,7 +82,7 @@ def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     point = replace(dense, taps=1, groups=1)
     size = winograd.PLANES * point.count * point.block_vectors * 16
     found = pieces(lambda: winograd.transform(data, point), size)
-    monkeypatch.setattr(lowering, "PACKED_BYTES", 1 << 30)
+    monkeypatch.setattr(packing, "PACKED_BYTES", 1 << 30)
     check(found, np.stack(list(winograd.transform(data, point))))
 
 
@@ -90,7 +90,7 @@ def test_transposed_matrices_are_moved_like_others() -> None:
     values = np.random.default_rng(0).standard_normal((150, 3, 70)).astype(np.float32)
     for source in (values, values.T, values.transpose(1, 2, 0), values[::-1], values[:, 0].T):
         to = np.full(source.shape, np.nan, np.float32)
-        lowering.put(to, source)
+        packing.put(to, source)
         assert np.array_equal(to, source)
 
 

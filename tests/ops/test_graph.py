@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import EpilogueOp, Geometry, Graph, Node, Tensor, dump, geometry, verify
-from tflgpu_plugin.ops.lowering import pack_stored, spread
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.packing import pack_stored
 
 
 @pytest.mark.parametrize(

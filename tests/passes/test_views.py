@@ -9,7 +9,7 @@ import pytest
 
 from tflgpu_plugin.ir import Array, Shape, geometry
 from tflgpu_plugin.ops import movement, views
-from tflgpu_plugin.ops.lowering import pack_stored
+from tflgpu_plugin.ops.packing import pack_stored
 from tflgpu_plugin.ops.views import Axis, View
 
 Rng = np.random.Generator

@@ -21,15 +21,14 @@ from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.fully_connected import KEPT, Rows, are_many, as_point, tiled
 from tflgpu_plugin.ops.lowering import (
     MAX_LOOP_ROUNDS,
-    VECTOR_BYTES,
     WORKGROUP,
     Access,
     Constant,
     Kernel,
     Lowering,
     Stores,
-    pieces_of,
 )  # fmt: skip
+from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
 

@@ -21,8 +21,9 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY
+from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.table import Op, unplanned
 
 

@@ -12,7 +12,8 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant, Kernel, Launch, Lowering
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering
+from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 

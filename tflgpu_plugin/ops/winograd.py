@@ -18,15 +18,8 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.convolution import Convolution
-from tflgpu_plugin.ops.lowering import (
-    VECTOR_BYTES,
-    Constant,
-    Kernel,
-    Lowering,
-    Source,
-    Stores,
-    pieces_of,
-)
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span

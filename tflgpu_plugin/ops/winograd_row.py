@@ -14,7 +14,8 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Shape, Target
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.convolution import Convolution
-from tflgpu_plugin.ops.lowering import VECTOR_BYTES, Constant
+from tflgpu_plugin.ops.lowering import Constant
+from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, choose_tile
 from tflgpu_plugin.ops.window import Span, edges, parameters

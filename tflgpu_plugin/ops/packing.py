@@ -1,0 +1,49 @@
+"""Constants in device storage: the order of their elements, and packing in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tflgpu_plugin.ir.graph import Array, Geometry
+
+VECTOR_BYTES = 16
+PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
+MIN_BLOCKED_ELEMENTS = 1 << 12  # that are moved at once ...
+NEIGHBOURS = 64  # ... and elements in a row that are, of more
+
+
+def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
+    """A row-major array in device storage: [batch][slices][spatial][4], pad lanes zero."""
+    import numpy as np
+
+    flat = np.zeros((shape.batch, shape.spatial, shape.slices * 4), kind)
+    put(flat[:, :, : shape.channels], data.reshape(shape.batch, shape.spatial, shape.channels))
+    packed = flat.reshape(shape.batch, shape.spatial, shape.slices, 4).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(packed)
+
+
+def put(to: Array, source: Array) -> None:
+    """`to[...] = source`, some elements of the last axis at a time where the source has its
+    neighbours on another axis: what is read and what is written are then in the cache together,
+    which makes it 4 times as fast for a large transposed matrix.
+    """
+    steps = [abs(step) for step in source.strides]
+    if source.ndim < 2 or source.size < MIN_BLOCKED_ELEMENTS or steps[-1] <= min(steps[:-1]):
+        to[...] = source
+        return
+    for first in range(0, source.shape[-1], NEIGHBOURS):
+        to[..., first : first + NEIGHBOURS] = source[..., first : first + NEIGHBOURS]
+
+
+def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterator[Array]:
+    """`pack_stored`, some batches at a time."""
+    batches = data.reshape(shape.batch, -1)
+    step = pieces_of(shape.vectors // shape.batch * VECTOR_BYTES)
+    for first in range(0, shape.batch, step):
+        part = batches[first : first + step]
+        yield pack_stored(part, shape._replace(batch=len(part)), kind)
+
+
+def pieces_of(unit: int) -> int:
+    """How many units of this many bytes make a piece of a constant."""
+    return max(1, PACKED_BYTES // max(1, unit))
