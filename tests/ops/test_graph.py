@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import EpilogueOp, Geometry, Graph, Node, Tensor, dump, geometry, verify
-from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.packing import pack_stored
 
 

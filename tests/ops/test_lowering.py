@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import Graph, Node, Shape, Target, Tensor
-from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Raw, Stores, spread
+from tflgpu_plugin.ops.epilogue import spread
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Raw, Stores
 
 SHAPE = (1, 2, 3, 4)
 

@@ -9,8 +9,9 @@ import pytest
 
 from tflgpu_plugin.ir import Array, Shape, geometry
 from tflgpu_plugin.ops import movement, views
+from tflgpu_plugin.ops.axes import Axis, aligned
 from tflgpu_plugin.ops.packing import pack_stored
-from tflgpu_plugin.ops.views import Axis, View
+from tflgpu_plugin.ops.views import View
 
 Rng = np.random.Generator
 EXTENTS = (1, 2, 2, 3, 4, 4, 6, 8)
@@ -253,7 +254,7 @@ def test_axes_of_one_element_are_in_no_group() -> None:
     """But where they read what padding or a list says."""
 
     def grouped(axes: list[Axis], *extents: int) -> list[list[tuple[int, int]]] | None:
-        groups = views.aligned(axes, extents)
+        groups = aligned(axes, extents)
         return groups and [[(axis.extent, axis.stride) for axis in group] for group in groups]
 
     four, none = Axis(4, 1), Axis(1, 3, 0, 0)

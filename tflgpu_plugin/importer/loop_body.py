@@ -28,8 +28,9 @@ from tflgpu_plugin.importer.loop_values import (
     Vector,
 )  # fmt: skip
 from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.recurrent import ACTIVATIONS
-from tflgpu_plugin.ops.views import Axis, View
+from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 MOST_NODES = 256  # nodes of a body

@@ -12,7 +12,8 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape
-from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores, spread
+from tflgpu_plugin.ops.epilogue import spread
+from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of, put
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span, bounded, spans

@@ -12,11 +12,12 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
+from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import Axis, axis_of, part, whole
+from tflgpu_plugin.ops.views import axis_of, part, whole
 
 TOGETHER, MAX_TOGETHER = 3, 14  # parts of one launch, and their axes: they fit a uniform block
 

@@ -16,11 +16,12 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
+from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, spread
+from tflgpu_plugin.ops.epilogue import spread
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.unknown import CHOOSES, UNKNOWN, where_unknown
-from tflgpu_plugin.ops.views import Axis, merged
 
 NAMES = "abc"  # operands in the kernel
 VALUES = "vew"  # their values in an expression

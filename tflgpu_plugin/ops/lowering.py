@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from math import prod
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, stored_pieces
 from tflgpu_plugin.ops.unknown import unflagged
 
@@ -381,25 +381,6 @@ class Lowering:
         return kernels.FusedEpilogueOp(
             each.op, name, "rows" if each.op in kernels.ROWS else how, fields
         )
-
-
-def spread(graph: Graph, operand: int, output: int) -> str | None:
-    """How a fused operand is indexed: "same", "channel", "scalar", or None when it cannot be
-    fused.
-    """
-    shape, target = graph.shape(operand), graph.shape(output)
-    if prod(shape) == 1 and len(shape) <= max(len(target), 1):
-        return "scalar"
-    if shape == target:
-        return "same"
-    if (
-        planar(target)
-        and len(shape) <= len(target)
-        and shape[-1] == target[-1]
-        and prod(shape) == shape[-1]
-    ):
-        return "channel"
-    return None
 
 
 def _access(source: Source | Access) -> Access:

@@ -27,6 +27,7 @@ from tflgpu_plugin.ir import (
     geometry,
     is_integer,
 )
+from tflgpu_plugin.ops.axes import Axis, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
     WORKGROUP,
@@ -40,7 +41,7 @@ from tflgpu_plugin.ops.lowering import (
     Stores,
 )
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import Axis, View, aligned, coordinates, merged, row_strides
+from tflgpu_plugin.ops.views import View, coordinates, row_strides
 
 MAX_AXES = 5  # of tensors by channel planes
 MAX_JOINED = 8  # axes of a view that passes make: their parameters fit a uniform block

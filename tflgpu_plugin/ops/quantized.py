@@ -22,7 +22,8 @@ from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, shapes
-from tflgpu_plugin.ops.lowering import Lowering, spread
+from tflgpu_plugin.ops.epilogue import spread
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import GATE, Op
 
 Numbers = tuple[float, ...]

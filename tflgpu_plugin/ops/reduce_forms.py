@@ -11,10 +11,11 @@ from typing import NamedTuple
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
-from tflgpu_plugin.ops.views import Axis, merged, row_strides
+from tflgpu_plugin.ops.views import row_strides
 
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, is_integer
-from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS
 

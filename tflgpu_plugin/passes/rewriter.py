@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Editor, Graph, Node, Tensor
 from tflgpu_plugin.ops import movement
-from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.views import View, part
 
 Perm = tuple[int, ...]

@@ -11,12 +11,6 @@ typedef struct padded_node {
   uint8_t zeros[64];
 } padded_node;
 
-struct tgi_host_node {
-  tgl_node node;
-  tgl_registration registration;
-  int32_t id;
-};
-
 typedef struct fallback {
   tgl_context context;             /* first, since kernels get a pointer to it */
   void *zeros[64];                 /* for functions that newer hosts append */
@@ -29,27 +23,6 @@ typedef struct fallback {
   size_t capacity;
   bool starved;                    /* an allocation failed */
 } fallback;
-
-/* ---- copies of nodes ------------------------------------------------------------------------------------------------------- */
-
-int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
-  if (!context->get_node) return tgi_fail(err, "The host gives no access to its nodes.");
-  tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
-  if (!list) return tgi_no_memory(err, "the nodes of a partition");
-  for (int32_t i = 0; i < nodes->size; i++) {
-    tgl_node *node = NULL;
-    tgl_registration *registration = NULL;
-    if (context->get_node(context, nodes->data[i], &node, &registration) || !node || !registration) {
-      free(list);
-      return tgi_fail(err, "The host gives no access to its node %d.", nodes->data[i]);
-    }
-    list[i] = (tgi_host_node){*node, *registration, nodes->data[i]};
-  }
-  free(kernel->host_nodes);
-  kernel->host_nodes = list;
-  kernel->host_node_count = (size_t)nodes->size;
-  return 0;
-}
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------ */
 

@@ -19,7 +19,11 @@ typedef struct tgi_delegate {
   const tgl_registration *registration;
 } tgi_delegate;
 
-typedef struct tgi_host_node tgi_host_node;
+typedef struct tgi_host_node {
+  tgl_node node;
+  tgl_registration registration;
+  int32_t id;
+} tgi_host_node;
 
 struct tg_kernel {
   tg_partition base;               /* shape-only inputs are not ports */
@@ -66,9 +70,8 @@ void tgi_fell_back(tg_kernel *kernel, const char *reason);
 /* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
 
 int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
-/* Copies the nodes that the kernel replaces; inside the delegate's prepare. Without them, the next two must not be called. */
-int tgi_host_nodes_read(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err);
-/* Gives outputs the shapes that the host's kernels compute; shapes that only a run determines stay open. */
+/* Gives outputs the shapes that the host's kernels compute; shapes that only a run determines stay open. This and the next
+ * one need the kernel's host_nodes. */
 int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err);
 /* Runs the host's kernels, which write outputs and variables. */
 int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err);

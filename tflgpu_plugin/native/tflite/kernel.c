@@ -3,12 +3,32 @@
 
 /* ---- init, free, prepare ------------------------------------------------------------------------------------------------- */
 
+/* Copies the nodes that the kernel replaces; inside the delegate's prepare. */
+static int read_host_nodes(tg_kernel *kernel, tgl_context *context, const tgl_ints *nodes, tg_error *err) {
+  if (!context->get_node) return tgi_fail(err, "The host gives no access to its nodes.");
+  tgi_host_node *list = calloc((size_t)nodes->size + 1, sizeof *list);
+  if (!list) return tgi_no_memory(err, "the nodes of a partition");
+  for (int32_t i = 0; i < nodes->size; i++) {
+    tgl_node *node = NULL;
+    tgl_registration *registration = NULL;
+    if (context->get_node(context, nodes->data[i], &node, &registration) || !node || !registration) {
+      free(list);
+      return tgi_fail(err, "The host gives no access to its node %d.", nodes->data[i]);
+    }
+    list[i] = (tgi_host_node){*node, *registration, nodes->data[i]};
+  }
+  free(kernel->host_nodes);
+  kernel->host_nodes = list;
+  kernel->host_node_count = (size_t)nodes->size;
+  return 0;
+}
+
 static void *kernel_init(tgl_context *context, const char *buffer, size_t length) {
   const tgl_partition *partition = (const tgl_partition *)(const void *)buffer;
   tg_kernel *kernel = tgi_take_claimed(context, partition);
   tg_error ignored;
   if (!kernel) return NULL;
-  tgi_host_nodes_read(kernel, context, partition->nodes, &ignored);   /* a run that needs them reports their absence */
+  read_host_nodes(kernel, context, partition->nodes, &ignored);   /* a run that needs them reports their absence */
   atomic_store(&kernel->base.live, 1);
   return kernel;
 }

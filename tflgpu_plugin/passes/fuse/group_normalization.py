@@ -10,8 +10,9 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Shape
+from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.normalization import groups_pay
-from tflgpu_plugin.ops.views import Axis, View, row_strides, through, transposed
+from tflgpu_plugin.ops.views import View, row_strides, through, transposed
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 

@@ -8,7 +8,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir import Node, Shape
-from tflgpu_plugin.ops.views import Axis, View, part, through, whole
+from tflgpu_plugin.ops.axes import Axis
+from tflgpu_plugin.ops.views import View, part, through, whole
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 

@@ -10,7 +10,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, merged
 from tflgpu_plugin.ops import squeeze_excite
 from tflgpu_plugin.ops.blocks import windows
-from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter

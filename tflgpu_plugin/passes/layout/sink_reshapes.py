@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
-from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
