@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Shape
@@ -27,8 +28,8 @@ class Match(NamedTuple):
     covers, the root first."""
 
     uses: DefUse
-    tensors: Mapping[str, int] = {}
-    numbers: Mapping[str, float] = {}
+    tensors: Mapping[str, int] = MappingProxyType({})
+    numbers: Mapping[str, float] = MappingProxyType({})
     nodes: tuple[Node, ...] = ()
 
 

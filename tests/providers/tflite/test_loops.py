@@ -172,6 +172,6 @@ def test_graphs_that_are_looked_into_are_given_back(own: bool) -> None:
     mine.get_execution_plan = other.get_execution_plan = plan
     assert not loops.is_repeated(ffi, mine)
     assert released == ([] if own else [0])
-    with pytest.raises(HostError, match="did not show graph 3"):
+    with pytest.raises(HostError, match="did not return graph 3"):
         with loops.opened(ffi, mine, 3):
             pass
