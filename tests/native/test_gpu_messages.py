@@ -144,6 +144,30 @@ assert len(done) == 2 and logged() == [ERROR]
     )
 
 
+@pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_a_handler_raises_is_for_the_program(host: str, error: str) -> None:
+    """The host's call, here one that plans a new shape, goes on, and no message is lost."""
+    program(
+        f"""
+class Raises(logging.Handler):
+    def emit(self, record):
+        if record.levelname == "ERROR": raise {error}("handler")
+handler = Raises(); logging.getLogger("tflgpu_plugin").addHandler(handler)
+provoke(3)
+try:
+    run(one, SIZES[1])
+    for _ in range(100): len(found)
+    raise AssertionError("nothing was raised")
+except {error} as raised: assert str(raised) == "handler", raised
+assert logged() == [ERROR] * 3
+logging.getLogger("tflgpu_plugin").removeHandler(handler)
+check(one, SIZES[:2])
+""",
+        host,
+    )
+
+
 def test_a_handler_that_brings_errors_itself_is_not_entered_again() -> None:
     program(
         """

@@ -64,9 +64,13 @@ def guarded(work: Callable[[], int | None], err: Any) -> int:
     writes a sentence to `err` (tg_error *), which the host reports as an error of its own.
     `threads.run_for_caller` says when interrupted work is done again.
     """
+
+    def delivered() -> int | None:
+        with native.delivering():  # what handlers of the program raise is for the caller
+            return work()
+
     try:
-        with native.delivering():
-            result = threads.run_for_caller(native.lib.tg_caller_thread(), work)
+        result = threads.run_for_caller(native.lib.tg_caller_thread(), delivered)
         return 1 if result is None else result
     except BaseException as error:
         text = sentence(error).encode(errors="replace")[: len(err.text) - 1]
