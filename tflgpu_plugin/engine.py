@@ -194,24 +194,28 @@ def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(part.graph, part.target)  # with the constants' values
-    stream, key = io.BytesIO(), plans.target_key(target_of(part.device, Options()))
-    plan_file.write(stream, plan, key, part.target.tuning, extra=extra, arrays=arrays)
+    stream, key = io.BytesIO(), plans.target_key(part.device.target)
+    made = {"half": part.target.half, "without": sorted(part.target.without)}
+    plan_file.write(stream, plan, key, part.target.tuning, extra={**extra, **made}, arrays=arrays)
     return stream.getvalue()
 
 
-def unpacked(data: bytes, info: AdapterInfo) -> Stored:
+def unpacked(data: bytes, info: AdapterInfo, options: Options) -> Stored:
     """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
-    were packed for another adapter.
+    were packed for another adapter or with a form or an op that the options refuse.
     """
-    found = plan_file.read(memoryview(data))
-    target = target_of(adapter.open_device(info), Options())
-    if reason := plans.difference(found.key, plans.target_key(target)):
+    found, device = plan_file.read(memoryview(data)), adapter.open_device(info)
+    if reason := plans.difference(found.key, plans.target_key(device.target)):
         raise Damaged(reason)
+    used, forms = {each.form for each in found.plan.dispatches}, ops.form_names()
+    for name in sorted(target_of(device, options).without.difference(found.extra["without"])):
+        if name in used or name not in forms:  # ops may be fused into others
+            raise Damaged(f"it may use {name}, which the option without or TFLGPU_WITHOUT refuses")
     return found
 
 
 def restore_partition(
-    nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool
+    nodes: tuple[int, ...], found: Stored, info: AdapterInfo, options: Options
 ) -> Partition:
     """Returns a partition of a stored plan whose graph is absent: a caller of `build` must provide
     the graph for other shapes. Raises BuildError with a sentence.
@@ -221,7 +225,7 @@ def restore_partition(
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     graph = Graph(tensors, (), inputs, outputs)
-    options = Options(is_precision_loss_allowed=int(half))
+    options = replace(options, is_precision_loss_allowed=int(found.extra["half"] is True))
     part = Partition(nodes, graph, adapter.open_device(info), options=options, made=plan)
     part.target = replace(part.target, tuning=found.tuning)
     part.instance.program.forget_constants()

@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Refusal, Shape, digests
-from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Partition
+from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Options, Partition
 
 from .snapshot import Snapshot
 
@@ -119,7 +119,6 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
     extra = {
         "interface": codec.encode(interface, arrays),
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
-        "half": partition.target.half,
     }
     data = providers.packed(partition, extra, arrays)
     target = export.target(model)
@@ -142,20 +141,20 @@ def is_ours(node: HostNode) -> bool:
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
-def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partition, Interface]:
+def read(
+    node: HostNode, taken: Snapshot, adapter: AdapterInfo, options: Options
+) -> tuple[Partition, Interface]:
     """Returns the built partition that a node carries. Raises BuildError with a sentence, also for
     any damage of its bytes.
     """
     try:
-        found = providers.unpacked(_bytes(node, taken.path), adapter)
+        found = providers.unpacked(_bytes(node, taken.path), adapter, options)
         interface = _interface(found, taken)
         check_node(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sentence = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         raise BuildError.of((node.id,), "model.damaged", sentence) from error
-    return providers.restore_partition(
-        (node.id,), found, adapter, found.extra["half"] is True
-    ), interface
+    return providers.restore_partition((node.id,), found, adapter, options), interface
 
 
 def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:

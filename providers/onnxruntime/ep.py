@@ -141,7 +141,7 @@ def _restore(level: sessions.Level, taken: Snapshot, session: sessions.Session) 
         if not context.is_ours(node):
             continue
         try:
-            partition, interface = context.read(node, taken, session.adapter)
+            partition, interface = context.read(node, taken, session.adapter, session.options)
         except BuildError as error:
             nothing = context.Interface((), (), (), ())
             broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)

@@ -20,6 +20,7 @@ from tests.providers.onnxruntime.test_ort_models import control_flow
 from tests.providers.onnxruntime.test_ort_versions import VERSIONS, run_in
 from tests.support import onnx_models as m
 from tests.support.subprocesses import ROOT, run_python
+from tflgpu_plugin import ops
 from tflgpu_plugin.harness import onnx
 
 pytestmark = [
@@ -145,6 +146,19 @@ def test_why_a_compiled_model_cannot_be_used(folder: Path, spoil: Any, sentence:
     with pytest.raises(Exception, match=sentence) as raised:
         m.session(data)
     assert "Compile the original model again" in str(raised.value)
+
+
+@pytest.mark.parametrize("refused", [",".join(ops.rows()["conv_2d"].forms), "relu"])
+def test_a_compiled_model_does_not_run_what_is_refused(folder: Path, refused: str) -> None:
+    """The options of the session that loads it may refuse a form, or an op, which may be fused."""
+    m.session(network())
+    path = str(compiled(folder))
+    with pytest.raises(Exception, match="which the option without or TFLGPU_WITHOUT refuses"):
+        m.session(path, without=refused)
+    m.session(path, without="attention_tiles")  # which it does not use
+    Path(path).unlink()
+    again = m.session(str(compiled(folder, without="window,relu")), without="relu,window")
+    tflgpu_plugin.assert_used(again)
 
 
 def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
