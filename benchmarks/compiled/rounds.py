@@ -28,24 +28,24 @@ _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)[^{;]*\{")
 class Vector(tuple[Any, ...]):
     """A vector of integers with WGSL's operators and swizzles."""
 
-    def _with(self, other: Any, how: Any) -> Vector:
+    def each_with(self, other: Any, how: Any) -> Vector:
         values = other if isinstance(other, tuple) else [other] * len(self)
         return Vector(how(a, b) for a, b in zip(self, values, strict=False))
 
     def __add__(self, other: Any) -> Vector:
-        return self._with(other, lambda a, b: a + b)
+        return self.each_with(other, lambda a, b: a + b)
 
     def __sub__(self, other: Any) -> Vector:
-        return self._with(other, lambda a, b: a - b)
+        return self.each_with(other, lambda a, b: a - b)
 
     def __mul__(self, other: Any) -> Vector:
-        return self._with(other, lambda a, b: a * b)
+        return self.each_with(other, lambda a, b: a * b)
 
     def __floordiv__(self, other: Any) -> Vector:
-        return self._with(other, lambda a, b: a // b)
+        return self.each_with(other, lambda a, b: a // b)
 
     def __mod__(self, other: Any) -> Vector:
-        return self._with(other, lambda a, b: a % b)
+        return self.each_with(other, lambda a, b: a % b)
 
     def __neg__(self) -> Vector:
         return Vector(-a for a in self)
@@ -63,7 +63,7 @@ def _vector(*parts: Any) -> Vector:
 
 def _lanes(how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Returns the function for numbers, and lane by lane for vectors."""
-    return lambda a, b: a._with(b, how) if isinstance(a, Vector) else how(a, b)
+    return lambda a, b: a.each_with(b, how) if isinstance(a, Vector) else how(a, b)
 
 
 def _select(no: Any, yes: Any, which: Any) -> Any:

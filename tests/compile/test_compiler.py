@@ -131,7 +131,7 @@ def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatc
     broken = graph.with_nodes(
         [Node(0, "conv_2d", (0,), graph.nodes[0].outputs, {}), graph.nodes[1]]
     )
-    monkeypatch.setattr(compiler.pipeline, "run", lambda graph: graph)
+    monkeypatch.setattr(compiler.pipeline, "run", lambda graph, target: graph)
     with refused("defect"):
         compiler.compile(broken, TARGET)
 

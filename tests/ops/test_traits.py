@@ -152,8 +152,6 @@ def test_what_becomes_of_errors() -> None:
 def test_what_holds_in_8_bits() -> None:
     alike = {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
     assert where(lambda row: row.same_quantization) == alike
-    assert where(lambda row: row.in_8_bits == "step") == {"resize_bilinear"}
-    assert where(lambda row: row.in_8_bits == "steps") == {"lstm_full"}
 
 
 def test_weights_and_states() -> None:
