@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tflgpu_plugin.options import TABLE, OptionError, Options, parse
@@ -158,9 +160,12 @@ def test_every_row_is_an_attribute_with_a_default() -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("by_option", [True, False])
 def test_an_unknown_form_says_what_may_be_meant(
-    by_option: bool, monkeypatch: pytest.MonkeyPatch
+    by_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from tests.support import onnx_models
     from tflgpu_plugin import engine
+    from tflgpu_plugin.cli import check
+    from tflgpu_plugin.frontend import callbacks
 
     given = {"without": "stem,winograd_row"} if by_option else {}
     if not by_option:
@@ -170,6 +175,13 @@ def test_an_unknown_form_says_what_may_be_meant(
     where = "The option without" if by_option else "TFLGPU_WITHOUT"
     start = f"{where} names 'winograd_row', which is neither a form nor an op."
     assert str(caught.value).startswith(f"{start} Did you mean 'winograd_rows'? The forms are: ")
+    if by_option:  # which is read when a host hands it over
+        with pytest.raises(OptionError, match="winograd_row"):
+            callbacks.opened(parse(given))
+    model = tmp_path / "model.onnx"
+    model.write_bytes(onnx_models.convolutions())
+    with pytest.raises(OptionError, match="winograd_row"):
+        check.check(model, given)
     monkeypatch.setenv("TFLGPU_WITHOUT", "winograd_rows, squeeze_excite")
     found = engine.judge(parse({"without": "stem"})).target.without
     assert found == {"stem", "winograd_rows", "squeeze_excite"}

@@ -17,10 +17,10 @@ from typing import IO, Any, NamedTuple
 import click
 
 import tflgpu_plugin
+from tflgpu_plugin import engine
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report, many
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.runtime import adapter
 
 # Prefixes of lines about options, not about the model.
 ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored in ")
@@ -68,13 +68,13 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
     """
     if subjects.is_onnx(path, host_name):
         onnx_model = onnx.read(path)
-        adapter.select(parse(options).adapter)
+        engine.judge(parse(options))
         with _quiet():
             report = onnx.report(onnx.session(onnx_model, options))
         return Check(path.name, onnx.host(), report)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
-    adapter.select(parse(options).adapter)
+    engine.judge(parse(options))
     with _quiet():
         delegate = host.delegate(options)
         interpreter = host.made(model, experimental_delegates=[delegate])

@@ -122,6 +122,10 @@ def opened(options: Options) -> AdapterInfo:
     """
     store.opened(options)  # an unsafe folder is refused now, not at the first write
     info = adapter.select(options.adapter)
-    adapter.open_device(info)
+    device = adapter.open_device(info)
+    if options.without:
+        from tflgpu_plugin import engine  # imported late, because a start is then shorter
+
+        engine.target_of(device, options)  # unknown names are refused now
     messages.software(info)
     return info
