@@ -227,7 +227,8 @@ def restore_partition(
     graph = Graph(tensors, (), inputs, outputs)
     options = replace(options, is_precision_loss_allowed=int(found.extra["half"] is True))
     part = Partition(nodes, graph, adapter.open_device(info), options=options, made=plan)
-    part.target = replace(part.target, tuning=found.tuning)
+    without = part.target.without.union(found.extra["without"])  # also for other shapes
+    part.target = replace(part.target, tuning=found.tuning, without=without)
     part.instance.program.forget_constants()
     return part
 

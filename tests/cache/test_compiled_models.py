@@ -20,7 +20,7 @@ from tests.providers.onnxruntime.test_ort_models import control_flow
 from tests.providers.onnxruntime.test_ort_versions import VERSIONS, run_in
 from tests.support import onnx_models as m
 from tests.support.subprocesses import ROOT, run_python
-from tflgpu_plugin import ops
+from tflgpu_plugin import engine, ops
 from tflgpu_plugin.harness import onnx
 
 pytestmark = [
@@ -159,6 +159,20 @@ def test_a_compiled_model_does_not_run_what_is_refused(folder: Path, refused: st
     Path(path).unlink()
     again = m.session(str(compiled(folder, without="window,relu")), without="relu,window")
     tflgpu_plugin.assert_used(again)
+
+
+def test_what_was_refused_while_compiling_is_not_used_for_other_shapes(folder: Path) -> None:
+    m.session(m.convolutions())  # registers
+    path = compiled(folder, data=m.convolutions(), without="rows_product")
+    with engine.watch() as built:
+        loaded = m.session(path.read_bytes())
+        x = np.ones((1, 3, 17, 16), np.float32)
+        m.compare(loaded, m.cpu(m.convolutions()), {"x": x})
+    forms = {each.form for _, instance in built for each in instance.plan.dispatches}
+    assert forms and "rows_product" not in forms
+    with engine.watch() as built:
+        m.session(m.convolutions()).run(None, {"x": x})
+    assert any(d.form == "rows_product" for _, i in built for d in i.plan.dispatches)
 
 
 def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
