@@ -1,3 +1,2 @@
-"""Rewrites of a partition's graph before lowering, a file each; `pipeline` lists and runs them. Who
-needs one only imports no others: a start from what was kept runs none.
-"""
+"""Passes that rewrite a partition's graph before lowering, one per file; `pipeline` lists and runs
+them. Importing one does not import the others, and loading a stored plan imports none."""

@@ -1,5 +1,4 @@
-"""One form for what a host says in several ways: bias and fused activation become epilogue ops of
-their node."""
+"""Moves bias and fused activation, which each host expresses in its own way, into epilogue ops."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:
-    """Turns bias and fused activation into epilogue ops of their node, the bias first. Ops
-    without an epilogue, and those of integers, keep both as they are."""
+    """Turns bias and fused activation into epilogue ops of their node, the bias first. Integer ops
+    and ops without an epilogue keep both as they are."""
     return graph.with_nodes([_rewrite(graph, node) for node in graph.nodes])
 
 

@@ -1,5 +1,5 @@
-"""Nodes that compute the same from the same tensors become one: models compute masks, positions and
-angles anew in every layer."""
+"""Common subexpression elimination: models compute masks, positions and angles anew in every
+layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def share_common_subexpressions(graph: Graph) -> Graph:
-    """Keeps the first of nodes that compute the same from the same tensors."""
+    """Merges nodes that compute the same result from the same tensors; the first one stays."""
     e = Rewriter(graph)
     first: dict[Hashable, Node] = {}
     names: dict[int, int] = {}
@@ -36,7 +36,7 @@ def share_common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(e: Rewriter, node: Node) -> Hashable:
-    """Returns a key that is equal for nodes that compute the same."""
+    """Returns a key that is equal for nodes that compute the same result."""
     made = [e.tensors[t] for t in node.outputs]
     kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)
     return node.op, node.inputs, attributes_key(node), node.epilogue, kinds

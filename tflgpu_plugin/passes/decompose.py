@@ -1,4 +1,4 @@
-"""Ops that are made of other ops give way to those (`Op.decompose`)."""
+"""Replaces ops that are defined by other ops with those ops (`Op.decompose`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def decompose(graph: Graph) -> Graph:
-    """Replaces ops that are made of other ops by those (`Op.decompose`), until none is left."""
+    """Replaces ops that are defined by other ops with those (`Op.decompose`) until none is left."""
     if not any(ops.rows()[node.op].decompose for node in graph.nodes):
         return graph
     e = Rewriter(graph)

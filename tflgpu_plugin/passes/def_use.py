@@ -1,5 +1,4 @@
-"""Def-use information: the node that makes a tensor, the nodes that read it, and the numbers that
-constants are."""
+"""Def-use information: the producer and the readers of each tensor, and the values of constants."""
 
 from __future__ import annotations
 
@@ -11,14 +10,15 @@ from tflgpu_plugin.ir import Node, is_integer
 from tflgpu_plugin.ops.views import View, through, whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-# How far a constant may be from a number that it stands for, relative: float32 of six digits, and
-# float16 rounded twice. More would be seen in answers.
+# Largest relative difference of a constant from the number it stands for: float32 with six digits,
+# and float16 rounded twice. Larger ones would be visible in results.
 CLOSE, CLOSE_HALF = 1e-6, 1e-3
-DEPTH = 4  # of products that are looked through
+DEPTH = 4  # the number of nested products that are searched
 
 
 class DefUse:
-    """The producer and the readers of each tensor of a graph that changes."""
+    """The producer and the readers of each tensor of a graph, kept up to date while the graph
+    changes."""
 
     def __init__(self, e: Rewriter) -> None:
         self.e = e
@@ -36,7 +36,7 @@ class DefUse:
         return plain
 
     def real(self, tensor: int) -> bool:
-        """Whether a tensor is of floats and not quantized."""
+        """Whether a tensor holds unquantized floats."""
         given = self.e.tensors[tensor]
         return given.quantization is None and given.dtype in ("f32", "f16")
 
@@ -46,15 +46,16 @@ class DefUse:
         return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
 
     def made_by(self, tensor: int | None, *ops: str, activation: str = "none") -> Node | None:
-        """Returns the node that makes a tensor, where it is one of these ops and ends with this
-        activation."""
+        """Returns the node that makes a tensor if its op is one of `ops` and it has this
+        activation, else None."""
         node = None if tensor is None else self.producer.get(tensor)
         if node is None or node.op not in ops or node.epilogue or not self.plain(node):
             return None
         return node if node.attributes.get("activation", "none") == activation else None
 
     def reader(self, tensor: int) -> Node | None:
-        """Returns the only node that reads a tensor, once, where nothing else needs the tensor."""
+        """Returns the node that reads a tensor, if it is the only one and reads it once; None
+        otherwise and for tensors that the graph must keep."""
         near = self.readers.get(tensor, [])
         if len(near) != 1 or tensor in self.e.needed:
             return None
@@ -64,9 +65,10 @@ class DefUse:
     def sources(
         self, tensor: int, view: View | None = None, *, scaled: bool = False
     ) -> Iterator[tuple[int, View, float]]:
-        """Yields the tensor and those further back whose elements are only moved, or with `scaled`
-        multiplied by a number, the nearest first: what the tensor, or a view of it, is as a view of
-        each, and how many times as large."""
+        """Yields the tensor and the earlier tensors that it is a view of, the nearest first, each
+        with the view and a factor: tensor = factor * view of source. The factor is 1 unless
+        `scaled`, which also follows multiplications by a number. `view` is a view of the tensor to
+        start from."""
         view, factor = view or all_of(self.e.shape(tensor)), 1.0
         while True:
             yield tensor, view, factor
@@ -83,13 +85,13 @@ class DefUse:
             tensor, view = node.operand(), further
 
     def close(self, node: Node, number: float, value: float) -> bool:
-        """Whether a constant that a node reads stands for this number."""
+        """Whether a constant that a node reads equals this value up to rounding."""
         half = self.e.tensors[node.outputs[0]].dtype == "f16"
         return isclose(number, value, rel_tol=CLOSE_HALF if half else CLOSE)
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
-        """Returns the tensor that a node multiplies and the finite number that it multiplies it
-        by, where it does only that."""
+        """Returns the tensor and the finite number that a node multiplies; None if it does anything
+        else."""
         kind = ops.traits(node.op).affine
         if kind not in ("factor", "divisor") and node.op != "neg":
             return None
@@ -106,8 +108,9 @@ class DefUse:
         return (x, number) if isfinite(number) else None
 
     def product(self, tensor: int, depth: int = DEPTH) -> tuple[float, list[int]]:
-        """Returns the product of the numbers that a tensor is a product of, and its other factors,
-        down to this depth. A divisor that is a number counts as its inverse."""
+        """Splits a tensor into the product of its constant numbers and the list of its other
+        factors, down to this depth of nested products. A divisor that is a number counts as its
+        inverse."""
         node = self.made_by(tensor, "mul", "div") if depth else None
         scaled = self.scaling(node) if node else None
         if scaled is not None:

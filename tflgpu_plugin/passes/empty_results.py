@@ -1,4 +1,4 @@
-"""Nodes whose results have no elements, and empty parts of concatenations, are removed."""
+"""Removes nodes whose results have no elements, and empty operands of concatenations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tflgpu_plugin.ir import Graph, Node
 
 
 def drop_empty_results(graph: Graph) -> Graph:
-    """Removes nodes whose results have no elements. Empty inputs and outputs stay, which
-    nothing reads or makes."""
+    """Removes nodes whose results have no elements. Empty inputs and outputs of the graph stay, but
+    no node reads or makes them."""
     if all(0 not in tensor.shape for tensor in graph.tensors.values()):
         return graph
     nodes = [_without_empty_parts(graph, node) for node in graph.nodes if not idle(graph, node)]

@@ -1,12 +1,11 @@
-"""A small language for formulas in a graph, and the one matcher of it.
+"""A small language for formulas in a graph, and its matcher.
 
 A pattern describes how a tensor is computed: `X * op("logistic", X)` is a product, in either order,
 of a tensor and its logistic function, where `X = named("x")` stands for the same tensor wherever it
 appears. A `Rule` pairs a pattern with the nodes that replace what it matches.
 
-What is matched gives the same value up to rounding. A node in between that something else reads
-stays beside the replacement.
-"""
+A replacement gives the same value up to rounding. Intermediate nodes that other nodes read, too,
+stay in the graph."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 class Match(NamedTuple):
-    """The tensors and numbers that the names of a pattern stand for, and the nodes that the pattern
-    covers, the root first."""
+    """The tensors and numbers bound to the names of a pattern, and the matched nodes, the root
+    first."""
 
     uses: DefUse
     tensors: Mapping[str, int] = MappingProxyType({})
@@ -33,7 +32,7 @@ class Match(NamedTuple):
     nodes: tuple[Node, ...] = ()
 
 
-# Yields every way to match a tensor, beyond what was found so far.
+# Yields every way to match a tensor, each an extension of the match so far.
 Matches = Callable[[int, Match], Iterator[Match]]
 Condition = Callable[[DefUse, Node], bool]
 ViewCondition = Callable[[View, Shape], bool]
@@ -41,7 +40,7 @@ ViewCondition = Callable[[View, Shape], bool]
 
 @dataclass(frozen=True)
 class Pattern:
-    """How a tensor is computed; `roots` are the ops that its last node may have."""
+    """Describes how a tensor is computed; `roots` are the ops that its last node may have."""
 
     matches: Matches
     roots: tuple[str, ...] = ()
@@ -76,8 +75,8 @@ class Pattern:
 
 
 def named(name: str, pattern: Pattern | None = None) -> Pattern:
-    """Returns a pattern of a tensor that is the same wherever the name appears, and is computed by
-    `pattern` where one is given."""
+    """Returns a pattern of a tensor that is the same wherever the name appears. With `pattern`, the
+    tensor must match that, too."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         if name in found.tensors:
@@ -110,7 +109,7 @@ def number(name: str) -> Pattern:
 
 
 def _equal(wanted: float) -> Pattern:
-    """Returns a pattern of a constant with one element of this value, up to rounding."""
+    """Returns a pattern of a constant with one element that equals this value up to rounding."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         value = found.uses.number(tensor)
@@ -127,8 +126,8 @@ def op(
     commutes: bool = False,
     activation: str = "none",
 ) -> Pattern:
-    """Returns a pattern of the result of an op over floats, with this activation and without an
-    epilogue. Operands behind those given may be anything."""
+    """Returns a pattern of the result of a floating-point op with this activation and no epilogue.
+    Operands after those given may be anything."""
     patterns = [each if isinstance(each, Pattern) else _equal(each) for each in operands]
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
@@ -144,7 +143,8 @@ def op(
 
 
 def product(factor: float, *factors: Pattern) -> Pattern:
-    """Returns a pattern of a product in any order and nesting, whose numbers make this one."""
+    """Returns a pattern of a product in any order and nesting whose constant numbers multiply to
+    `factor`."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         uses, node = found.uses, found.uses.made_by(tensor, *roots)
@@ -158,8 +158,8 @@ def product(factor: float, *factors: Pattern) -> Pattern:
 
 
 def moved(source: Pattern, where: ViewCondition, factor: float = 1.0) -> Pattern:
-    """Returns a pattern of the elements of a tensor in other places, times a factor; `where` is a
-    condition on the view of the tensor and on its shape."""
+    """Returns a pattern of a view of a tensor, times a factor; `where` is a condition on the view
+    and on the tensor's shape."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         for origin, view, times in found.uses.sources(tensor, scaled=True):
@@ -170,7 +170,7 @@ def moved(source: Pattern, where: ViewCondition, factor: float = 1.0) -> Pattern
 
 
 def scaled(source: Pattern, name: str) -> Pattern:
-    """Returns a pattern of a tensor times any number, in one node."""
+    """Returns a pattern of a tensor multiplied by any number, in one node."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         node = found.uses.producer.get(tensor)
@@ -195,12 +195,13 @@ def _in_order(patterns: Sequence[Pattern], tensors: Sequence[int], found: Match)
             yield from _in_order(patterns[1:], tensors[1:], each)
 
 
-# The nodes that take the place of the last one of a match; None where the match does not fit.
+# Returns the nodes that replace the root of a match; None to decline the match.
 Replacement = Callable[[Node, Match], Sequence[Node] | None]
 
 
 class Rule(NamedTuple):
-    """A formula, what replaces its last node, and who writes it so."""
+    """A pattern, the replacement of its root node, and the exporter that writes the formula this
+    way."""
 
     name: str
     pattern: Pattern
@@ -211,8 +212,8 @@ class Rule(NamedTuple):
 def rewrite(
     graph: Graph, rules: Sequence[Rule], finish: Callable[[Rewriter], None] = clean
 ) -> Graph:
-    """Returns the graph with each rule applied wherever it matches, and `finish` after them. A node
-    is replaced by the first rule that does; later nodes see what replaced earlier ones."""
+    """Returns the graph with the rules applied wherever they match, and `finish` run afterwards.
+    The first rule that matches a node replaces it; later nodes see the replacement."""
     rooted: dict[str, list[Rule]] = {}
     for rule in rules:
         for root in dict.fromkeys(rule.pattern.roots):

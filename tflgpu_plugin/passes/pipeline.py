@@ -1,9 +1,8 @@
-"""The passes over a partition's graph before lowering: an ordered list of pure functions from graph
-to graph, a file each.
+"""Runs the passes over a partition's graph before lowering: an ordered list of pure functions from
+graph to graph, one per file.
 
-The `sources` of the nodes that remain name every host node, so that reports and timings can tell
-what was merged.
-"""
+The `sources` of the nodes name the host nodes that they come from, so that reports and timings can
+tell what was merged."""
 
 from __future__ import annotations
 
@@ -48,10 +47,10 @@ from tflgpu_plugin.registry import Registry
 
 Rewrite = Callable[[Graph], Graph]
 
-# A graph does not run without the needed passes; without the others it is only slower.
+# A graph cannot run without the needed passes; the others only make it faster.
 NEEDED, OPTIONAL = True, False
 
-# Every pass, in order (docs/passes.md has them with what they do).
+# Every pass, in order; docs/passes.md describes them.
 LIST: tuple[tuple[Rewrite, bool], ...] = (
     (empty_results.drop_empty_results, NEEDED),
     (dequantize.dequantize, NEEDED),
@@ -87,18 +86,17 @@ LEFT_OUT = tuple(
 )  # after a defect, or for an op that is refused
 
 
-# Each is called after each pass, with its name and the graph before and after it, and raises an
-# error when something is wrong.
+# Functions called after each pass with its name and the graph before and after; they raise an error
+# when the pass broke something.
 watchers: Registry[str, Callable[[str, Graph, Graph], None]] = Registry()
 
 
 def run(graph: Graph, target: Target | None = None) -> Graph:
-    """Applies all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
+    """Applies all passes in order. TFLGPU_DEBUG=2 logs the number of nodes before and after each.
 
-    An optional pass that makes an op which is refused on the target is left out. A defect in one
-    leaves the graph as it was, with a warning; with TFLGPU_DEBUG it is raised, and graphs are
-    verified between passes.
-    """
+    Skips an optional pass whose result has an op that the target refuses. After a defect in an
+    optional pass, logs a warning and keeps the graph as it was; with TFLGPU_DEBUG, raises the error
+    instead and verifies the graph after each pass."""
     watching = [*([verifier.check] if debugging() else []), *watchers.values()]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph, target or Target())
@@ -123,7 +121,7 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
 
 
 def counts(graph: Graph) -> str:
-    """Returns the number of nodes, and of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
+    """Returns the number of nodes and of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
     by_op = Counter(node.op for node in graph.nodes)
     listed = ", ".join(f"{count} {op}" for op, count in sorted(by_op.items()))
     return f"{len(graph.nodes)} nodes ({listed})"

@@ -1,4 +1,4 @@
-"""The editor of graphs for passes, which knows nodes that only move data as views."""
+"""The graph editor of passes, which treats nodes that only move data as views."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Perm = tuple[int, ...]
 
 
 class Rewriter(Editor):
-    """An editor of a graph that sees nodes as views of their inputs."""
+    """An editor of a graph that treats nodes that only move data as views of their inputs."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._views: dict[int, tuple[Node, dict[int, Tensor], View | None]] = {}
 
     def view(self, node: Node) -> View | None:
-        """Returns the view that a node takes of its input, None for a node that computes. It is
-        worked out once for the tensors that the node has."""
+        """Returns the node's result as a view of its input, None for a node that computes. Cached
+        for as long as the node and its tensors stay the same."""
         before, had, view = self._views.get(id(node), (None, {}, None))
         if before is not node or any(self.tensors[t] is not seen for t, seen in had.items()):
             moves = not node.epilogue and movement.moves(node)
@@ -35,14 +35,14 @@ class Rewriter(Editor):
         return view
 
     def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:
-        """Returns the node as this view of a tensor."""
+        """Returns the node changed to take this view of a tensor."""
         whole = view.reshapes(self.shape(source))
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
     def per_channel(self, tensor: int, result: int) -> Array | None:
-        """Returns a constant of floats that broadcasts to a result with a value for each channel;
-        None for anything else."""
+        """Returns a float constant, broadcast to one value per channel of a result; None if it is
+        no such constant."""
         data, channels = self.data(tensor), self.shape(result)[-1]
         fits = spread(self.now, tensor, result) in ("channel", "scalar")
         if data is None or data.dtype.kind != "f" or not fits:
@@ -50,19 +50,19 @@ class Rewriter(Editor):
         return np.broadcast_to(data.reshape(-1), (channels,))
 
     def layout(self, op: str, source: int, output: int, *origin: Node, **attributes: Any) -> Node:
-        """Returns a new node that only brings a tensor into another layout for the host's nodes."""
+        """Returns a new node that only changes the layout of a tensor for the host's nodes."""
         made = self.node(op, (source,), (output,), origin, **attributes)
         return replace(made, layout=True)
 
     def cut(self, source: int, output: int, start: int, *origin: Node, **attributes: Any) -> Node:
-        """Returns a new node that takes a tensor's channels from `start` on, as many as the output
-        has."""
+        """Returns a new node that slices channels of a tensor, from `start` on, as many as the
+        output has."""
         shape = self.shape(source)
         view = part(shape, len(shape) - 1, start, self.shape(output)[-1])
         return self.layout("view", source, output, *origin, view=view, **attributes)
 
     def put(self, made: Sequence[Node], *gone: Node) -> None:
-        """Puts new nodes in place of others, where the first of these is."""
+        """Replaces nodes with new ones, at the position of the first."""
         numbers = {node.id for node in gone}
         place = next(k for k, node in enumerate(self.nodes) if node.id in numbers)
         kept = [node for node in self.nodes[place:] if node.id not in numbers]

@@ -1,6 +1,6 @@
-"""The invariants of every pass: the graph is well formed, shapes are those of the ops' shape
-functions, inputs, outputs and states are the host's, no id is given again, and no constant loses
-its quantization. Tests check them after each pass, and so does TFLGPU_DEBUG."""
+"""Checks the invariants of every pass: the graph is well formed, shapes agree with the ops' shape
+functions, inputs, outputs and states stay the host's, no id is reused, and no constant loses its
+quantization. Tests, and TFLGPU_DEBUG, check after each pass."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tflgpu_plugin.ir import COMPLEX, Graph, Node, Tensor, paired, verify
 
 
 class BrokenGraph(ValueError):
-    """Raised for a graph that is wrong in itself; the text names the pass that made it."""
+    """Raised for an invalid graph; the message names the pass that made it."""
 
 
 def check(name: str, before: Graph, after: Graph) -> None:
-    """Raises BrokenGraph when the graph that the pass of this name has made of another one is
-    not as it must be."""
+    """Raises BrokenGraph when the pass of this name broke an invariant between `before` and
+    `after`."""
     try:
         verify(after)
         check_ports(before, after)
@@ -31,7 +31,7 @@ def check(name: str, before: Graph, after: Graph) -> None:
 
 
 def check_ports(before: Graph, after: Graph) -> None:
-    """Raises ValueError unless inputs, outputs and states are the same tensors."""
+    """Raises ValueError unless inputs, outputs and states are the same tensors as before."""
     for what in ("inputs", "outputs", "states"):
         if getattr(before, what) != getattr(after, what):
             raise ValueError(f"{what} {getattr(before, what)} are {getattr(after, what)} now")
@@ -44,15 +44,14 @@ def check_ports(before: Graph, after: Graph) -> None:
 
 
 def _port(tensor: Tensor, kept: bool) -> Tensor:
-    """Returns the facts of a tensor that the host relies on. How the numbers of a state are read
-    is up to the ops."""
+    """Returns a tensor with only the properties that the host relies on. Ops may change the
+    quantization of a state (`kept`)."""
     quantization = None if kept else tensor.quantization
     return replace(paired(tensor), data=None, wide=False, quantization=quantization)
 
 
 def check_ids(before: Graph, after: Graph) -> None:
-    """Raises ValueError where a tensor or node has an id that another one had before, or a
-    tensor another shape."""
+    """Raises ValueError when a pass reused an id or changed a tensor's shape."""
     old, new = before.next_ids(), after.next_ids()
     if new.tensor < old.tensor or new.node < old.node:
         raise ValueError(f"the next ids {tuple(old)} have become {tuple(new)}")
@@ -69,7 +68,8 @@ def check_ids(before: Graph, after: Graph) -> None:
 
 
 def check_shapes(graph: Graph) -> None:
-    """Raises ValueError where a tensor does not have the shape that its node gives it."""
+    """Raises ValueError when a tensor's shape differs from the one its op's shape function
+    gives."""
     for node in graph.nodes:
         row = ops.row(node.op)
         if row is None:
@@ -81,8 +81,8 @@ def check_shapes(graph: Graph) -> None:
 
 
 def check_quantization(before: Graph, after: Graph) -> None:
-    """Raises ValueError where a constant has lost its quantization, or a new one has the
-    elements of a quantized constant, in any order, without it."""
+    """Raises ValueError when a constant lost its quantization, or a new unquantized constant has
+    the elements of a quantized one, in any order."""
     held: dict[tuple[str, str, int], list[Tensor]] = {}
     for tensor in before.tensors.values():
         if tensor.data is not None and tensor.quantization is not None:
@@ -100,7 +100,7 @@ def _elements(tensor: Tensor) -> tuple[str, str, int]:
 
 
 def _permuted(one: Tensor, other: Tensor) -> bool:
-    """Whether two constants have the same elements."""
+    """Whether two constants have the same elements, in any order."""
     first, second = (np.sort(np.asarray(each.data), axis=None) for each in (one, other))
     return np.array_equal(first, second, equal_nan=True)
 

@@ -1,13 +1,14 @@
-"""Scaled dot product attention that a model spells out becomes the op: two products with a softmax
-between them, however scale and mask are applied and heads are split and joined.
+"""Replaces scaled dot-product attention written as separate nodes with the attention op: two matrix
+products with a softmax between them, in whatever way the model applies scale and mask and splits
+and joins heads.
 
-A mask that chooses between scores and -inf, or a number beside which every score is lost, becomes 0
-and that number, which are added. A softmax whose NaN are replaced by 0 is that of queries which may
-see nothing. Where something else reads a step in between, all stays as it is.
+A mask that selects between scores and -inf (or a number so low that it makes scores irrelevant)
+becomes an additive mask of 0 and that number. Replacing NaN by 0 after the softmax is matched, too:
+it serves queries whose keys are all masked. Nothing is replaced if another node reads an
+intermediate result.
 
-The steps between softmax and first product come in any order and number, so that no one formula
-describes them: `STEPS` has a pattern of each, and what the step does to scores.
-"""
+The steps between the first product and the softmax come in any order and number, so no single
+pattern describes them: `STEPS` has a pattern for each kind of step and its effect on the scores."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ from tflgpu_plugin.passes.fuse.head_layout import (
 from tflgpu_plugin.passes.pattern import Match, Pattern, named, number, op, scaled
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-AS_LOWEST = -1e37  # beside which a score is lost
+AS_LOWEST = -1e37  # added to a score, it leaves nothing of the score
 
 SCORES, MASK, SHARES, LOWEST = named("scores"), named("mask"), named("shares"), number("value")
 WITHOUT_NAN = op("where", op("is_nan", SHARES), 0, SHARES)
 
 
 def fuse_attention(graph: Graph) -> Graph:
-    """Replaces two products with a softmax between them by attention."""
+    """Replaces two matrix products with a softmax between them by attention."""
     if not any(node.op == "softmax" for node in graph.nodes):
         return graph
     fusion = _AttentionFusion(Rewriter(graph))
@@ -52,8 +53,8 @@ def fuse_attention(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The steps from the shares back to the first product, what they apply to scores, and the
-    shapes that scores have in between."""
+    """The steps found so far, from the softmax's result back to the first product, their combined
+    effect on the scores, and the shapes of the scores in between."""
 
     steps: tuple[Node, ...] = ()
     scale: float = 1.0
@@ -71,7 +72,7 @@ class _Scores:
 
 
 def _reshaped(source: Pattern) -> Pattern:
-    """Returns a pattern of a tensor with other axes in front of the last one."""
+    """Returns a pattern of a reshape that keeps the last axis."""
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:
         e, node = found.uses.e, found.uses.producer[tensor]
@@ -92,7 +93,8 @@ def _capped(found: _Scores, match: Match) -> _Scores | None:
 
 
 def _masked(found: _Scores, match: Match, where: bool = True) -> _Scores | None:
-    """Returns the scores before a mask. A factor behind it would apply to the mask, too."""
+    """Records an additive mask. Fails if a factor is applied after it, which would scale the mask,
+    too."""
     e, node, value = match.uses.e, match.nodes[0], match.numbers.get("value")
     scores, mask = match.tensors["scores"], match.tensors["mask"]
     fits = match.uses.real(mask) if value is None else value <= AS_LOWEST
@@ -104,8 +106,8 @@ def _masked(found: _Scores, match: Match, where: bool = True) -> _Scores | None:
 
 
 class Step(NamedTuple):
-    """A step from the softmax back to the first product, what it does to scores, and who writes it
-    so."""
+    """A kind of step between first product and softmax, its effect on the scores, and its
+    exporters."""
 
     name: str
     pattern: Pattern
@@ -126,15 +128,15 @@ STEPS = (
 
 
 class _AttentionFusion:
-    """A graph in which attention takes the place of its second product."""
+    """Replaces the second product of each attention in a graph by the attention op."""
 
     def __init__(self, e: Rewriter) -> None:
         self.e, self.uses = e, DefUse(e)
         self.masks = Masks(e, self.uses)
 
     def replace(self, product: Node) -> bool:
-        """Replaces a matrix product by attention. Returns whether it was the second product of
-        one."""
+        """Replaces a matrix product by attention if it is the second product of one. Returns
+        whether it was."""
         if product.epilogue or not self.uses.plain(product):
             return False
         found = self._shares(product.operand(), _Scores())
@@ -143,8 +145,8 @@ class _AttentionFusion:
         return any(self._made(product, found, lead) for lead in self._leads(found))
 
     def _made_by(self, tensor: int | None, readers: int = 1) -> Node | None:
-        """Returns the node that makes a tensor, if so many nodes read the tensor, once each, and
-        nothing else does."""
+        """Returns the node that makes a tensor if exactly `readers` nodes read it, once each, else
+        None."""
         node = None if tensor is None else self.uses.producer.get(tensor)
         if tensor is None or node is None or tensor in self.e.needed:
             return None
@@ -154,8 +156,8 @@ class _AttentionFusion:
         return self.uses.made_by(tensor, node.op)
 
     def _shares(self, tensor: int, found: _Scores, readers: int = 1) -> _Scores | None:
-        """Walks back from the tensor that the second product reads to the softmax, and on to the
-        first product. Returns None where a step is none of attention."""
+        """Walks back from the second product's first operand through the softmax to the first
+        product. Returns None at a node that does not belong to attention."""
         node = self._made_by(tensor, readers)
         if node is None:
             return None
@@ -176,8 +178,8 @@ class _AttentionFusion:
         return None
 
     def _scores(self, tensor: int, found: _Scores) -> _Scores | None:
-        """Walks back from scores to the first product. Returns None where a step is none of
-        attention."""
+        """Walks back from the softmax to the first product. Returns None at a node that does not
+        belong to attention."""
         node = self._made_by(tensor)
         if node is None:
             return None
@@ -192,7 +194,7 @@ class _AttentionFusion:
         return None
 
     def _leads(self, found: _Scores) -> Iterator[Lead]:
-        """Yields the batches and heads that there may be, by what is done to scores."""
+        """Yields candidates for (batch, heads), derived from the shapes of the scores."""
         outer, (rows, keys) = (s := self.e.shape(found.product.outputs[0]))[:-2], s[-2:]
         masked = [mask.scores for mask in found.masks]
         shapes = [s[:-2] for s in (*masked, *found.shapes) if s[-2:] == (rows, keys)]
@@ -204,8 +206,8 @@ class _AttentionFusion:
             yield every, 1
 
     def _made(self, product: Node, found: _Scores, lead: Lead) -> bool:
-        """Adds attention with these batches and heads. Returns False where the op does not take
-        them."""
+        """Inserts attention with this (batch, heads). Returns False if the op does not support the
+        layout."""
         first = found.product
         *outer, rows, keys = self.e.shape(first.outputs[0])
         depth, width = self.e.shape(first.operand())[-1], self.e.shape(product.outputs[0])[-1]
@@ -232,7 +234,7 @@ class _AttentionFusion:
         self, product: Node, found: _Scores, parts: tuple[HeadSource, HeadSource, HeadSource],
         mask: tuple[list[Node], int | None], heads: tuple[int, int, int, int],
     ) -> None:  # fmt: skip
-        """Puts the op in place of the product and of the nodes that join its heads."""
+        """Replaces the second product and the nodes that join its heads with the op."""
         e, (q, k, _) = self.e, parts
         steps, tail = (product, *found.steps), joined(self.uses, product, heads)
         nodes = list(mask[0])

@@ -1,4 +1,4 @@
-"""Everything that a model adds to the scores of attention, in any number of steps, as one mask."""
+"""Combines everything that a model adds to attention scores into one mask."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_KNOWN = 1 << 24  # elements of constant masks that are put together here
+MAX_KNOWN = 1 << 24  # elements of constant masks that are combined before a run
 
 
 class Mask(NamedTuple):
-    """A tensor that is added to scores of this shape; or, with a `value`, a condition by which
-    scores are replaced by that value, where it is true or, unless `where`, false. `origin` is
-    the node that does it."""
+    """A tensor added to scores of this shape; or, with `value`, a condition that replaces scores by
+    that value where it is true (false unless `where`). `origin` is the node that applies it."""
 
     scores: Shape
     tensor: int
@@ -30,7 +29,7 @@ class Mask(NamedTuple):
 
 
 class Masks:
-    """The masks that have been made, which layers share."""
+    """Combined masks, cached so that layers share them."""
 
     def __init__(self, e: Rewriter, uses: DefUse) -> None:
         self.e, self.uses = e, uses
@@ -40,8 +39,8 @@ class Masks:
         self, masks: Sequence[Mask], scores: tuple[int, int, int, int]
     ) -> tuple[list[Node], int | None] | None:
         """Returns the new nodes and the tensor to add to scores of [batch, heads, queries, keys]
-        for all masks, the first one applied first. Returns None where a mask does not broadcast
-        to these scores, or does not have every key."""
+        for all masks, in order of application. Returns None if a mask does not broadcast to these
+        scores or has no value for every key."""
         nodes: list[Node] = []
         masks = [self._narrow(mask) for mask in masks]
         shapes = [_spread(self.e.shape(mask.tensor), mask.scores, scores) for mask in masks]
@@ -57,13 +56,13 @@ class Masks:
         return nodes, total
 
     def _narrow(self, mask: Mask) -> Mask:
-        """Returns the mask before it is broadcast by a node, which gives the same."""
+        """Returns the mask before a node broadcasts it; the sum with the scores is the same."""
         while (node := self.uses.made_by(mask.tensor, "expand")) is not None:
             mask = mask._replace(tensor=node.operand())
         return mask
 
     def _with(self, nodes: list[Node], total: int | None, mask: Mask, shape: Shape) -> int:
-        """Returns the sum of the masks so far, if any, and this one."""
+        """Returns the sum of the masks so far (`total`, if any) and this one."""
         tensor = self._seen(nodes, mask, shape)
         if mask.value is not None:
             value = self.e.constant(np.float32(mask.value))
@@ -73,7 +72,7 @@ class Masks:
         return tensor if total is None else self._made(nodes, "add", mask.origin, total, tensor)
 
     def _seen(self, nodes: list[Node], mask: Mask, shape: Shape) -> int:
-        """Returns the tensor of a mask in this shape."""
+        """Returns the mask reshaped to this shape."""
         tensor = mask.tensor
         if self.e.shape(tensor) == shape:
             return tensor
@@ -85,7 +84,7 @@ class Masks:
         return made
 
     def _made(self, nodes: list[Node], op: str, origin: Node, *inputs: int) -> int:
-        """Returns the result of an op, a constant where its inputs are constants."""
+        """Returns the result of an op, folded to a constant if its inputs are constants."""
         shape = broadcast(*(self.e.shape(t) for t in inputs))
         known = [data for t in inputs if (data := self.e.data(t)) is not None]
         if len(known) == len(inputs) and prod(shape) <= MAX_KNOWN:
@@ -99,9 +98,9 @@ class Masks:
 
 
 def _spread(shape: Shape, outer: Shape, scores: tuple[int, int, int, int]) -> Shape | None:
-    """Returns a mask's shape for scores of [batch, heads, queries, keys], from its shape for
-    scores whose batches and heads are on other axes (`outer` is the shape of those scores).
-    Returns None where it does not broadcast."""
+    """Converts a mask's shape from scores of shape `outer`, which may arrange batch and heads on
+    other axes, to scores of [batch, heads, queries, keys]. Returns None if it does not
+    broadcast."""
     outer, lead = outer[:-2], scores[:2]
     if len(shape) < 3 or outer == lead:
         return shape

@@ -1,8 +1,7 @@
-"""Products of channels and gates, as squeeze-and-excitation has them, are computed where the next
-convolution reads the channels, which saves a launch over the map.
+"""Moves multiplications of a feature map by channel gates, as in squeeze-and-excitation, into the
+convolution that reads the product, which saves a launch over the feature map.
 
-Only gates between -1 and 1 are moved: products in float16 then stay in its range.
-"""
+Only gates between -1 and 1 are moved, so that products cannot overflow float16."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_channel_gates(graph: Graph) -> Graph:
-    """Moves products of a map and gates into the node that alone reads them, where its op
-    takes gates."""
+    """Moves multiplications of a feature map by channel gates into the node that reads the product,
+    if it is the only reader and its op takes gates."""
     e = Rewriter(graph)
     uses = DefUse(e)
     gone: set[int] = set()
@@ -41,7 +40,8 @@ def fuse_channel_gates(graph: Graph) -> Graph:
 
 
 def _map_and_gates(uses: DefUse, product: Node) -> tuple[int, int] | None:
-    """Returns the factors of a product, of which the second is one value per batch and channel."""
+    """Returns the factors of a product as (feature map, gates), with one gate per batch and
+    channel."""
     shape = uses.e.shape(product.outputs[0])
     for x, gates in permutations(product.reads):
         if uses.e.data(x) is not None or uses.e.shape(x) != shape:
@@ -54,7 +54,7 @@ def _map_and_gates(uses: DefUse, product: Node) -> tuple[int, int] | None:
 
 
 def _bounded(uses: DefUse, tensor: int) -> bool:
-    """Whether a tensor comes from a function whose results are between -1 and 1."""
+    """Whether a tensor is the result of a function with values between -1 and 1."""
     node = uses.producer.get(tensor)
     last = (node.epilogue[-1].op if node.epilogue else node.op) if node else ""
     return ops.traits(last).errors.bounded

@@ -1,5 +1,5 @@
-"""Elementwise nodes become steps of the node whose result they change, applied where that result is
-stored."""
+"""Fuses elementwise nodes into the producer of their input, as epilogue ops applied to each result
+before it is stored."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, is_integer, merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
-MAX_STEPS = 8  # compilers inline every step, and take time by the square of what a kernel holds
+MAX_STEPS = 8  # compilers inline every step; compile time grows with the square of a kernel's size
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 
 
 def fuse_epilogue(graph: Graph) -> Graph:
-    """Merges elementwise nodes into the node whose result they change. It goes in execution
-    order, so that a chain collapses into its first node. A residual add goes to the later of its
-    producers; a producer moves to the place of the merged node when its new operand is not there
-    before."""
+    """Fuses elementwise nodes into the node whose result they change. Nodes are visited in order,
+    so that a chain collapses into its first node. An add of two results is fused into the later of
+    their producers. A producer moves to the position of the fused node if an operand is not ready
+    earlier."""
     fusion = _Fusion(graph)
     for node in graph.nodes:
         for producer in fusion.candidates(node):
@@ -29,8 +29,8 @@ def fuse_epilogue(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """A graph while it changes: nodes by id, their order, and the ids of the nodes that write
-    and read each tensor."""
+    """A graph under change: nodes by id, their order, and the ids of each tensor's writer and
+    readers."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
@@ -43,8 +43,8 @@ class _Fusion:
                 self.readers.setdefault(tensor, []).append(node.id)
 
     def candidates(self, node: Node) -> list[Node]:
-        """Returns the nodes whose result only `node` reads, once, and which may take it over,
-        the last in order first."""
+        """Returns the producers that `node` may be fused into, the last in order first: only `node`
+        reads their result, once."""
         if ops.rows()[node.op].as_epilogue is None:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
@@ -59,8 +59,8 @@ class _Fusion:
         )
         del self.nodes[node.id]
         place, end = self.order.index(producer.id), self.order.index(node.id)
-        # In front the inputs of the producer live shorter, but every operand has to be there
-        # already.
+        # The earlier position shortens the lifetime of the producer's inputs, but every operand
+        # must be ready there.
         added = [t for t in _operands(node) if t in self.writer and t not in producer.outputs]
         if all(self.order.index(self.writer[t]) < place for t in added):
             del self.order[end]
@@ -75,13 +75,13 @@ class _Fusion:
 
 
 def _operands(node: Node) -> list[int]:
-    """Returns every tensor that a node reads, once per use."""
+    """Returns every tensor that a node reads, repeated once per use."""
     return [t for t in (*node.inputs, *(p.tensor for p in node.epilogue)) if t is not None]
 
 
 def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
-    """Returns the epilogue op that does what `node` does to the producer's output, None where
-    there is none."""
+    """Returns the epilogue op that applies `node` to the producer's output, None if there is
+    none."""
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None

@@ -1,6 +1,5 @@
-"""Constant factors and offsets per channel after a layer are folded into its weights and its bias,
-so that a batch normalization costs nothing.
-"""
+"""Folds batch normalization, and other constant factors and offsets per channel, into the weights
+and bias of the layer before."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | None:
-    """Returns scale, offset and number of the leading epilogue ops, which are y * scale + offset
-    together; None unless they have a factor or more than one offset."""
+    """Returns (scale, offset, count): the first `count` epilogue ops compute y * scale + offset.
+    Returns None if folding them saves nothing (no factor and at most one offset)."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
@@ -54,7 +53,8 @@ def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | No
 
 
 def _value(e: Rewriter, node: Node, each: EpilogueOp, channels: int) -> Array | None:
-    """Returns the constant operand of an epilogue op, one value per channel in float64."""
+    """Returns the constant operand of an epilogue op as one float64 value per channel, else
+    None."""
     kind = ops.traits(each.op).affine
     if not kind:
         return None

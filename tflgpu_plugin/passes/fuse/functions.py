@@ -1,4 +1,4 @@
-"""Functions that a model spells out become single ops: powers, gates like swish and GELU, means of
+"""Replaces functions written as several nodes by single ops: powers, swish, GELU, means of
 squares."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "recipro
 
 
 def fuse_functions(graph: Graph) -> Graph:
-    """Replaces functions that a model spells out, such as GELU, by single ops."""
+    """Replaces functions written as several nodes, such as GELU, by single ops."""
     return rewrite(graph, RULES)
 
 
@@ -36,13 +36,14 @@ def _from_0_to_6(uses: DefUse, node: Node) -> bool:
 
 
 def _slope(uses: DefUse, node: Node) -> bool:
-    """Whether a hard sigmoid is clip(x / 6 + 1 / 2, 0, 1)."""
+    """Whether a hard sigmoid has the parameters of hard swish: clip(x / 6 + 1 / 2, 0, 1)."""
     slope, middle = unary.step(node.op, node.attributes).parameters
     return uses.close(node, slope, 1 / 6) and uses.close(node, middle, 0.5)
 
 
 def function(name: str, **attributes: Any) -> Replacement:
-    """Returns a replacement by this op of x, where that has the shape of the result."""
+    """Returns a replacement by this op applied to x, for matches where x has the shape of the
+    result."""
 
     def replacement(node: Node, match: Match) -> Sequence[Node] | None:
         x, e = match.tensors["x"], match.uses.e
@@ -65,8 +66,8 @@ def _mean_square(node: Node, match: Match) -> Sequence[Node]:
 
 
 def _variance(node: Node, match: Match) -> Sequence[Node] | None:
-    """Returns the mean of squared differences from one value per channel of an image; `standardize`
-    matches variances of rows."""
+    """Returns the mean of squared differences from one mean per channel of an image. (`standardize`
+    covers variances along the last axis.)"""
     averages = ops.traits(node.op).averages
     x, centre, e = match.tensors["x"], match.tensors["centre"], match.uses.e
     shapes = e.shape(match.nodes[1].outputs[0]), e.shape(node.outputs[0])
