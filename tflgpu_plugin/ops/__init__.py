@@ -1,6 +1,5 @@
-"""The op table: every internal op, one file per family; `conv.py` here, `kernels/conv.wgsl` and
-`conformance/cases/conv.py` go together. This module is the only list of families.
-"""
+"""The table of all internal ops, and the only list of families. A family has one file here, one in
+`kernels/` and one in `conformance/cases/`: conv.py, conv.wgsl and conv.py."""
 
 from __future__ import annotations
 
@@ -68,7 +67,8 @@ FAMILIES = (
 
 
 def row(op: str) -> Op | None:
-    """The row of this name; None for what is no op (nodes that the host keeps, fused steps)."""
+    """Returns the row of this op; None for nodes that are no op (kept by the host, or fused
+    steps)."""
     return rows().get(op)
 
 
@@ -78,7 +78,7 @@ def traits(op: str) -> Op:
 
 
 def weights(node: Node) -> Weights | None:
-    """How the node's second input weighs its first one."""
+    """Returns how the node's second input is used as weights of its first; None without weights."""
     return traits(node.op).weights
 
 
@@ -89,13 +89,13 @@ def gates(node: Node) -> int | None:
 
 
 def bias(node: Node) -> int | None:
-    """The bias of a node with weights, where it has one."""
+    """Returns the bias of a node with weights, or None."""
     biased = weights(node) is not None and len(node.inputs) > BIAS
     return node.inputs[BIAS] if biased else None
 
 
 def quantizes(node: Node) -> str:
-    """ "to" or "from": its result is its input, put on levels or read from them; else ""."""
+    """Returns "to" for a node that quantizes its input, "from" if it dequantizes it, else ""."""
     return traits(node.op).quantizes
 
 
@@ -106,8 +106,8 @@ def arranges(node: Node) -> str:
 
 @cache
 def rows() -> Mapping[str, Op]:
-    """All ops by name; each family module has a tuple `OPS`, and names their `ATTRIBUTES`, the
-    same of all or by op."""
+    """Returns all ops by name, from the tuple `OPS` of each family's module. Its `ATTRIBUTES` are
+    one text for all its ops, or one for each op."""
     found: dict[str, Op] = {}
     for family in FAMILIES:
         module = import_module(f"tflgpu_plugin.ops.{family}")
@@ -123,8 +123,8 @@ def rows() -> Mapping[str, Op]:
 
 
 def refused(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Returns why the node's op, or each of its forms, is refused on this target; None where
-    something is left to compute it."""
+    """Returns why the node's op, or every form of it, is refused on this target; None if a form is
+    left."""
     if reason := refusal(node.op, graph, node, target):
         return reason
     forms, last = traits(node.op).forms, None
@@ -136,8 +136,8 @@ def refused(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @cache
 def form_names() -> Mapping[str, tuple[str, ...]]:
-    """Returns the names of all forms, each with the ops that it may compute; an op without a list
-    of forms has one, which is refused by the op's name."""
+    """Returns the names of all forms, each with the ops that it may compute. An op without a list
+    of forms has none here: it is refused by its own name."""
     found: dict[str, tuple[str, ...]] = {}
     for op in rows().values():
         for name in dict.fromkeys(op.forms):

@@ -1,6 +1,5 @@
 """`arg_max(x, axis i32 constant): keep_dims, last` and `arg_min`: the first (or last) index of the
-largest (smallest) element along an axis, as an integer. NaN is neither larger nor smaller.
-"""
+largest (smallest) element along an axis, as an integer. NaN is neither larger nor smaller."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from tflgpu_plugin.ops.reduce import refuse_axis, shapes as reduced
 from tflgpu_plugin.ops.reduce_forms import lanes, reduced_axes
 from tflgpu_plugin.ops.table import Op, elements
 
-BLOCK = 4096  # elements of the kernel's inner loop
-MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
-AHEAD = 4  # steps that a thread of a GPU loads at once; half as many of channels, of 4 vec4 each
+BLOCK = 4096  # elements per round of the kernel's outer loop
+MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the inner loop covers 4,096 elements
+AHEAD = 4  # steps that a GPU thread loads at once; half as many along channels (4 vec4 each)
 BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
@@ -25,7 +24,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four results per thread or, on GPUs, per as many threads as share a reduction."""
+    """Records one launch: four results per thread, or on GPUs threads that share a reduction."""
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
@@ -59,7 +58,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _along(shape: Shape, axis: int, out: Geometry) -> str:
-    """How the kernel goes along the axis (see there)."""
+    """Returns the kernel's way of going along the axis: "elements", "channels" or "planes"."""
     if not planar(shape):
         return "elements"
     if axis == len(shape) - 1:

@@ -3,19 +3,16 @@ kv_heads, joined, empty, mends`: softmax(scale * q k' + mask) v of each head, wi
 scores in memory.
 
 q is [batch, heads, queries, depth], k [batch, kv_heads, keys, depth] and v [batch, kv_heads, keys,
-width]; or some of them are of rank 3, [batch, queries or keys, heads * depth or width], and the
-attributes tell how many heads they have (default: 1). The result is of rank 3 where it is `joined`
-(default: as q is), with the width of v. As many heads of q in a row as there are for each of k
-share it.
+width]. Each may instead have rank 3, [batch, length, heads * depth or width], where the attributes
+give the number of heads (default 1). The result has rank 3 if `joined` (default: if q has), and the
+width of v. Consecutive heads of q share a head of k and v.
 
-`softcap` (default 0: none) limits scores before the mask, which broadcasts to [batch, heads,
-queries, keys] and has every key. Each batch has as many keys as its `lengths` says (int32).
-`causal`: query i sees the last `window` keys (default 0: all) of those up to i + past (default 0).
-With a past of None the last query is at the last key of its batch. A query that sees nothing has
-the value `empty` (default NaN): all is masked by -inf, or by the lowest float32, too, where that is
-a number. With `mends` so has a query with a score of NaN, and the lowest float32 is a number like
-others.
-"""
+`softcap` (default 0: none) limits scores before the mask is added; the mask broadcasts to [batch,
+heads, queries, keys]. `lengths` (int32) is the number of keys of each batch. With `causal`, query i
+sees the last `window` (default 0: all) keys up to i + past (default 0); with past=None the last
+query is at the last key of its batch. A query that sees no key gets the value `empty` (default
+NaN). All its keys are masked by -inf or, if `empty` is a number, by the lowest float32. With
+`mends`, a query with a NaN score gets `empty` too, and the lowest float32 does not mask."""
 
 from __future__ import annotations
 
@@ -35,16 +32,16 @@ from tflgpu_plugin.ops.table import Op, unplanned
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 
 MASK, LENGTHS = 3, 4
-LANES = 8  # threads that share rows
-MOST_PARTS = 4  # slices of the result that a thread has
-MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
-GPU_SUMS = 8  # likewise on GPUs, which hold several waves then
-GPU_AHEAD = 4  # slices of keys whose scores wait together
+LANES = 8  # threads of a team, which share rows
+MOST_PARTS = 4  # slices of the result per thread
+MOST_SUMS = 32  # vec4 of the result per thread, over all its rows
+GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
+GPU_AHEAD = 4  # slices of keys that are loaded at once
 BLOCK = 32  # keys
 
 
 def _operands(node: Node) -> list[int]:
-    """q, k and v."""
+    """Returns q, k and v."""
     return [node.operand(position) for position in range(3)]
 
 
@@ -55,8 +52,8 @@ def _heads(node: Node) -> tuple[int, int, int]:
 
 
 def with_heads(shape: Shape, heads: int) -> Shape:
-    """[batch, heads, length, depth], also of [batch, length, heads * depth]. Raises ValueError
-    where that does not fit."""
+    """Returns the shape as [batch, heads, length, depth]; it may be given as [batch, length, heads
+    * depth]. Raises ValueError if neither fits."""
     if len(shape) == 3 and heads and shape[2] % heads == 0:
         return shape[0], heads, shape[1], shape[2] // heads
     if len(shape) != 4:
@@ -65,8 +62,8 @@ def with_heads(shape: Shape, heads: int) -> Shape:
 
 
 def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
-    """Shapes of q, k and v with their heads: [batch, heads, length, depth]. Raises ValueError where
-    they do not fit."""
+    """Returns the shapes of q, k and v as [batch, heads, length, depth]. Raises ValueError if they
+    do not fit together."""
     given = zip(_operands(node), _heads(node), strict=True)
     q, k, v = (with_heads(graph.shape(tensor), heads) for tensor, heads in given)
     divided = q[1] % k[1] == 0 if k[1] else q[1] == 0
@@ -76,7 +73,8 @@ def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
 
 
 def _parts(width: int) -> tuple[int, int]:
-    """How many slices of a result of this width a thread has, and in how many launches in one."""
+    """Returns the slices of the result that a thread computes, and in how many passes (the y axis
+    of the launch) all slices of this width are computed."""
     slices = -(-width // 4)
     times = -(-slices // (LANES * MOST_PARTS))
     return -(-slices // (LANES * times)), times
@@ -90,7 +88,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lasts(keys: int, depth: int) -> bool:
-    """Whether all loops of a thread together take fewer rounds than drivers end them after."""
+    """Whether the loops of a thread stay below the number of rounds after which drivers end
+    them."""
     return -(-keys // 32) * (-(-depth // 4) + 64) <= MAX_LOOP_ROUNDS
 
 
@@ -123,7 +122,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Attention:
-    """Shapes of q, k and v with their heads: [batch, heads, length, depth]."""
+    """An attention node with the shapes of q, k and v as [batch, heads, length, depth]."""
 
     low: Lowering
     node: Node
@@ -133,33 +132,34 @@ class Attention:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Attention:
-        """Returns the attention that a node is."""
+        """Returns the attention of this node."""
         return cls(low, node, *split(low.graph, node))
 
     @property
     def rows(self) -> int:
-        """Queries that share keys, of all their heads."""
+        """Returns the number of query rows, over all query heads, that share a head of keys."""
         return self.q[1] // self.k[1] * self.q[2]
 
     @property
     def outer(self) -> int:
-        """Batches and heads of keys, as often as the parts of a result take."""
+        """Returns batches * heads of keys * passes over the result's slices."""
         return self.k[1] * self.q[0] * _parts(self.v[3])[1]
 
     @property
     def together(self) -> int:
-        """Rows of a tile."""
+        """Returns the number of rows in a tile."""
         return _rows(self.low.target, self.rows, _parts(self.v[3])[0], self.outer)
 
     @property
     def teams(self) -> int:
-        """Eights of threads that share the keys of a tile, where that pays."""
+        """Returns how many teams of 8 threads share the keys of a tile; 1 if sharing does not
+        pay."""
         tiles = -(-self.rows // self.together)
         return _teams(self.low.target, tiles * self.outer, self.k[2])
 
 
 def _operands_of(a: Attention) -> tuple[dict[str, Access], dict[str, object]]:
-    """Operands, and the parameters that say where these lie."""
+    """Returns the operands, and the kernel parameters with their strides."""
     low, node = a.low, a.node
     mask, lengths = (*node.inputs[MASK:], None, None)[:2]
     reads = {name: Access(low.stored(node.operand(k))) for k, name in enumerate("qkv")}
@@ -177,7 +177,7 @@ def _operands_of(a: Attention) -> tuple[dict[str, Access], dict[str, object]]:
 
 
 def _scores(a: Attention) -> dict[str, object]:
-    """Parameters of the scores."""
+    """Returns the kernel parameters of the scores."""
     q, k, v, attributes = a.q, a.k, a.v, a.node.attributes
     past, cap = attributes.get("past", 0), float(attributes.get("softcap", 0.0))
     window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
@@ -194,7 +194,7 @@ def _scores(a: Attention) -> dict[str, object]:
 
 
 def _lower(a: Attention, teams: int) -> None:
-    """One launch, of tiles of rows for each batch and head of keys, whose keys `teams` share."""
+    """Records one launch over tiles of rows, per batch and head of keys; `teams` share the keys."""
     low, target, count = a.low, a.low.target, a.together
     (reads, parameters), (parts, times) = _operands_of(a), _parts(a.v[3])
     tiles = -(-a.rows // count)
@@ -239,12 +239,12 @@ FORMS = Forms(
 
 
 def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
-    """How many rows threads share, of each of `outer` heads and batches: a power of two; on GPUs
-    fewer where that leaves some idle."""
+    """Returns how many rows, a power of two, share the keys that a thread loads, for `outer` heads
+    and batches. It is smaller on GPUs that would otherwise have idle threads."""
     most = MOST_SUMS if target.software else GPU_SUMS
     if not target.shuffles:
-        most = MOST_SUMS // 4  # there each row is a load more
-    count = 8 if target.software else 4  # which keeps registers of GPUs below half
+        most = MOST_SUMS // 4  # without shuffles each row costs another load
+    count = 8 if target.software else 4  # 4 use less than half of the registers of GPUs
     while count > 1 and (
         count >= 2 * rows
         or count * parts > most
@@ -255,16 +255,16 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
 
 
 def _ahead(target: Target, rows: int, parts: int) -> int:
-    """Slices of keys that are loaded at once, fewer of several rows where a SIMD with subgroups of
-    64 lanes would hold a single one else."""
+    """Returns how many slices of keys are loaded at once; fewer where the registers of several rows
+    would leave a SIMD with subgroups of 64 lanes a single wave."""
     if target.software or (target.least_subgroup >= 64 and rows * parts >= GPU_SUMS):
         return 1
     return GPU_AHEAD // 2 if rows > 1 and target.least_subgroup >= 64 else GPU_AHEAD
 
 
 def _teams(target: Target, tiles: int, keys: int) -> int:
-    """Eights of threads that share the keys of a tile, a power of two: more where tiles leave most
-    of a GPU idle, and each still has a block of keys."""
+    """Returns how many teams of 8 threads share the keys of a tile: a power of two, above 1 if the
+    tiles leave most of a GPU idle and each team still has a block of keys."""
     found = 1
     if target.software or not target.shuffles:
         return found
@@ -278,7 +278,8 @@ def _teams(target: Target, tiles: int, keys: int) -> int:
 
 
 def steps_of(name: str, shape: Shape, heads: int) -> dict[str, object]:
-    """Vec4 between neighbours: batches, heads, rows, slices; in a result, slices of a head."""
+    """Returns the strides in vec4 of batches, heads, rows and slices; for the result also the
+    slices of a head."""
     strides = vector_strides(shape)
     if len(shape) == 4:
         batch, head, row, slice_ = strides
@@ -294,7 +295,7 @@ def steps_of(name: str, shape: Shape, heads: int) -> dict[str, object]:
 
 
 def spread_steps(name: str, shape: Shape) -> dict[str, object]:
-    """The same of what broadcasts to heads, 0 where it is spread."""
+    """Returns the same strides for a tensor that broadcasts to heads; 0 along broadcast axes."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-1], strides[:-1], strict=True)]
     batch, head, row = ([0] * 3 + outer)[-3:]
@@ -303,7 +304,8 @@ def spread_steps(name: str, shape: Shape) -> dict[str, object]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Heads that do not begin with a vec4 get an axis of their own; a mask has every key."""
+    """Gives heads that do not begin at a vec4 an axis of their own, and expands a mask to all
+    keys."""
     q, k, v = split(steps.graph, node)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     short = mask is not None and steps.shape(mask)[-1:] != k[2:3]

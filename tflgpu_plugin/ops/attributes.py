@@ -1,12 +1,12 @@
 """The attributes of ops: what values each may have, by name, and how families declare them.
 
-`ATTRIBUTES` of a family is a text of names with marks, the same for all its ops or one for each:
+A family's `ATTRIBUTES` is a text of names with marks, one for all its ops or one for each:
 
-* `strides!` must be given, `paddings[][2]~` where the second input is absent; `past?` may be None;
-* `perm[]` is a list, `scales[4]` one of four items, `paddings[][2]` one of pairs. `strides[n]` and
-  `padding[2n]` are lists for the same number of axes;
-* `mode=DCR|CRD` is one of these texts; `padding[2n]=same|valid` may be one instead of a list.
-"""
+* `strides!` is required; `paddings[][2]~` is required if the second input is absent; `past?` may be
+  None;
+* `perm[]` is a list, `scales[4]` a list of four items, `paddings[][2]` a list of pairs.
+  `strides[n]` and `padding[2n]` are lists for the same number n of axes;
+* `mode=DCR|CRD` is one of these texts; `padding[2n]=same|valid` is a list or one of these texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOOLS, INTEGERS, FLOATS = (bool, np.bool_), (int, np.integer), (float, np.floati
 
 
 class Kind(NamedTuple):
-    """A kind of value: its names in sentences about one and about several, and its check."""
+    """A kind of value: its name in the singular and plural, for messages, and its check."""
 
     one: str
     many: str
@@ -43,7 +43,7 @@ INTEGER = Kind("an integer", "integers", _is_integer)
 COUNT = Kind("a positive integer", "positive integers", lambda v: _is_integer(v) and v > 0)
 NUMBER = Kind("a number", "numbers", _is_number)
 TEXT = Kind("a text", "texts", lambda value: isinstance(value, str))
-STEPS = Kind("steps", "steps", lambda value: isinstance(value, tuple))  # of passes alone
+STEPS = Kind("steps", "steps", lambda value: isinstance(value, tuple))  # only set by passes
 
 KINDS: Mapping[str, Kind] = {
     name: kind
@@ -69,9 +69,9 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of an op. `lengths` are those of a list and of the lists in it: 0 for any, and
-    -k for k items of each axis. `choices` are texts that it may be. `second`: it stands for the
-    second input."""
+    """An attribute of an op. `lengths` has one entry per level of nested lists: the length, 0 for
+    any, -k for k items per axis. `choices` are the texts that are allowed. `second`: it replaces
+    the second input."""
 
     kind: Kind
     needed: bool = False
@@ -81,7 +81,7 @@ class Attribute:
     choices: tuple[str, ...] = ()
 
     def takes(self, value: Any, axes: int) -> bool:
-        """Whether it may have this value in a node whose lists are for this number of axes."""
+        """Whether this value is valid in a node whose lists are for this number of axes."""
         if value is None:
             return self.optional
         if self.choices and isinstance(value, str):
@@ -99,7 +99,7 @@ class Attribute:
         return all(map(self.kind.holds, value))
 
     def wanted(self, axes: int) -> str:
-        """Returns what it must be, for a sentence."""
+        """Returns the values that are valid, as words of a message."""
         found = [repr(text) for text in self.choices]
         words = self.kind.many if self.lengths else self.kind.one
         for length in reversed(self.lengths):
@@ -120,7 +120,7 @@ WORD = re.compile(r"(\w+)((?:\[\d*n?\])*)([!?~]*)(?:=(\S+))?")
 
 
 def declared(text: str) -> dict[str, Attribute]:
-    """Returns the attributes that a text declares. Raises ValueError for a word that is none."""
+    """Returns the attributes that a text declares. Raises ValueError for an invalid word."""
     found = {}
     for word in text.split():
         parts = WORD.fullmatch(word)
@@ -140,7 +140,7 @@ def _length(text: str) -> int:
 
 
 def _axes(attributes: Mapping[str, Attribute], given: Mapping[str, Any]) -> int:
-    """Returns the number of axes that lists of one item each are for, 0 where there are none."""
+    """Returns the number of axes, from a list with one item per axis; 0 if there is none."""
     for name, one in attributes.items():
         if one.lengths == (-1,) and isinstance(given.get(name), tuple):
             return len(given[name])
@@ -150,8 +150,8 @@ def _axes(attributes: Mapping[str, Attribute], given: Mapping[str, Any]) -> int:
 def refuse_attributes(
     op: str, attributes: Mapping[str, Attribute], given: Mapping[str, Any], second: bool
 ) -> Refusal | None:
-    """Returns the refusal of an attribute that the op does not have, of a value that it does not
-    take, or of a node that lacks one; `second` says whether the node has its second input."""
+    """Returns a refusal if an attribute is unknown, missing, or has an invalid value. `second` says
+    whether the node has its second input."""
     axes = _axes(attributes, given)
     for name, value in given.items():
         if name not in attributes:

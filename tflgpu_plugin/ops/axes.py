@@ -1,4 +1,4 @@
-"""Axes of views: steps through the elements of an input."""
+"""Axes of views: strides through the elements of an input."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from tflgpu_plugin.ir import Array
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """`extent` elements of the result: number x is `stride * x` elements further in the input.
+    """An axis of `extent` elements of a result; element x is `stride * x` elements on in the input,
+    or `stride * lookup[x]` if there is a `lookup`, an integer array of that extent.
 
-    Outside `low <= x < high` (default: the extent) there is padding. With `lookup`, an int array of
-    one entry per element, it is `stride * lookup[x]` elements further.
-    """
+    Elements outside `low <= x < high` (default: the extent) are padding."""
 
     extent: int
     stride: int = 0
@@ -23,7 +22,7 @@ class Axis:
     lookup: Array | None = None
 
     def by(self, stride: int) -> Axis:
-        """This axis with another stride."""
+        """Returns this axis with another stride."""
         return Axis(self.extent, stride, self.low, self.high, self.lookup)
 
     @property
@@ -36,7 +35,8 @@ class Axis:
 
     @property
     def straight(self) -> bool:
-        """Every element is there, at even distances."""
+        """Whether the axis has neither padding nor a lookup: all elements are at equal
+        distances."""
         return not self.padded and self.lookup is None
 
     @property
@@ -45,7 +45,8 @@ class Axis:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The least and the greatest multiple of `stride`, of what is no padding."""
+        """Returns the least and greatest multiple of `stride` among elements that are not
+        padding."""
         if self.lookup is None:
             return self.low, self.stop - 1
         there = self.lookup[self.low : self.stop]
@@ -57,8 +58,8 @@ class Axis:
 
 
 def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
-    """The same elements over as few axes as will do: each costs every element a division. A row
-    holds an axis as several operands are read along it."""
+    """Returns the same elements over as few axes as possible, since each axis costs a division per
+    element. A row holds one axis, once for each operand that is read along it."""
     kept: list[tuple[Axis, ...]] = []
     for row in rows:
         straight = all(axis.straight for axis in row)
@@ -79,8 +80,8 @@ def _continues(outer: Axis, inner: Axis) -> bool:
 
 
 def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:
-    """The axes in groups of these numbers of elements, split where a group begins within one. None
-    where one cannot be split there."""
+    """Returns the axes in groups with these numbers of elements, splitting an axis at a group's
+    border; None if one cannot be split there."""
     waiting = [axis for axis in axes if axis.extent > 1 or not axis.straight]
     groups: list[list[Axis]] = []
     for extent in reversed(extents):
@@ -102,7 +103,7 @@ def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | 
 
 
 def halved(axis: Axis, inner: int) -> tuple[Axis, Axis] | None:
-    """An axis as two, the inner one of this extent; None where it does not divide so."""
+    """Returns the axis split in two, the inner one of this extent; None if that is impossible."""
     bounds = (axis.extent, axis.low, axis.stop)
     if axis.lookup is not None or any(n % inner for n in bounds):
         return None

@@ -1,14 +1,14 @@
-"""Layers over a sequence in both directions, as TFLite has them.
+"""Layers over a sequence in both directions, as in bidirectional_sequence_lstm.cc and
+bidirectional_sequence_rnn.cc of tensorflow/lite/kernels.
 
 `bidirectional_lstm(x, 17 inputs of each direction, 2 states of each, 9 of an auxiliary input)` and
-`bidirectional_rnn(x, 4 inputs of each direction, 3 of an auxiliary input)`, both with `merged` ->
-y, or y forward and y backward, and then the states after it.
+`bidirectional_rnn(x, 4 inputs of each direction, 3 of an auxiliary input)`, both with `merged`: the
+results are y (or y forward and y backward) and then the new states.
 
-x is [T,B,I] ([B,T,I] with `time_axis` 1). A direction is `lstm_full`, whose inputs between x and
-the normalizations are these (its states output and cell), or `rnn_basic`, with their attributes.
-`merged`: the channels of both lie side by side in one y. What an auxiliary input has is absent. As
-bidirectional_sequence_lstm.cc and bidirectional_sequence_rnn.cc of tensorflow/lite/kernels.
-"""
+x is [T,B,I] ([B,T,I] with `time_axis` 1). A direction is an `lstm_full`, given its inputs between x
+and the normalizations and the states output and cell, or an `rnn_basic`, with their attributes.
+With `merged` the channels of both directions are concatenated in one y. All auxiliary inputs must
+be absent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tflgpu_plugin.ops import lstm, rnn_basic
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op
 
-# The layer of a direction, where the inputs are that are state, and where auxiliary ones begin.
+# The layer of a direction, the positions of the states, and the first auxiliary input.
 LAYERS = {"bidirectional_lstm": lstm.OPS[1], "bidirectional_rnn": rnn_basic.OPS[0]}
 STATES = {"bidirectional_lstm": (35, 36, 37, 38), "bidirectional_rnn": (4, 8)}
 COUNT = {"bidirectional_lstm": 48, "bidirectional_rnn": 12}  # of operands
@@ -28,7 +28,7 @@ LSTM_INPUTS = lstm.OUTPUT - lstm.INPUT  # of a direction, without its states
 
 
 def _directions(node: Node) -> tuple[Node, Node]:
-    """The layers forward and backward; their results are their states."""
+    """Returns the forward and the backward layer; their results are their states."""
     return _direction(node, 0), _direction(node, 1)
 
 
@@ -60,7 +60,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """y, or both of it, and the states."""
+    """Returns the shape of y, or of y forward and backward, and those of the states."""
     states = [graph.shape(node.operand(k)) for k in STATES[node.op]]
     channels = [state[1] for state in states[:: len(states) // 2]]
     if node.attributes["merged"]:
@@ -70,7 +70,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Both layers, then their results side by side."""
+    """Replaces the node by both layers and, if `merged`, a concatenation of their results."""
     merged = node.attributes["merged"]
     made = []
     for one, result in zip(_directions(node), node.outputs, strict=False):

@@ -1,5 +1,5 @@
-"""Elementwise ops of two operands (`where`: of three) with numpy broadcasting. One more op is one
-more row in `OPS`. `add_n` is the sum of any number of values of one shape."""
+"""Elementwise ops of two operands (`where`: three) with numpy broadcasting; each is a row in `OPS`.
+`add_n` is the sum of any number of values of one shape."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Integers:
-    """How integers are computed: WGSL for vec4 `v` and `e`, which may exceed int32 where it is
-    `checked`, or where `beyond` is true, also of int32. `wrong` is the comparison with zero that
-    is true of second operands which hosts refuse, of nodes with the attribute `raises`."""
+    """How integers are computed: a WGSL expression over vec4 `v` and `e`. If `checked`, or where
+    `beyond` is true, the result may exceed int32. `wrong` compares the second operand with zero:
+    where true, hosts refuse it if the node has the attribute `raises`."""
 
     expression: str
     checked: bool = False
@@ -61,9 +61,9 @@ def row(
     integers: Integers | None = None,
     **traits: Any,
 ) -> Op:
-    """Returns an op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that
-    name. `steps` are those when a produced value is the first operand, and when it is the
-    second."""
+    """Returns an elementwise op from WGSL over vec4 `v` and `e`, the operands (default: the
+    epilogue op of that name). `steps` are the epilogue ops to fuse it into the producer of its
+    first and of its second operand."""
     found = expression or EPILOGUE_OPS.get(name, "")
     lower = partial(_lower, expression=found, integers=integers)
     fused = pair_epilogue(*steps) if any(steps) else None
@@ -99,8 +99,8 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
-    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`: of integers, and of
-    floats, by default the same and false where one is NaN."""
+    """Returns an op whose result is a bool. `whole` is WGSL for integers, `numbers` for floats: by
+    default the same, and false where an operand is NaN."""
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
     integers = Integers(f"bool_as_f32({whole})")
@@ -135,7 +135,7 @@ def refuse_sum(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_sum(steps: Decomposition, node: Node) -> bool:
-    """The first two, then each other, in order."""
+    """Adds the operands in order, one after another."""
     first, *others = (node.operand(k) for k in range(len(node.inputs)))
     for other in others[:-1]:
         first = steps.add("add", first, other)
@@ -147,14 +147,15 @@ def decompose_sum(steps: Decomposition, node: Node) -> bool:
 
 
 def _divisor(b: Array) -> Array:
-    """The divisor. Raises ValueError for integers that are 0: hosts do not divide by them."""
+    """Returns the divisor. Raises ValueError if it is an integer 0, which hosts do not divide
+    by."""
     if b.dtype.kind != "f" and np.any(b == 0):
         raise ValueError("integers are not divided by 0")
     return b
 
 
 def quotient(a: Array, b: Array) -> Array:
-    """Integers are divided towards zero."""
+    """Returns a / b; integers are truncated toward zero."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     floor = a // _divisor(b)
@@ -167,17 +168,17 @@ def floor_quotient(a: Array, b: Array) -> Array:
 
 
 def floor_remainder(a: Array, b: Array) -> Array:
-    """With the sign of the divisor."""
+    """Returns the remainder with the sign of the divisor."""
     return np.asarray(np.mod(a, _divisor(b)))
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """With the sign of the dividend."""
+    """Returns the remainder with the sign of the dividend."""
     return np.asarray(np.fmod(a, _divisor(b)))
 
 
 def power(a: Array, b: Array) -> Array:
-    """In the type of the base."""
+    """Returns the power in the type of the base."""
     return np.asarray(np.power(a, b), a.dtype)
 
 
@@ -225,7 +226,7 @@ OPS = (
             ("minimum", "min(v, e)", np.minimum),
         )
     ),
-    # Whole quotients are cut towards zero.
+    # Integer quotients are truncated toward zero.
     row(
         "div",
         integers=Integers("v / e", checked=True, wrong="=="),
@@ -234,7 +235,7 @@ OPS = (
         steps=("div", "reverse_div"),
         meaning=quotient,
     ),
-    # Hosts go through float64: what that makes of too large a power depends on the CPU.
+    # Hosts compute in float64: how too large a power is converted back depends on the CPU.
     row(
         "pow",
         integers=Integers(
@@ -287,7 +288,7 @@ OPS = (
     row("logical_and", "v * e", types=("bool",), accuracy="exact", meaning=np.logical_and),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact", meaning=np.logical_or),
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact", meaning=np.logical_xor),
-    # Of integers alone.
+    # For integers only.
     *(
         row(name, types=(), accuracy="exact", integers=Integers(whole))
         for name, whole in (
@@ -304,7 +305,7 @@ OPS = (
     relation("less_equal", "v <= e", np.less_equal),
     relation("greater", "v > e", np.greater),
     relation("greater_equal", "v >= e", np.greater_equal),
-    # x, if the floats are as near as roundings let them be.
+    # x, flagged where the floats differ from it by more than rounding.
     Op(
         "checked",
         refuse,

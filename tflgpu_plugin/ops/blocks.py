@@ -1,6 +1,5 @@
-"""Shared parts of layers with weights: their operands and windows, and the block order in which
-conv.wgsl reads dense weights.
-"""
+"""Shared parts of layers with weights: operands, windows, and the block order of dense weights that
+conv.wgsl reads."""
 
 from __future__ import annotations
 
@@ -20,19 +19,20 @@ from tflgpu_plugin.ops.window import Span, bounded, spans
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
-    """Shapes of the input and the weights, filters first. Raises ValueError when one is absent."""
+    """Returns the shapes of the input and the weights, filters first. Raises ValueError if one is
+    absent."""
     x, weights = graph.shape(node.operand()), graph.shape(node.operand(1))
     return x, (*weights[-1:], *weights[:-1]) if node.attributes.get("filters_last") else weights
 
 
 def windows(graph: Graph, node: Node) -> list[Span]:
-    """The window of the weights, along each axis between batch and channels."""
+    """Returns the window of the weights along each axis between batch and channels."""
     x, weights = operands(graph, node)
     return [bounded(s) for s in spans(x, weights[1:-1], node.attributes)]
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """[B, positions ..., outputs]."""
+    """Returns the result's shape, [B, positions ..., outputs]."""
     x, weights = operands(graph, node)
     row = ops.weights(node)
     assert row is not None
@@ -40,13 +40,13 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def work(graph: Graph, node: Node) -> int:
-    """Multiply-adds: one per output element and weight of it."""
+    """Returns the multiply-adds: one per output element and weight of it."""
     (shape,) = ops.rows()[node.op].shapes(graph, node)
     return prod(shape) // shape[-1] * prod(graph.shape(node.operand(1)))
 
 
 def refuse_groups(x: Shape, weights: Shape) -> Refusal | None:
-    """The sentence for weights [O, ..., C / groups] that do not divide the channels of x."""
+    """Refuses weights [O, ..., C / groups] that do not divide the channels of x into groups."""
     if x[-1] % weights[-1] or weights[0] % (x[-1] // weights[-1]):
         return Refusal(
             "shape.mismatch", f"{x[-1]} channels and weights of {list(weights)} do not make groups."
@@ -55,11 +55,8 @@ def refuse_groups(x: Shape, weights: Shape) -> Refusal | None:
 
 
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> Refusal | None:
-    """The sentence for a bias (input 2) that is not one row of values per output, or a fused
-    activation other than a limit, such as tanh.
-
-    Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
-    """
+    """Refuses a bias (input 2) without one value per output channel, and fused activations other
+    than limits (tanh: hosts' CPU kernels ignore it, so there is no reference)."""
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
         shape = graph.shape(bias)
@@ -80,10 +77,9 @@ class Blocks:
     """Weights [outputs, taps, depth] in the order [block][tap][channel][slice] of vec4 over
     outputs.
 
-    `depth` counts input channels of one group. `merged` neighbouring groups form one dense group,
-    zeros between them, so that every dense group starts at a whole slice on both sides (an infinite
-    input then spoils the merged groups too).
-    """
+    `depth` counts input channels of a group. `merged` neighbouring groups form a dense group, with
+    zeros between them, so that each dense group starts at a slice in input and output. (An infinite
+    input then also spoils the results of the groups merged with its own.)"""
 
     outputs: int
     taps: int
@@ -101,7 +97,7 @@ class Blocks:
 
     @property
     def filters(self) -> int:
-        """Outputs of one dense group."""
+        """Returns the outputs of a dense group."""
         return self.outputs // self.groups * self.merged
 
     @property
@@ -110,7 +106,7 @@ class Blocks:
 
     @property
     def channels(self) -> int:
-        """Input channels of one dense group, in whole slices."""
+        """Returns the input channels of a dense group, rounded up to slices."""
         return -(-self.depth * self.merged // 4) * 4
 
     @property
@@ -135,7 +131,7 @@ class Blocks:
 
 
 def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
-    """Blocks `first` to `last` of `data` [outputs, ..., depth], float32."""
+    """Returns blocks `first` to `last` of `data` [outputs, ..., depth] as float32."""
     depth, merged, rows = blocks.depth, blocks.merged, blocks.slices * 4
     source = data.reshape(blocks.dense_groups, blocks.filters, blocks.taps, depth)
     dense = np.zeros(((last - first) * rows, blocks.taps, blocks.channels), np.float32)
@@ -152,7 +148,8 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
 
 
 def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[int, int, Source]]:
-    """(first block, last block, source) of each part; several when one is over the limit."""
+    """Yields (first block, last block, source) of each part of the weights: one, or several if they
+    exceed a limit of the device."""
     weights, block_bytes = node.operand(1), blocks.block_vectors * VECTOR_BYTES
     what = f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes,"
     for first, last in low.fitting(blocks.count, block_bytes, what, told=True):
@@ -175,7 +172,7 @@ def _packed(low: Lowering, weights: int, blocks: Blocks, first: int, last: int) 
 
 
 def pieces(data: Array, blocks: Blocks, first: int, last: int) -> Iterator[Array]:
-    """`pack`, some blocks at a time."""
+    """Yields the result of `pack` in pieces of some blocks."""
     step = pieces_of(blocks.block_vectors * VECTOR_BYTES)
     for start in range(first, last, step):
         yield pack(data, blocks, start, min(start + step, last))
@@ -184,7 +181,7 @@ def pieces(data: Array, blocks: Blocks, first: int, last: int) -> Iterator[Array
 def _packed_on_device(
     low: Lowering, node: Node, weights: int, blocks: Blocks, first: int, last: int
 ) -> int:
-    """Runtime weights are put in block order by a kernel, into a temporary."""
+    """Records a launch that packs weights computed at run time, into a temporary."""
     vectors = (last - first) * blocks.block_vectors
     packed = low.temporary(vectors, copied=weights)
     low.dispatch(

@@ -1,7 +1,7 @@
-"""Concatenation on any axis: launches of some inputs each, which write their parts of the output in
-place, and read what is only moved for that where it was; of one where that may lie there from the
-start. With `rescales` a host brings quantized inputs to the quantization of the result, else they
-have that. `stack(inputs): axis` is one along a new axis."""
+"""`concat` along any axis, and `stack(inputs): axis` along a new one. Each launch copies some
+inputs to their places in the result; inputs that are only moved are read where they come from, and
+an input may be produced in its place. With `rescales`, hosts requantize inputs to the quantization
+of the result; otherwise they have it already."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of,
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part, whole
 
-TOGETHER, MAX_TOGETHER = 3, 14  # parts of one launch, and their axes: they fit a uniform block
+TOGETHER, MAX_TOGETHER = (
+    3,
+    14,
+)  # parts of a launch, and their axes in sum: limited by the uniform block
 
 
 @dataclass(frozen=True)
 class Part:
-    """An input, the index on the axis where it begins in the output, its extent there, and how it
-    would be read in the output."""
+    """An input, its offset and extent along the axis of the output, and how it would be read back
+    from the output."""
 
     tensor: int
     axis: int
@@ -46,7 +49,9 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
         if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(
             shape
         ) != len(first):
-            kind = ValueError if any(0 in other for other in given) else Misfit  # hosts skip these
+            kind = (
+                ValueError if any(0 in other for other in given) else Misfit
+            )  # hosts skip empty inputs
             raise kind(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 
@@ -60,7 +65,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """Whole vec4 where every part begins on one, else single floats."""
+    """Records copies of vec4 if every part begins at a vec4, else copies of floats."""
     parts = _parts(low.graph, node)
     if len(parts) == 1:
         low.alias(node.outputs[0], parts[0].tensor)
@@ -75,7 +80,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def in_place(graph: Graph, node: Node) -> list[int]:
-    """The inputs that may lie in the output from the start."""
+    """Returns the inputs that may be produced directly in the output."""
     parts = _parts(graph, node)
     if any(p.reading.form != "vectors" for p in parts):
         return []
@@ -83,7 +88,7 @@ def in_place(graph: Graph, node: Node) -> list[int]:
 
 
 def _parts(graph: Graph, node: Node) -> list[Part]:
-    """Returns the parts that have elements."""
+    """Returns the parts that are not empty."""
     whole, found, start = graph.shape(node.outputs[0]), list[Part](), 0
     axis = axis_of(node.attributes["axis"], len(whole))
     for tensor in _given(node):
@@ -98,9 +103,9 @@ def _parts(graph: Graph, node: Node) -> list[Part]:
 
 @dataclass(frozen=True)
 class Copy:
-    """A part of so many vec4, read from here: one after another over these axes, each with its
-    strides in what is read and in the output, from `start` to `base` on. `block`: it lies in the
-    output as one piece."""
+    """A copy of `vectors` vec4 from `source` to the output, over axes with their strides in both,
+    from `start` in the source to `base` in the output. `block`: where the part lies in the output
+    if it is contiguous there."""
 
     source: Source
     vectors: int
@@ -118,8 +123,9 @@ class Copy:
 
 
 def _copy(low: Lowering, makers: Mapping[int, Node], tensor: int, into: Reading) -> Copy:
-    """How a part is copied that a reader would find so in the output: from where it lies before a
-    launch would move it, or bring it into device storage, for this alone."""
+    """Returns the copy of an input to where `into` would read it in the output. It reads before any
+    op that only moves the data, and from the host's buffer where possible, so that these need no
+    launch."""
     stored = low.geometry(tensor)
     straight = Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     if into.block is None:
@@ -139,8 +145,8 @@ def _copy(low: Lowering, makers: Mapping[int, Node], tensor: int, into: Reading)
 
 
 def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
-    """The axes of two readings of as many vec4, split until they go together. None where they
-    cannot, or one is not straight."""
+    """Returns the axes of two readings of equally many vec4, split to common extents; None if that
+    is impossible or an axis is not straight."""
     left, right = ([row[0] for row in reading.rows] for reading in (given, made))
     if not all(axis.straight and axis.stride >= 0 for axis in (*left, *right)):
         return None
@@ -159,7 +165,7 @@ def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
 
 
 def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
-    """Which parts go together: those that may lie in the output stay alone."""
+    """Groups the copies by launch; one that may be produced in place gets a launch of its own."""
     groups: list[list[Copy]] = []
     for copy in copies:
         last = groups[-1] if groups else []
@@ -173,7 +179,7 @@ def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
 
 
 def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
-    """Each vec4 of the parts goes to where a reader of this part of the output would find it."""
+    """Records a launch that copies the vec4 of these parts."""
     stored = low.geometry(node.outputs[0])
     parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
     vectors = 0
@@ -195,9 +201,9 @@ def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
 
 
 def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
-    """One float after another: `outer` rows of `run` channels at `spatial` pixels, which lie `row`
-    floats apart in the part and `target_row` in the output. The last part zeroes `tail` pad lanes,
-    too, after rows from `tail_from` on."""
+    """Records a launch that copies a part by floats: `outer` rows of `run` channels at `spatial`
+    pixels, `row` floats apart in the part and `target_row` in the output. The last part also zeroes
+    `tail` pad lanes, of rows from `tail_from` on."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     if planar(shape):
         outer, spatial, run, offset = stored.batch, stored.spatial, part.extent, part.offset
@@ -229,7 +235,7 @@ def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
 
 
 def _alone(graph: Graph, node: Node) -> tuple[Shape, int]:
-    """The shape of each input, with the new axis of extent 1, and that axis."""
+    """Returns the shape of each input with a new axis of extent 1, and that axis."""
     first, *others = (graph.shape(tensor) for tensor in _given(node))
     if any(shape != first for shape in others):
         raise ValueError(f"shapes {list(first)} and {[list(shape) for shape in others]} differ")
@@ -248,7 +254,7 @@ def refuse_stack(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_stack(steps: Decomposition, node: Node) -> bool:
-    """Each input with the new axis, then joined."""
+    """Gives each input the new axis, and concatenates them."""
     shape, axis = _alone(steps.graph, node)
     parts = [steps.reshape(tensor, shape) for tensor in _given(node)]
     steps.last("concat", *parts, axis=axis, activation="none")

@@ -44,7 +44,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _gated(graph: Graph, node: Node) -> bool:
-    """Whether a thread reads every channel of its pixels once: 1x1, dense, of a map."""
+    """Whether gates can be fused: a thread reads each channel of its pixels once (1x1, dense,
+    2-D)."""
     x, filters = operands(graph, node)
     axes = windows(graph, node)
     point = prod(filters[1:-1]) == 1 and all(s.stride == 1 and not s.before for s in axes)
@@ -55,7 +56,7 @@ def _gated(graph: Graph, node: Node) -> bool:
 
 
 def _product(c: Convolution, taps: str, axes: Sequence[Span] = (), width: int = 1) -> Product:
-    """A product that goes through all taps for each pixel, along these axes (a point: none)."""
+    """Returns a product over all taps for each pixel, along these axes (for a point: none)."""
     tile = choose_tile(c.low.target, c.slices, c.pixels)
     blocks = c.blocks(tile)
     parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
@@ -74,22 +75,22 @@ def _window(c: Convolution) -> Product:
 
 
 def _volume(c: Convolution) -> Product:
-    """An image is a volume one pixel deep."""
+    """Returns a product over three axes; an image is a volume with a depth of 1."""
     deep = (Span(1, 1, 1, 1, 0, 1),) if c.flat else ()
     return _product(c, "volume", (*deep, *c.axes))
 
 
 def _plain(c: Convolution) -> Product:
-    """The form that suits every convolution of this kind."""
+    """Returns the product of the form that suits every convolution of this kind."""
     return _point(c) if c.point else _window(c) if c.flat else _volume(c)
 
 
 def _along_rows(c: Convolution) -> Product:
-    """The pixels of a thread are neighbours in a row (see conv.wgsl), so that taps of a row share
-    what they load."""
+    """Returns a product whose threads have neighbouring pixels of a row, so that the taps of a row
+    share loads (see conv.wgsl)."""
     columns, kernel = c.columns, c.filters[1:-1]
     tile = choose_tile(c.low.target, c.slices, c.pixels, columns.positions)
-    if tile.weights == "memory":  # which holds weights of one tap
+    if tile.weights == "memory":  # workgroup memory holds the weights of one tap only
         tile = replace(tile, weights="global")
     blocks, phases = c.blocks(tile), min(columns.stride, kernel[1])
     threads = row_threads(c.pixels, tile.pixels, columns.positions)
@@ -106,16 +107,16 @@ def _along_rows(c: Convolution) -> Product:
 
 
 def _shares_rows(c: Convolution, few: bool = False) -> bool:
-    """Whether it pays to go along rows: on software adapters where a load serves few products, in
-    rows that take them all, and more than two taps share it."""
+    """Whether sharing loads along rows pays: on software adapters, if a load serves few products,
+    rows are long enough, and more than two taps share a load."""
     columns, target = c.columns, c.low.target
     pays = target.software and (few or c.slices <= 4) and columns.positions >= ROW
     return pays and columns.kernel > 2 * columns.stride and (few or not c.point)
 
 
 def _strided(c: Convolution, product: Product, pixels: int) -> Product:
-    """The same with an input of single floats: a pipeline of its own, mostly for one node, which
-    with fewer pixels compiles sooner."""
+    """Returns the product reading its input by single floats. It needs a pipeline of its own, often
+    for one node; fewer pixels compile sooner."""
     tile, (source, distances) = product.tile, c.singles
     tile = replace(tile, step=1, pixels=pixels, ahead=min(tile.ahead, c.x[3]))
     batch, row, pixel, channel = distances
@@ -135,8 +136,8 @@ def _strided_window(c: Convolution) -> Product:
 
 
 def _strides_pay(c: Convolution) -> bool:
-    """Whether single floats pay: in the host's buffer, which need not be packed then, and on
-    software adapters."""
+    """Whether reading single floats pays: the host's buffer then needs no packing, and software
+    adapters skip empty lanes."""
     return c.node.operand() in c.low.hosted or (c.low.target.software and c.taps > 1)
 
 
@@ -150,7 +151,7 @@ def _launched(made: Callable[[Convolution], Product]) -> Callable[[Convolution],
 
 
 def _as_rows(c: Convolution) -> Rows | None:
-    """A convolution from one pixel to one pixel is a matrix product."""
+    """Returns the matrix product that a convolution from one pixel to one pixel is, else None."""
     one = c.single and c.groups == c.x_pixels == c.pixels == 1
     return Rows(c.low, c.node, rows=c.x[0], pixels=1) if one else None
 

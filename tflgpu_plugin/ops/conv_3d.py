@@ -1,13 +1,12 @@
-"""Convolution of volumes: `conv_3d(x [B, D, H, W, C], weights [O, KD, KH, KW, C / groups], bias |
-None)`: strides and dilations (d, h, w), padding "same", "valid" or (before, after) of each axis one
-after another -> [B, OD, OH, OW, O]. With the attribute `filters_last` weights are [KD, KH, KW, C,
-O].
+"""3-D convolution: `conv_3d(x [B, D, H, W, C], weights [O, KD, KH, KW, C / groups], bias | None)`
+-> [B, OD, OH, OW, O]. Strides and dilations are (d, h, w); padding is "same", "valid" or (before,
+after) of each axis in order. With `filters_last` weights are [KD, KH, KW, C, O].
 
-`transpose_conv_3d(x, weights, bias | None, shape)` is the way back, to a result of this shape: a
-convolution of the input with zeros between its elements, by the filters turned around. `padding` is
-what is cut from the full result, of which only what is cut before counts; for "same" and "valid"
-that is half of what the full result has more. With `filters_last` weights are [KD, KH, KW, O, C].
-"""
+`transpose_conv_3d(x, weights, bias | None, shape)` is its gradient with respect to the input, with
+a result of this shape: a convolution of the input, with zeros between its elements, by flipped
+filters. `padding` is cropped from the full result (only the values "before" count); "same" and
+"valid" crop half of what the full result has more. With `filters_last` weights are [KD, KH, KW, O,
+C]."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.transpose_conv import windows_of, work_back
 
-FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
-BACK = (3, 0, 1, 2, 4)  # the same of transposed ones
+FIRST = (4, 0, 1, 2, 3)  # permutation from [KD, KH, KW, C, O] to filters first
+BACK = (3, 0, 1, 2, 4)  # the same for weights of transposed convolutions
 
 
 def _decompose(steps: Decomposition, node: Node) -> bool:
-    """Filters that are last come to the front."""
+    """Transposes weights whose filters are last."""
     if not node.attributes.get("filters_last"):
         return False
     x, weights, *bias = node.inputs
@@ -75,7 +74,7 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _filters(graph: Graph, node: Node) -> Shape:
-    """The shape of the weights, outputs first."""
+    """Returns the shape of the weights, outputs first."""
     shape = graph.shape(node.operand(1))
     return (shape[3], *shape[:3], shape[4]) if node.attributes.get("filters_last") else shape
 
@@ -93,7 +92,8 @@ def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
-    """The padding, (before, after) of each axis, of the convolution over the spread input."""
+    """Returns the padding, (before, after) of each axis, of the convolution over the dilated
+    input."""
     found, wanted, padding = [], _wanted(graph, node), node.attributes["padding"]
     assert wanted is not None
     x, kernel = graph.shape(node.operand()), _filters(graph, node)[1:4]
@@ -108,7 +108,7 @@ def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def _decompose_back(steps: Decomposition, node: Node) -> bool:
-    """A convolution over the spread input."""
+    """Replaces the node by a convolution over the dilated input."""
     data = steps.data(node.inputs[1])
     assert data is not None
     filters = data.transpose(BACK) if node.attributes.get("filters_last") else data
@@ -123,7 +123,7 @@ def _decompose_back(steps: Decomposition, node: Node) -> bool:
 
 
 def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
-    """With zeros between the elements of an axis."""
+    """Inserts `stride - 1` zeros between the elements of an axis."""
     shape = steps.shape(x)
     if stride == 1 or shape[axis] == 1:
         return x

@@ -1,4 +1,4 @@
-"""A convolution as its forms see it."""
+"""The description of a convolution that its forms share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tflgpu_plugin.ops.window import Span
 
 @dataclass(frozen=True)
 class Convolution:
-    """Shapes of the input and the weights, filters first, and the window along each axis between
-    batch and channels. What goes along one axis is `transposed` so that it goes along rows, which
-    kernels know to share.
-    """
+    """A convolution: shapes of the input and the weights, filters first, and the window along each
+    axis between batch and channels. One along columns alone is `transposed` to run along rows,
+    where kernels share loads."""
 
     low: Lowering
     node: Node
@@ -30,7 +29,7 @@ class Convolution:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Convolution:
-        """Returns the convolution that a node is."""
+        """Returns the convolution of this node."""
         x, filters = operands(low.graph, node)
         axes = tuple(windows(low.graph, node))
         if len(axes) == 2 and x[2] == filters[2] == axes[1].positions == 1 == axes[1].stride:
@@ -40,7 +39,7 @@ class Convolution:
 
     @property
     def flat(self) -> bool:
-        """Whether it goes along rows and columns, not along three axes."""
+        """Whether it is 2-D, not 3-D."""
         return len(self.axes) == 2
 
     @property
@@ -57,7 +56,7 @@ class Convolution:
 
     @property
     def slices(self) -> int:
-        """Output slices of a group."""
+        """Returns the output slices of a group."""
         return -(-(self.filters[0] // self.groups) // 4)
 
     @property
@@ -70,18 +69,18 @@ class Convolution:
 
     @property
     def single(self) -> bool:
-        """Whether a pixel of the result depends on one pixel of the input, none being padding."""
+        """Whether each output pixel depends on one input pixel, and none on padding."""
         return self.taps == 1 and not any(axis.before for axis in self.axes)
 
     @property
     def point(self) -> bool:
-        """Whether a pixel of the result depends on the same pixel of the input."""
+        """Whether each output pixel depends only on the input pixel at the same position."""
         here = all(axis.stride == 1 for axis in self.axes)
         return self.single and here and self.x_pixels == self.pixels
 
     @property
     def constant(self) -> bool:
-        """Whether the weights are known."""
+        """Whether the weights are constant."""
         return self.low.graph.constant(self.node.inputs[1]) is not None
 
     @property
@@ -90,8 +89,8 @@ class Convolution:
 
     @cached_property
     def singles(self) -> tuple[Source, tuple[int, ...]]:
-        """The input as single floats: where it lies, if possible in the host's buffer, and the
-        distances between batches, rows, pixels and channels."""
+        """Returns the source of the input as single floats, if possible the host's buffer, and the
+        strides of batches, rows, pixels and channels."""
         source, (_, high, wide, _) = self.node.operand(), self.x
         if hosted := self.low.hosted.get(source):
             batch, row, pixel, channel = hosted.strides
@@ -100,9 +99,9 @@ class Convolution:
 
     @property
     def few(self) -> bool:
-        """Whether a vec4 of the input has empty lanes, which a product would multiply, too."""
+        """Whether the input has fewer than 4 channels: a vec4 of it has empty lanes."""
         return self.flat and self.x[3] < 4 and self.filters[3] == self.x[3]
 
     def blocks(self, tile: Tile) -> Blocks:
-        """The order of the weights for tiles of so many slices."""
+        """Returns the block order of the weights for this tile."""
         return Blocks(self.filters[0], self.taps, self.filters[-1], self.groups, tile.slices)

@@ -1,7 +1,6 @@
 """Depthwise convolution: x [B, H, W, C], weights [1, KH, KW, O] -> [B, OH, OW, O].
 
-Output channel o reads input channel o / multiplier, multiplier = O / C.
-"""
+Output channel o reads input channel o / multiplier, multiplier = O / C."""
 
 from __future__ import annotations
 
@@ -170,8 +169,7 @@ FORMS = Forms(
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
     """Output rows per thread of the row forms: the higher, the fewer input rows are read per output
     row. GPUs need more threads instead, which load all of their rows at once; on software adapters
-    so many that groups of threads are busiest.
-    """
+    so many that groups of threads are busiest."""
     lanes, most = _lanes(target), -(-rows.positions // rows.dilation)
     if not target.software:
         return min(AT_ONCE, most)

@@ -15,8 +15,7 @@ labels (default: the class) and scores [classes, count], with the score `rest` w
 more, and how many there are [classes, 1].
 
 Without `each` boxes of all classes stand against each other; with it those of one class, of which
-`each` are chosen, and then the best of all. Of equal scores the lower class comes first.
-"""
+`each` are chosen, and then the best of all. Of equal scores the lower class comes first."""
 
 from __future__ import annotations
 

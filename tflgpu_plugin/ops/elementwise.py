@@ -3,8 +3,7 @@ operands.
 
 The expression is written for one vec4 of each operand; `kernels/binary.wgsl` fetches them. Two ways
 to fetch one: in place (same storage as the output), or by slices (an affine index, lane 0 spread
-where the operand has one channel).
-"""
+where the operand has one channel)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Evaluates a node with constant inputs in numpy: by `Op.meaning`, or by the views of an op that
 only moves data.
 
-Conformance does not use this: `conformance.references` has reference implementations of its own.
-"""
+Conformance does not use this: `conformance.references` has reference implementations of its own."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def evaluate(
 ) -> list[Array] | None:
     """Returns the results of an op for these inputs (None: absent) and attributes, or None when the
     op cannot be evaluated or an input or result has more than `limit` elements. The shape function
-    is asked first, so that no memory is allocated for a result that is too large.
-    """
+    is asked first, so that no memory is allocated for a result that is too large."""
     try:
         with np.errstate(all="ignore"):
             found = _results(op, values, attributes, results, limit)

@@ -1,8 +1,7 @@
 """Forms: the ways to compute a family, as rows in order of preference.
 
 Target.without, the option `without`, TFLGPU_WITHOUT, tuning and `ir.quirks` name forms: one that is
-refused is passed over, and the next that suits computes the node.
-"""
+refused is passed over, and the next that suits computes the node."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def always(problem: Any) -> bool:
 @dataclass(frozen=True)
 class Form(Generic[Problem]):
     """One way to compute a node. `suits` says whether its result is right, `pays` whether it is
-    also expected to be faster than the forms after it; `lower` records its launches.
-    """
+    also expected to be faster than the forms after it; `lower` records its launches."""
 
     name: str
     suits: Callable[[Problem], bool]

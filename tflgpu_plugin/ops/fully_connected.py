@@ -1,7 +1,6 @@
 """Fully connected: x [..., I], weights [O, I] -> [N, O].
 
-With keep_num_dims the result is x.shape[:-1] + [O].
-"""
+With keep_num_dims the result is x.shape[:-1] + [O]."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 bits, block, width, raises` -> [..., width]: rows of a table that stays 4 or 8 bits in memory, each
 as many numbers wide. What weights, scales and zero points are is said in `matmul_blocks`; all of
 them are constants. Negative indices count from the end; what lies outside becomes the nearest row,
-and with `raises`, where the host answers with an error, the run is flagged.
-"""
+and with `raises`, where the host answers with an error, the run is flagged."""
 
 from __future__ import annotations
 

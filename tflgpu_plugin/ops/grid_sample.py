@@ -6,8 +6,7 @@
 `method` is "nearest" (halves to the even pixel), "linear" or, of images, "cubic" (Keys' kernel with
 a = -0.75). What is `outside` is 0 for "zeros", the nearest pixel for "border", and for "reflection"
 the mirror image at the edges, or at the centres with `align_corners`. A place that is NaN gives any
-numbers.
-"""
+numbers."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 groups too large for one launch, or of no whole slices, is made of.
 
 * `mean_of_groups(x [B, ..., C]): groups` -> [B, 1, ..., groups]
-* `mean_square_of_groups(x, None, centre [B, 1, ..., groups]): groups`, of differences from it
-"""
+* `mean_square_of_groups(x, None, centre [B, 1, ..., groups]): groups`, of differences from it"""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 They are worked out on the CPU in float32, in the order of operations of the hosts' kernels, so that
 no rounding of the GPU moves a neighbour. A table is float32 [out, taps, 2]: input index (-1:
-outside) and weight of each tap, for each output index of one axis.
-"""
+outside) and weight of each tap, for each output index of one axis."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
 
 def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
     """The same for int8 tensors, where the host has ten bits after the point
-    (`ComputeInterpolationValuesInteger`): far from the origin its coordinates drift.
-    """
+    (`ComputeInterpolationValuesInteger`): far from the origin its coordinates drift."""
     one = 1 << 10
     scale = (one * extent + out // 2) // out
     if align_corners and out > 1:
@@ -138,8 +136,7 @@ def _rounded(at: Array, how: str) -> Array:
 def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
     """Four taps after Keys, "Cubic convolution interpolation for digital image processing".
 
-    In float64: where the outer polynomial is small, its terms are a hundred times as large.
-    """
+    In float64: where the outer polynomial is small, its terms are a hundred times as large."""
     a = float(attributes.get("cubic_a", -0.75))
     base = np.floor(at)
     s = at.astype(np.float64) - base

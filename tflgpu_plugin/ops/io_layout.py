@@ -10,8 +10,7 @@ infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on 
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
 parameters: the number itself), int16 ones two in a word, and so bfloat16, whose bits are the
 number. int64 tensors, of two words, are int32 on the device. Raw buffers are padded to a multiple
-of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
-"""
+of 16 bytes, so the last incomplete vec4 or word may be accessed whole."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     """Record the launch that brings device storage `tensor` into the host's buffer `raw`.
 
     Bytes of `raw` past the last element are written too (up to the padding), with no meaning.
-    Raises Unsupported for a dtype that has no device form.
-    """
+    Raises Unsupported for a dtype that has no device form."""
     dtype, value = _dtype(low, node, tensor), low.graph.tensors[tensor]
     root = low.root(tensor)
     same = raw.role == "output" and dtype in SAME and in_host_order(low.geometry(tensor))

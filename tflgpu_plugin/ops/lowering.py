@@ -3,8 +3,7 @@ nothing about ops.
 
 A family's `lower(low, node)` calls `dispatch` once or more. Tensors may be aliased (a reshape that
 moves nothing), temporaries are tensors of a given number of vec4. Offsets in memory are filled in
-later by `memory`.
-"""
+later by `memory`."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
     when the program is built, in one piece or in several, one after another. `half`: these are
     values of the model, float16 will do for them; bytes will where `data` are small integers
-    of an integer type. `whole`: int32 in place of float32.
-    """
+    of an integer type. `whole`: int32 in place of float32."""
 
     key: tuple[object, ...]
     vectors: int
@@ -46,8 +44,7 @@ class Constant:
 @dataclass(frozen=True)
 class Raw:
     """A buffer in the host's layout: role input, output or state, and the tensor it
-    carries. Or the one of `CHECK`.
-    """
+    carries. Or the one of `CHECK`."""
 
     role: str
     tensor: int
@@ -60,8 +57,7 @@ Source = int | Constant | Raw
 @dataclass(frozen=True)
 class Hosted:
     """Where an input of the partition (float32), or a transpose of one, lies in the host's buffer:
-    element [i, j, ...] at the sum of index * stride, in elements.
-    """
+    element [i, j, ...] at the sum of index * stride, in elements."""
 
     raw: Raw
     strides: tuple[int, ...]
@@ -134,8 +130,7 @@ class Lowering:
     the host buffers in which tensors are made. `hosted` tells which tensors can be read from the
     host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
     `copied` maps a temporary to the tensor whose elements it holds as they are. `form` is that of
-    the node being lowered.
-    """
+    the node being lowered."""
 
     graph: Graph
     target: Target
@@ -213,8 +208,7 @@ class Lowering:
     ) -> Constant:
         """The constant `tensor` in another layout; `how` names the layout and its parameters
         (equal keys are shared). Large ones are best packed in pieces of about `PACKED_BYTES` bytes.
-        `half`, `whole`: see `Constant`.
-        """
+        `half`, `whole`: see `Constant`."""
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.storage_bytes
@@ -228,8 +222,7 @@ class Lowering:
 
     def stored(self, tensor: int) -> Source:
         """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
-        constant.
-        """
+        constant."""
         if self.graph.constant(tensor) is None:
             return tensor
         return self._constant_rows(tensor, geometry(self.graph.shape(tensor)), "stored")
@@ -238,8 +231,7 @@ class Lowering:
         self, tensor: int, shape: Shape, step: int = 1
     ) -> Iterator[tuple[int, int, Source]]:
         """(first, last, source): the rows of a tensor, seen under a planar shape, in device
-        storage. A constant is split where it is over the binding limit, at multiples of `step`.
-        """
+        storage. A constant is split where it is over the binding limit, at multiples of `step`."""
         rows = shape[0]
         if self.graph.constant(tensor) is None:
             yield 0, rows, tensor

@@ -1,7 +1,6 @@
 """`lrn(x [B, ..., C]): size, alpha, beta, bias`: local response normalization across channels,
 x / (bias + alpha / size * sum of squares)^beta, the sum being over `size` channels of which
-(size - 1) / 2, rounded down, come before.
-"""
+(size - 1) / 2, rounded down, come before."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ y, output, state, with gates in the order input, forget, cell, output. x is [B,I
 ([B,T,I] with `time_axis` 1); y has P in place of I. What belongs to the input gate may be absent
 (then it is 1 - forget gate), and so may peepholes, projection, its bias and normalizations, which
 scale the gates before the biases come. With `reverse` steps go from the last to the first. As
-tensorflow/lite/kernels/lstm_eval.cc.
-"""
+tensorflow/lite/kernels/lstm_eval.cc."""
 
 from __future__ import annotations
 

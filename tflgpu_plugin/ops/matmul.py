@@ -1,8 +1,7 @@
 """`matmul(a [..., M, K], b [..., K, N]): transpose_a, transpose_b` -> [..., M, N], the leading axes
 being broadcast, ranks 2 to 5; more where the leading axes are the same, or b is a constant matrix.
 
-A constant matrix b makes it a fully connected layer; transpose_b runs as it is.
-"""
+A constant matrix b makes it a fully connected layer; transpose_b runs as it is."""
 
 from __future__ import annotations
 

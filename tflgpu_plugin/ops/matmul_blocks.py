@@ -3,8 +3,7 @@ None): bits, block` -> [..., N]: a product with weights that stay 4 or 8 bits in
 them has K numbers, of which each `block` has a scale and a zero point (float32; default: the middle
 of the range). A word (int32) holds 8 or 4 of them, the first one lowest.
 
-Weights, scales and zero points are constants.
-"""
+Weights, scales and zero points are constants."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ their views.
 
 Nothing moves where a result's storage is the input's as it lies. Otherwise three forms of
 gather.wgsl, the first that fits: `vectors` (whole vec4), `lanes` (the output in storage order, four
-single floats each), `elements` (both sides as flat row-major lists).
-"""
+single floats each), `elements` (both sides as flat row-major lists)."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ exp(-overlap^2 / (2 sigma)) (N. Bodla and others, "Soft-NMS", 2017), and so move
 
 As `NonMaxSuppression` of tensorflow/lite/kernels/internal/reference/non_max_suppression.h, ties
 included: of equal scores the first one out of a heap of GNU's C++ library. As there, a box counts
-as one before itself, so that one without an area is chosen again and again where overlap > 0.
-"""
+as one before itself, so that one without an area is chosen again and again where overlap > 0."""
 
 from __future__ import annotations
 

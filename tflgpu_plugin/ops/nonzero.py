@@ -2,8 +2,7 @@
 them, and how many there are.
 
 It is made of sums of the flags so far and `nonzero_places(sums [n])`: element j is how many of the
-sums are j or less, which is where the flag stands that makes them more.
-"""
+sums are j or less, which is where the flag stands that makes them more."""
 
 from __future__ import annotations
 

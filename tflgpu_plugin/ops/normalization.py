@@ -12,8 +12,7 @@ is that of the differences from the mean, so that a large mean does not cancel i
   scale and bias broadcast to x
 * `log_softmax(x): axis`
 * `lp_normalization(x): axis, p, least`: x over the sum of |x| (p 1) or the root of that of squares
-  (p 2) along the axis, or over `least` where that is larger
-"""
+  (p 2) along the axis, or over `least` where that is larger"""
 
 from __future__ import annotations
 

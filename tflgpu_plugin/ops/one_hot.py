@@ -1,7 +1,6 @@
 """`one_hot(indices, depth constant, on, off): axis, wraps`: an axis of `depth` elements in front of
 `axis` of the indices (-1: behind all), `on` where it has the index and `off` elsewhere. With
-`wraps` negative indices count from the end; one that lies outside is nowhere.
-"""
+`wraps` negative indices count from the end; one that lies outside is nowhere."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
 def put(to: Array, source: Array) -> None:
     """`to[...] = source`, some elements of the last axis at a time where the source has its
     neighbours on another axis: what is read and what is written are then in the cache together,
-    which makes it 4 times as fast for a large transposed matrix.
-    """
+    which makes it 4 times as fast for a large transposed matrix."""
     steps = [abs(step) for step in source.strides]
     if source.ndim < 2 or source.size < MIN_BLOCKED_ELEMENTS or steps[-1] <= min(steps[:-1]):
         to[...] = source

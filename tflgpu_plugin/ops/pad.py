@@ -3,8 +3,7 @@
 * `pad(x, paddings, value)`: before and after any axis, by attribute `mode`: "constant" (default),
   "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap". Without
   the second input by attribute `paddings`: (before, after) of each axis, of which there may be more
-* `dilate(x, steps, value)`: neighbours on each axis come to lie so many steps apart
-"""
+* `dilate(x, steps, value)`: neighbours on each axis come to lie so many steps apart"""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ axis, wraps`, which these become, as `gather` does when its indices are computed
 Each row of `indices` names an element on the m axes of x from `axis` on; the result has these axes
 replaced by one of n. With `wraps` negative indices count from the end. What lies outside becomes
 the nearest index inside, and with `raises`, where the host answers with an error, the run is
-flagged. The first `batch` axes of a gather_nd are the same of x, indices and result.
-"""
+flagged. The first `batch` axes of a gather_nd are the same of x, indices and result."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ counted (default: 1, no, no).
 `padding` is "same", "valid" or (before, after) of each axis, one after another. An average divides
 by the number of elements inside the image, as
 tensorflow/lite/kernels/internal/reference/pooling.h, or with `counted` by that inside the padded
-image. `ceil_mode`: see `window.spans`.
-"""
+image. `ceil_mode`: see `window.spans`."""
 
 from __future__ import annotations
 
@@ -197,8 +196,7 @@ def _work(graph: Graph, node: Node) -> int:
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     """Returns the least common multiple of all window sizes. If float32 cannot hold it, returns a
     power of two that removes rounding errors, or 1 if windows are so large that averages near a tie
-    would be rounded to it.
-    """
+    would be rounded to it."""
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
     found = lcm(*counts)
     if found <= rounding.MOST_PARTS:

@@ -1,6 +1,5 @@
 """The launches of conv.wgsl and its kin: a product of weights in blocks with an input that is
-addressed in one of several ways.
-"""
+addressed in one of several ways."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class Addressing:
     those in the result from `pixels`, where `parameters` does not tell others. If `strided`, all
     distances in x are in elements, and `x_slice` is that of channels. `threads` make the pixels of
     one plane; if not given, as many as are needed. `width` is that of the window, where taps of one
-    row may be loaded together.
-    """
+    row may be loaded together."""
 
     taps: str
     pixels: int
@@ -56,8 +54,7 @@ class Product:
     `source`, `packed` and `target` stand for the node's own input, weights and output; no epilogue
     is applied to another target. If `split`, planes are parts of the channels, each with weights of
     its own (`w_batch` vec4). If `in_parts`, sums of many channels are computed as sums of partial
-    sums. `variant` adds to what every such kernel is given.
-    """
+    sums. `variant` adds to what every such kernel is given."""
 
     blocks: Blocks
     tile: Tile

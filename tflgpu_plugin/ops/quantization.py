@@ -8,8 +8,7 @@ hosts multiply in fixed point (requantize.h), whose halves go up.
 
 `cast(x)` between floats, bool and integers in integer types; fractions are cut off. To int32
 what it does not hold becomes the nearest that it does (hosts leave that open, and NaN). bfloat16
-comes from float32 and becomes float32, whatever it is cast from and to, as in hosts.
-"""
+comes from float32 and becomes float32, whatever it is cast from and to, as in hosts."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ STEPS = {3: "fake_quant_even", 5: "fake_quant", 7: "quantized_factor"}
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
     """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
-    once other steps may have been fused after it (then the output is another tensor).
-    """
+    once other steps may have been fused after it (then the output is another tensor)."""
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]
         return EpilogueOp(STEPS[len(numbers)], None, numbers)
@@ -156,8 +154,7 @@ def lower_cast(low: Lowering, node: Node) -> None:
 
 def same_bits(held: str, wanted: str) -> bool:
     """Whether bits of one dtype may be taken for those of another: of integers of one size, and of
-    bool for 8 bits. Not of floats: devices may flush subnormal numbers to zero and change NaN.
-    """
+    bool for 8 bits. Not of floats: devices may flush subnormal numbers to zero and change NaN."""
     return wanted != "bool" and held in BITS and BITS[held] == BITS.get(wanted)
 
 

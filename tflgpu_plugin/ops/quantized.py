@@ -4,8 +4,7 @@ stand for; the attribute `numbers` holds the step's parameters.
 
 `times_factor(x)`: integers times a factor, as `MultiplyByQuantizedMultiplier` of
 tensorflow/lite/kernels/internal/common.h, times the unit of the result. x is int32, or float32
-multiples of another unit. `numbers` are those of `factor_numbers`.
-"""
+multiples of another unit. `numbers` are those of `factor_numbers`."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 
 def _summed(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
-    negative for a sub), None when one is not quantized as a whole.
-    """
+    negative for a sub), None when one is not quantized as a whole."""
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
     scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
     if len(scales) != 2:

@@ -10,8 +10,7 @@
   block outside of the channels, "CRD" inside
 * `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
   the elements inside a block become batches, the first one's first; paddings and crops are
-  [axes, 2]
-"""
+  [axes, 2]"""
 
 from __future__ import annotations
 

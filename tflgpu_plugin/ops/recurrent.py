@@ -22,8 +22,7 @@ h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instea
 With `directions` 2 (and no peepholes, projection or norm) the second half of the batch is the other
 direction: it goes from the last step to the first, with the second half of r and of the bias.
 
-Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite.
-"""
+Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ Without `every` y is that of the last step alone, [1,B,D].
 
 `cell` is the op of `recurrent` that goes through the steps, with its formulas and attributes:
 "lstm" with the gates in the order "ifco", "gru" (the content bias where it is linear), "rnn".
-There are `steps` of them, T or the first of these, over a `batch` of B.
-"""
+There are `steps` of them, T or the first of these, over a `batch` of B."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ names of `REDUCTIONS` in `reduce_forms`, where a further one is a line. `reduce_
 centre)` is that of differences from a value for each result, over an image.
 
 Axes are negative or not, repeated or not, as in `ResolveAxis` of
-tensorflow/lite/kernels/internal/reference/reduce.h.
-"""
+tensorflow/lite/kernels/internal/reference/reduce.h."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
 
 The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of
-extent 1 to remove, none meaning all of them, or attribute `expand`: an axis of extent 1 to add.
-"""
+extent 1 to remove, none meaning all of them, or attribute `expand`: an axis of extent 1 to add."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@
 * `roi`: (start, end) of each axis, one after another, for tf_crop_and_resize; `extrapolation`
 * `cubic_a` (default -0.75), `exclude_outside`, `antialias` (of axes that shrink, by `scales`)
 
-as the ONNX operator Resize has them. `interpolation` tells where each pixel reads.
-"""
+as the ONNX operator Resize has them. `interpolation` tells where each pixel reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis, raises`: of each sequence
 the first steps, as many as its length says, in reverse; those after stay where they are. A length
 becomes the nearest that there can be, and with `raises`, where the host answers with an error, the
-run is flagged.
-"""
+run is flagged."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 
 x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I. With `reverse`
 steps go from the last to the first. h = activation(weights x + recurrent weights h + bias), as
-tensorflow/lite/kernels/kernel_utils.cc.
-"""
+tensorflow/lite/kernels/kernel_utils.cc."""
 
 from __future__ import annotations
 

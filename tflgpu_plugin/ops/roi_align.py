@@ -11,8 +11,7 @@ answers with an error, both flag the run.
 
 `roi_max_pool(x, rois [R, 5]): size, scale, raises` gives the largest pixels of bins, as MaxRoiPool
 of ONNX: the number of the image comes first, edges are rounded to pixels and inside, and bins to
-whole ones. Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side.
-"""
+whole ones. Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ x is [batch, heads, length, depth], or of rank 3 [batch, length, heads * depth],
 tells how many heads it has (default: 1). The result is of rank 3 where it is `joined` (default: as
 x is). The first values of each head turn, the others stay; of a pair one is in each half of them,
 or with `together` they are neighbours. cos and sin are of one shape, [batch, heads, length, values
-that turn] or what broadcasts to it; with `paired` they have a value for each pair.
-"""
+that turn] or what broadcasts to it; with `paired` they have a value for each pair."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@
 `reduction` is "none" (the last update stays), "add", "mul", "min" or "max" with what was there, in
 the order of the updates. With `wraps` negative indices count from the end. An update whose index
 lies outside is left out. With `raises`, where the host answers with an error, such an index flags
-the run; with "above" only one past the end does.
-"""
+the run; with "above" only one past the end does."""
 
 from __future__ import annotations
 

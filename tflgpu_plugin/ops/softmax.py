@@ -1,6 +1,5 @@
 """`softmax(x): beta, axis` (default: the last): exp(beta * (x - max)) / sum, as in
-tensorflow/lite/kernels/internal/reference/softmax.h.
-"""
+tensorflow/lite/kernels/internal/reference/softmax.h."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ cut or filled up with zeros to h and w, powers of two as TFLite's rfft2d.cc has 
 `imaginary(x c64)` and `complex_abs(x c64)` are float32 of the shape of x.
 
 Complex numbers are float32 pairs on a further, last axis before anything is lowered, and
-transforms are products with constant matrices.
-"""
+transforms are products with constant matrices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Convolutions of small maps in parts: threads of a GPU that a map leaves idle take input channels
 of their own, and a second launch adds up what the parts gave, or that of the normalization which
-comes next. Partial sums stay float32, or integers.
-"""
+comes next. Partial sums stay float32, or integers."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ which make a gate of each channel.
 [B, 1, 1, D] and, in front of the second layer, [B, 1, 1, H]. `inner`: names and parameters of the
 steps after the first layer and its bias; those after the second are the epilogue.
 
-Formula: J. Hu and others, "Squeeze-and-Excitation Networks", 2018, equations 2 and 3.
-"""
+Formula: J. Hu and others, "Squeeze-and-Excitation Networks", 2018, equations 2 and 3."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Convolution of an input of few channels, the first of most networks, on GPUs: a thread makes
-neighbours in a row, whose windows share what they load, and loads a row of them at once.
-"""
+neighbours in a row, whose windows share what they load, and loads a row of them at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the
-TensorFlow op; and `slice(x, begin, size)`, with -1 for all that is left of an axis.
-"""
+TensorFlow op; and `slice(x, begin, size)`, with -1 for all that is left of an axis."""
 
 from __future__ import annotations
 

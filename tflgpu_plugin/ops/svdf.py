@@ -4,8 +4,7 @@ inputs are F products of two vectors, `rank` of them for each of the U units.
 
 The memory holds what the features made of the last M inputs, the newest at the end. As
 reference/svdf.h of TensorFlow Lite; where x is quantized, as `EvalIntegerSVDF` there: times and
-memory are then of 16 bits, the bias is of int32, and sums are integers.
-"""
+memory are then of 16 bits, the bias is of int32, and sums are integers."""
 
 from __future__ import annotations
 

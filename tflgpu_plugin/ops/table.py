@@ -38,8 +38,7 @@ class Weights(NamedTuple):
     """Constants that an op multiplies its first input by: its second input, [outputs, ..., inputs]
     with `axis` 0 (kernels read them as whole vec4) or [..., outputs] with -1. `flattens`: every row
     of weights meets the same elements, there are no groups of channels. `spreads`: an element of
-    the result meets the weights of one phase of the strides only.
-    """
+    the result meets the weights of one phase of the strides only."""
 
     axis: int = 0
     flattens: bool = False
@@ -56,8 +55,7 @@ class Errors(NamedTuple):
     count in proportion to each value, as under a logarithm. `normalizes`: results are of
     magnitude 1, whatever that of the inputs. `choice` is the position of an output that tells
     which of the values was chosen, which the smallest error may change. `floors`: the first number
-    of the fused step is a lower limit; where that is 0 the step is a `GATE`.
-    """
+    of the fused step is a lower limit; where that is 0 the step is a `GATE`."""
 
     passes: float = 1.0
     averages: bool = False
@@ -85,8 +83,7 @@ class Rounding(NamedTuple):
     """How hosts come to an 8-bit result in fixed point: `parts(graph, node)` of one step of the
     result, to which they round first (one number, or one per channel); `stored`: they round the
     stored number, with the zero point in it. `factor(graph, node)`: the scale of the integer
-    accumulator, and the factor by which hosts requantize it; None for per-channel factors.
-    """
+    accumulator, and the factor by which hosts requantize it; None for per-channel factors."""
 
     parts: Callable[[Graph, Node], tuple[float, ...]]
     stored: bool = False

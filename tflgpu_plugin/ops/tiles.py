@@ -5,8 +5,7 @@ GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its block
 as pixels and slices, and its workgroups; not measured here. Intel reads weights from global memory:
 Mesa's compiler makes one block read of a load that all lanes share, but four instructions of each
 shuffled float (its estimates from Skylake to Panther Lake: networks take 0.2 to 0.6 of the time).
-Software: measured on lavapipe.
-"""
+Software: measured on lavapipe."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Tile:
 
     `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
     of 8 lanes, or through workgroup "memory" that all lanes fill. The input of `ahead` iterations
-    is loaded before their products, but for neighbours in a row.
-    """
+    is loaded before their products, but for neighbours in a row."""
 
     pixels: int
     slices: int
@@ -84,8 +82,7 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, and few of
     them idle.
-    `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead".
-    """
+    `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
     return replace(_sized(target, slices, count, width), ahead=ahead)
 
@@ -178,8 +175,7 @@ def point_tile(target: Target, tile: Tile) -> Tile:
 
     On older lavapipe it may take longer to compile: the more terms of a sum at once, the less it is
     masked, loaded and stored. MobileNet gains 8 % by that; on Mesa 25 it would take 1.5 times as
-    long, on SwiftShader a little longer.
-    """
+    long, on SwiftShader a little longer."""
     if tile.shared and tile.lanes == SHUFFLE_GROUP and target.driver.startswith(WHOLE_SLICES):
         return replace(tile, step=4)
     return tile
@@ -201,8 +197,7 @@ def passes_weights(target: Target) -> bool:
 def rounds(count: int, pixels: int, width: int = 0) -> int:
     """Work of one group of 8 lanes over `count` pixels, in units of one pixel per lane: what a
     thread does besides its pixels (weights, shuffles) takes as long as one more. With a `width`, no
-    thread makes pixels of two rows.
-    """
+    thread makes pixels of two rows."""
     threads = row_threads(count, pixels, width) if width else -(-count // pixels)
     return -(-threads // SHUFFLE_GROUP) * (pixels + 1)
 

@@ -1,6 +1,5 @@
 """`top_k(x, k constant): axis, largest` (defaults: the last, yes): the k largest (smallest)
-elements along an axis, in order, and their indices; of equal elements the first comes first.
-"""
+elements along an axis, in order, and their indices; of equal elements the first comes first."""
 
 from __future__ import annotations
 

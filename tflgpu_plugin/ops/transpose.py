@@ -1,6 +1,5 @@
 """`transpose(x): perm`, axis k of the result being axis perm[k] of x (negative: from the end); and
-`view(x): view`, any movement of elements that a pass has joined (see `ops.views`).
-"""
+`view(x): view`, any movement of elements that a pass has joined (see `ops.views`)."""
 
 from __future__ import annotations
 

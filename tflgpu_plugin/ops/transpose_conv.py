@@ -5,8 +5,7 @@ or, without that operand, what padding leaves of the full result: all of it with
 Gathered: an output pixel is reached by every stride-th tap, so pixels of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
 the input (tensorflow/lite/kernels/transpose_conv.cc), or (top, bottom, left, right) to be cut from
-the full result, of which top and left matter. Dilated weights get zeros between them.
-"""
+the full result, of which top and left matter. Dilated weights get zeros between them."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ def padding_before(axis: int, extent: int, kernel: int, stride: int, node: Node)
     """Padding in front along one axis of the output.
 
     With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
-    rounds towards zero, leaves some.
-    """
+    rounds towards zero, leaves some."""
     padding = node.attributes["padding"]
     if not isinstance(padding, str):
         return int(padding[2 * axis])

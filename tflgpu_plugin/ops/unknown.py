@@ -1,7 +1,6 @@
 """Numbers of int64 beyond int32, which the GPU does not have. A run that makes one is flagged, but
 for one that a choice (`where`) after it may leave out: that becomes a value of its own, which is
-passed on like NaN, and the run is flagged if it is chosen.
-"""
+passed on like NaN, and the run is flagged if it is chosen."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ window, padding` puts values back there, and zeros all around.
 
 Windows lie side by side. The first of equal elements counts, and NaN only where it is the first of
 its window. Fractions of an index are cut off; an index outside of the window is none, so that its
-value is lost.
-"""
+value is lost."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from tflgpu_plugin.ops.window import Span, spans
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side that begin at the first element, of 65,535 elements at
-    most; indices that unpoolings on the GPU read, and nothing else.
-    """
+    most; indices that unpoolings on the GPU read, and nothing else."""
     shape, window = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
         said = f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
@@ -40,8 +38,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """4 dimensions; windows side by side; indices of a pooling on the GPU, of the shape of the
-    values.
-    """
+    values."""
     shape, window = graph.shape(node.operand()), node.attributes["window"]
     indices = graph.shape(node.operand(1))
     if len(shape) != 4 or prod(shape) == 0:

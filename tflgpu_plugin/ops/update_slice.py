@@ -2,8 +2,7 @@
 `starts` has an index for each axis, or with an `axis` one for each batch, of the first axis;
 `circular`: what goes over the end of that is put at its beginning. Otherwise starts are moved so
 that all is inside, and with `raises`, where the host answers with an error, the run is flagged.
-`ends`, with an `axis`: what is after the part is zero.
-"""
+`ends`, with an `axis`: what is after the part is zero."""
 
 from __future__ import annotations
 

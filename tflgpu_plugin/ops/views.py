@@ -1,8 +1,7 @@
 """Views: which element of an input each element of a result is, or that it is padding.
 
 All ops that only move data say so by a `View`; views of views are composed here, and axes that lie
-in a row become one here. `movement` reads through a view, on the device.
-"""
+in a row become one here. `movement` reads through a view, on the device."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class View:
     element `offset` of the input, in row-major order as well; `value` is that of padding.
 
     The methods give the view of what is done to the result; they return None where no axes can
-    say it. Shapes are expected to fit.
-    """
+    say it. Shapes are expected to fit."""
 
     shape: Shape
     axes: tuple[Axis, ...]

@@ -2,8 +2,7 @@
 
 SAME gives ceil(extent / stride) positions and puts the smaller half of the padding in front; VALID
 takes only windows that lie inside (`ComputeOutSize` and `ComputePaddingWithOffset` of
-tensorflow/lite/kernels/padding.h).
-"""
+tensorflow/lite/kernels/padding.h)."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ class Span:
     """A window along one axis: `kernel` taps, `dilation` apart, over `extent` input elements.
 
     It moves by `stride`, has `before` elements of padding in front and stands at `positions`.
-    Tap t of position o reads input o * stride - before + t * dilation.
-    """
+    Tap t of position o reads input o * stride - before + t * dilation."""
 
     extent: int
     kernel: int
@@ -47,8 +45,7 @@ def span(
     padding: str | tuple[int, int] = "valid",
 ) -> Span:
     """One axis; `padding` is "same", "valid" or (before, after). `positions` is below 0 where the
-    window is longer by more than a stride.
-    """
+    window is longer by more than a stride."""
     reach = (kernel - 1) * dilation + 1
     if padding == "same":
         positions = -(-extent // stride)
@@ -77,8 +74,7 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
 
     Reads the attributes strides, dilations (absent means 1) and padding ("same", "valid" or
     (before, after) of each axis, one axis after another). With ceil_mode a last window may reach
-    over the padded end if it begins before it.
-    """
+    over the padded end if it begins before it."""
     padding, found = attributes["padding"], []
     if len(shape) != len(kernel) + 2:
         raise ValueError(f"a window of {len(kernel)} axes does not fit {list(shape)}")

@@ -4,8 +4,7 @@ Three steps after Lavin and Gray (arXiv 1509.09308): the input's 6x6 patches are
 matrix products run through the 1x1 convolution kernel, one per plane with weights of its own, and
 the results are transformed back. The points are 0, plus and minus the square roots of 1/2 and of 2,
 and infinity. Weights are transformed here, in float64. An infinite or NaN input spoils the whole
-patch instead of 3x3 pixels.
-"""
+patch instead of 3x3 pixels."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ def _slices(c: Convolution) -> tuple[int, int]:
 def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> int:
     """Multiply-adds that a GPU saves, those of idle lanes as well, less what it could make while it
     moves more and waits for two more launches. For `count` patches, `maps` (how many, pixels of
-    each) and slices of input and output.
-    """
+    each) and slices of input and output."""
     inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
     saved = 9 * maps[0] * multiplied(target, maps[1], slices)
     saved -= PLANES * multiplied(target, count, slices)
@@ -142,8 +140,7 @@ def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, i
 def lower(c: Convolution) -> None:
     """Three launches: patches of the input, products, pixels. Between them lies
     [plane][slice][patch]. On software adapters, which take long to compile much at once, each
-    transform is two launches, one for each axis.
-    """
+    transform is two launches, one for each axis."""
     low, node, x, filters, (rows, columns) = c.low, c.node, c.x, c.filters, c.axes
     high, wide = patches(rows, columns)
     count, depth, outputs = x[0] * high * wide, -(-x[3] // 4), -(-filters[0] // 4)

@@ -1,7 +1,6 @@
 """Convolution with windows three wide, by Winograd's F(4, 3) along rows: 6 products for 4 pixels
 and 3 taps, not 12, in one launch. The points are those of `winograd`. An infinite or NaN input
-spoils the 4 pixels of a row that it is transformed for.
-"""
+spoils the 4 pixels of a row that it is transformed for."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def pays(c: Convolution) -> bool:
     """Whether it is faster so: on GPUs that read weights from global memory by addresses that all
     lanes share, since a thread multiplies each only once here; with threads for all of them, so
     that none goes through parts of the channels; and where the multiply-adds saved outweigh reading
-    twice the weights.
-    """
+    twice the weights."""
     target, (rows, columns) = c.low.target, c.axes
     if target.software:
         return False
