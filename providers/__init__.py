@@ -2,11 +2,12 @@
 
 A provider is the object (often a module) behind an entry point of the group
 `tflgpu_plugin.providers`. The built-in frontends are found in the same way. A package that adds its
-own host imports only this module of the plugin; docs/add-a-host.md explains one:
+own host imports only this module of the plugin; docs/add-a-host.md explains how:
 
->>> facts = providers.Facts(judge=providers.judge())  # doctest: +SKIP >>> found =
-providers.import_(model, table, facts)  # doctest: +SKIP >>> claim = providers.claim(found)  #
-doctest: +SKIP >>> outputs = claim.partitions[0].run(inputs)  # doctest: +SKIP
+>>> facts = providers.Facts(judge=providers.judge())  # doctest: +SKIP
+>>> found = providers.import_(model, table, facts)  # doctest: +SKIP
+>>> claim = providers.claim(found)  # doctest: +SKIP
+>>> outputs = claim.partitions[0].run(inputs)  # doctest: +SKIP
 """
 # ruff: noqa: F403, F405
 
@@ -30,11 +31,10 @@ class ProviderError(RuntimeError):
 
 @runtime_checkable
 class Provider(Protocol):
-    """The interface of the object behind an entry point, which may be a module. `name` is that of
-    the entry point.
+    """The interface of the object behind an entry point, which may be a module.
 
-    `install` says what to install when the host is missing, for example "pip install
-    tflite-runtime". A provider may have more functions for its own host.
+    `name` is the name of the entry point. `install` says what to install when the host is missing,
+    for example "pip install tflite-runtime". A provider may have more functions for its own host.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Provider(Protocol):
     install: str
 
     def connect(self) -> None:
-        """Registers the provider with its host. It is called when it is first needed; further calls
-        must do nothing.
+        """Registers the provider with its host. The plugin calls it when the provider is first
+        needed; further calls must do nothing.
 
         Raises ProviderError with a sentence.
         """
@@ -135,9 +135,9 @@ def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
 
 
 def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Imported:
-    """Returns a host's graph as a graph of this plugin, with each node evaluated, built or refused.
-    Nodes must come in their order of execution. Raises ValueError with a sentence for a model that
-    contradicts itself.
+    """Imports `model`, a host's graph, with the operators of `table`: each node is constant-folded,
+    becomes nodes of the plugin's graph, or is refused. Nodes must come in execution order. Raises
+    ValueError with a sentence for a model that contradicts itself.
     """
     from tflgpu_plugin.importer import checks, importer
     from tflgpu_plugin.importer.imported import Facts
@@ -155,12 +155,12 @@ def claim(
     extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Returns built partitions of an imported graph, which was judged, and a sentence for every
-    other node.
+    """Builds the partitions of `found`, which was imported with a judge. Returns them, with a
+    refusal for every node outside of them.
 
-    `grouping` maps node ids to the groups in which the host would replace them; without it convex
-    partitions are formed, and `extraction` makes a graph of such a group. `repeated`: a loop runs
-    the graph once per step. Raises NoAdapter or (in a forked child) NativeError with a sentence,
+    `grouping` maps node ids to the groups in which the host would replace them (default: convex
+    partitions); `extraction` returns the nodes of a group as a graph. `repeated`: a loop runs the
+    graph once per step. Raises NoAdapter or (in a forked child) NativeError with a sentence,
     ValueError for a graph without a judge.
     """
     from tflgpu_plugin import engine, native

@@ -26,8 +26,8 @@ def connect() -> None:
 
 
 def create(keys: int, values: int, count: int, err: int) -> int:
-    """Calls the native create callback with its pointers as addresses, for the first delegate,
-    which comes before `connect`.
+    """Creates a delegate from the arguments of the native create callback, pointers as addresses.
+    The library calls it for the first delegate, before `connect` has registered callbacks.
     """
     from . import delegate
 
@@ -35,15 +35,15 @@ def create(keys: int, values: int, count: int, err: int) -> int:
 
 
 def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
-    """Calls the `load_delegate` of the host that is imported, or else installed. Raises ImportError
-    that names what to install, and what the host raises (ValueError with a sentence when the
-    delegate cannot be made).
+    """Calls `load_delegate` of the host package that is imported, or else installed. Raises
+    ImportError with what to install where there is none, and errors of the host (ValueError with a
+    sentence when the delegate cannot be created).
     """
     return host_module().load_delegate(library, options)
 
 
 def host_module() -> Any:
-    """Returns the module of a host that has `load_delegate`, an imported one if there is one."""
+    """Returns the host module that has `load_delegate`, of an imported host if there is one."""
     package = next((host for host in HOSTS if host in sys.modules), None)
     if package is None:
         package = next((host for host in HOSTS if importlib.util.find_spec(host)), None)

@@ -1,5 +1,5 @@
-"""Conditions of every node, and conditions of rows beyond operands and types, according to the
-hosts' kernels.
+"""Conditions that the hosts' kernels put on every node, and those that rows name in addition to
+operands and types.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
 
 def readable(e: Builder) -> Refusal | None:
-    """Tensors can be read: they are not sparse, and have as many bytes as their shapes and types
-    say.
-    """
+    """Tensors can be read: they are not sparse, and their sizes match their shapes and types."""
     for key in (*e.host.inputs, *e.host.writes):
         value = None if key is None else e.values[key]
         if value is not None and value.damage:
@@ -27,7 +25,7 @@ def readable(e: Builder) -> Refusal | None:
 
 
 def listed(e: Builder) -> Refusal | None:
-    """The node has the outputs of the operator."""
+    """The node has as many outputs as its operator."""
     return unlisted(e.row, len(e.host.outputs))
 
 
@@ -54,14 +52,16 @@ def activation(e: Builder) -> Refusal | None:
 
 
 def _set(code: str, page: str, name: str) -> Condition:
-    """Returns a condition on a parameter that is an attribute only where it has an unusual
-    value.
+    """Returns a condition that the attribute `name` is absent or false: readers of parameters set
+    it only for an unsupported value. `code` and `page` are as in `needs`.
     """
     return needs(code, page, lambda e: not e.host.attributes.get(name))
 
 
 def _least(page: str, least: float, *names: str) -> Condition:
-    """Returns a condition on parameters that are numbers, or one for each axis."""
+    """Returns a condition that the attributes `names`, each a number or one number per axis, are
+    at least `least`.
+    """
 
     def met(e: Builder) -> bool:
         given = (e.host.attributes.get(name, least) for name in names)
@@ -132,32 +132,32 @@ WHOLE_NUMBERS = needs(
     lambda e: e.dtype()[0] != "f",
 )
 UNFUSED = _set("activation.unsupported", "No fused activation.", "activation")
-SINGLE = _set("attribute.unsupported", "One class for a box.", "several")
-SIDE_BY_SIDE = _set("attribute.unsupported", "Windows side by side.", "strides")
+SINGLE = _set("attribute.unsupported", "One class per box.", "several")
+SIDE_BY_SIDE = _set("attribute.unsupported", "Strides equal to the window size.", "strides")
 
 # ---- tensors -------------------------------------------------------------------------------------
 
 
 def symmetric(e: Builder) -> Refusal | None:
-    """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
+    """Int8 weights have the zero point 0; weights of float32 inputs are not uint8."""
     return _symmetric(e, e.get(1))
 
 
 def all_symmetric(e: Builder) -> Refusal | None:
-    """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
+    """Int8 weights have the zero point 0; weights of float32 inputs are not uint8."""
     constants = (t for t in e.inputs if t is not None and e.known(t))
     return next(filter(None, (_symmetric(e, index) for index in constants)), None)
 
 
 def _symmetric(e: Builder, index: int | None) -> Refusal | None:
-    # Kernels for int8 weights assume symmetric ones and never read their zero points. Beside
-    # float32 values they read uint8 weights as int8.
+    # The hosts' kernels assume that int8 weights are symmetric and never read their zero points.
+    # With float32 inputs they read uint8 weights as int8.
     held = None if index is None else e.tensors.table[index]
     first = e.dtype() if e.has(0) else None
     if held is not None and (first, held.dtype) == ("f32", "u8"):
         return Refusal(
             "quantization.unsupported",
-            f"The weights {held.name!r} are uint8, which hosts read as int8 beside float32 values.",
+            f"The weights {held.name!r} are uint8, which hosts read as int8 with float32 inputs.",
         )
     if held is None or held.dtype != "i8" or held.quantization is None:
         return None
@@ -168,8 +168,8 @@ def _symmetric(e: Builder, index: int | None) -> Refusal | None:
 
 
 def symmetric_hybrid(e: Builder) -> Refusal | None:
-    """Int8 weights of inputs that are not int8 have the zero point 0; uint8 ones are not beside
-    float32 values."""
+    """Int8 weights have the zero point 0 unless the input is int8; weights of float32 inputs are
+    not uint8."""
     if e.has(0) and e.dtype() == "i8":
         return None
     return symmetric(e)
@@ -182,9 +182,10 @@ def _states_found(e: Builder) -> bool:
 
 STATES_FOUND = needs(
     "host.ambiguous",
-    "One sequence, time first, or results apart: otherwise hosts read states from wrong offsets.",
+    "A batch of 1, time-major sequences or separate outputs: else hosts read states from wrong "
+    "offsets.",
     _states_found,
-    "{0} of several sequences, batch first and results merged, is not supported: hosts read "
+    "{0} with several batch-major sequences and merged outputs is not supported: hosts read "
     "their states from wrong offsets.",
     kind=Unfit,
 )
@@ -213,18 +214,18 @@ OF_SVDF = needs(
 
 
 def one_pass(e: Builder) -> Refusal | None:
-    """No time-major sequence with weights in 8 bits: hosts iterate over it once for each step."""
+    """No time-major sequence with 8-bit weights: hosts run the whole sequence once per step."""
     if e.host.attributes["time_axis"] or e.dtype(e.x(1)) == "f32":
         return None
     return Refusal(
         "host.ambiguous",
-        f"{e.row.name} over a time-major sequence with weights in 8 bits is not supported: hosts "
-        "go through it once for each step.",
+        f"{e.row.name} over a time-major sequence with 8-bit weights is not supported: hosts run "
+        "the whole sequence once per step.",
     )
 
 
 def scaled(e: Builder) -> Refusal | None:
-    """Stored numbers have a scale."""
+    """Int8, uint8 and int16 tensors have a scale."""
     tensors: list[Tensor | Value] = [e.tensors.table[e.x()], *e.results]
     for tensor in tensors:
         if tensor.dtype in STORED and tensor.quantization in (None, NUMBERS):

@@ -1,5 +1,5 @@
-"""The callbacks of the native delegate: they create it, prepare a host graph, and build for other
-shapes.
+"""The callbacks of the native delegate: they create a delegate, prepare a host graph, and build
+plans for new shapes.
 
 They run with the GIL but not always on the main thread. No exception leaves them: it becomes a
 sentence for the host.
@@ -41,7 +41,7 @@ def connect() -> None:
 
 
 def create_at(keys: int, values: int, count: int, err: int) -> int:
-    """Does the same as `create` for a caller that has the callback's pointers as addresses."""
+    """Calls the callback `create` for a caller that has its pointers as addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
     return callbacks.callback_of(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
@@ -59,8 +59,9 @@ def create(keys: Any, values: Any, count: int) -> int:
 
 
 def prepare(number: int, pointer: Any, context: Any) -> None:
-    """Claims the supported nodes of the host's graph. An error here leaves the nodes on the CPU,
-    with a warning; it raises only when a host does not follow its own grouping.
+    """Claims the supported nodes of the host's graph `context` for the delegate `number`, to which
+    the host points with `pointer`. An error leaves the nodes on the CPU, with a warning; only a
+    host that does not group nodes as it announced gets the error.
     """
     delegate, context = delegates.delegate(number), native.ffi.cast("tgl_context *", context)
     delegate.pointer = pointer
@@ -104,7 +105,7 @@ def _place_new(
         delegate.options.exclude, prepared.nodes, codes.operators(), delegate.logged
     )
     repeated = loops.is_repeated(native.ffi, context)
-    # The node that runs a loop's body gives it its shapes.
+    # The body of a loop gets its shapes from the node that runs it.
     host = reader.read(taken, providers.judge(delegate.options), fixed=repeated)
     claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
     found = [providers.kept(host, one.graph) for one in claim.partitions]
@@ -122,10 +123,10 @@ def _place_new(
 def _place_again(
     prepared: delegates.Prepared, earlier: delegates.Prepared, delegate: delegates.Delegate
 ) -> None:
-    """Places the same partitions as before. A host that undoes delegation for a resize prepares
-    again while its inner shapes are still the old ones, and breaks when the nodes differ
-    (tflite-runtime 2.14 with XNNPACK beside us); kernels are built for the new shapes when the host
-    has inferred them.
+    """Places the partitions of `earlier` again. A host that undoes delegation for a resize prepares
+    again before it has inferred the new inner shapes, and breaks when the claimed nodes differ
+    (tflite-runtime 2.14 with XNNPACK as a second delegate). Plans for the new shapes are built when
+    the host has inferred them.
     """
     for old in earlier.placed:
         partition, handle = old.partition, old.handle
@@ -160,8 +161,9 @@ def place(
     stays: AbstractSet[str],
     callers: tuple[int, ...],
 ) -> delegates.Placed:
-    """Returns the native kernel of a partition, with its first plan. Outputs in `stays` remain on
-    the device until the host asks for them; `callers` are nodes that run other graphs of the model.
+    """Returns the native kernel of a partition, with its first plan. `kept` is its part of the
+    host's graph. Outputs in `stays` remain on the device until the host asks for them; `callers`
+    are nodes that run other graphs of the model.
     """
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
@@ -204,8 +206,8 @@ def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:
 
 
 def build(number: int, kernel: Any, context: Any) -> None:
-    """Gives a kernel a plan for the host's present shapes, or the sentence that its runs fail
-    with.
+    """Builds a plan of a kernel for the host's present shapes. Where that fails, runs of the kernel
+    fail with a sentence.
     """
     host = native.ffi.cast("tgl_context *", context)
     placed = delegates.kept.claimed(number, GONE)

@@ -10,14 +10,14 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
 from tflgpu_plugin.providers import GraphRecord, Instance, Partition, Report, Subgraph, native
 
-GRAPHS = 64  # closed graphs that a delegate keeps for its report
+GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """A placed partition with the native kernel as handle, which has plans for other shapes. It and
-    `partition` hold device memory; they are released when the host has freed the kernel, `kept`
-    remains.
+    """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes.
+    The kernel and `partition` hold device memory, and are released when the host has freed the
+    kernel; `kept` remains. `stays` and `callers` are as in `delegate.place`.
     """
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
@@ -40,8 +40,8 @@ class Placed(providers.PlacedPartition):
 
 @dataclass
 class Prepared(GraphRecord[Placed]):
-    """One host graph after prepare. `replaced` are the contexts of graphs that its nodes would run,
-    if kernels of this plugin did not do all of their work.
+    """One host graph after prepare. `replaced` are the contexts of graphs that the host no longer
+    runs, since kernels of this plugin replace the nodes that call them.
     """
 
     context: int = 0
@@ -86,9 +86,9 @@ class Delegate(providers.Client[Prepared]):
         return any(context in known.replaced and not known.dead for known in self.graphs)
 
     def replace(self, prepared: Prepared) -> None:
-        """Adds the record of a host graph; an earlier record of the same graph, and those of closed
-        ones, are dropped. If a graph still has its earlier kernels, it was given this delegate
-        twice.
+        """Adds the record of a host graph. It replaces an earlier record of the same graph, or is
+        joined to it if that still has kernels: then the graph was given this delegate twice.
+        Records of closed graphs are dropped.
         """
         with self.lock:  # interpreters of several threads may share a delegate
             earlier = self.earlier(prepared.context)

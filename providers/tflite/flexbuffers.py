@@ -1,6 +1,6 @@
 """Reads options of custom operators that are a map of numbers in FlexBuffers, the schemaless format
-of the FlatBuffers project: values and their types one after the other; the last two bytes are the
-type and the width of the root value.
+of the FlatBuffers project: offsets point backwards to values, and the last two bytes are the type
+and the width of the root value.
 """
 
 from __future__ import annotations

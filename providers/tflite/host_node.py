@@ -14,7 +14,7 @@ from . import codes
 from .model_file import copied
 from .tensors import listed
 
-MOST_PATH = 4096  # bytes
+MOST_PATH = 4096  # bytes of the path of the host's library
 MOST_BYTES = 4096  # limit of a custom operator's parameters: no supported operator has more
 
 
@@ -35,7 +35,7 @@ class RawNode:
     tensors: Mapping[int, Tensor | Value]
     has_side_effect: bool = False  # the host keeps such nodes in order
     custom: bytes = b""  # parameters of a custom operator, bytes of the model
-    context: Any = None  # tgl_context *, of the graph that has the node
+    context: Any = None  # tgl_context * of the node's graph
 
     def library(self) -> str:
         """Returns the path of the host's library, "" where the system does not know it."""
@@ -54,8 +54,8 @@ class RawNode:
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def listed(self, struct: str, name: str) -> tuple[int, ...]:
-        """Returns the list of this name among the node's parameters, with the length that they
-        give. Raises Unsupported when it cannot be that long.
+        """Returns the list `name` of the node's parameters, whose member `count` is its length.
+        Raises Unsupported when it is longer than the struct allows.
         """
         params = self.params(struct)
         held, count = getattr(params, name), int(params.count)
@@ -66,15 +66,15 @@ class RawNode:
         return tuple(held[0:count])
 
     def members(self, layout: str) -> tuple[Any, ...]:
-        """Returns the node's parameters, a struct of these types (in the notation of Python's
-        struct module). Raises Unsupported when there are none.
+        """Returns the members of the node's parameters, a struct with this `layout` (in the
+        notation of Python's struct module). Raises Unsupported when there are none.
         """
         given = self.ffi.buffer(self.params("char"), calcsize(layout))
         return unpack(layout, bytes(given))
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """Returns the parameters of a custom operator as a struct of tflite/abi.h, zeros after
-        their end. Raises Unsupported when they do not have one of these sizes.
+        """Returns the parameters of a custom operator as a struct of tflite/abi.h, padded with
+        zeros. Raises Unsupported unless their size in bytes is one of `sizes`.
         """
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
@@ -96,7 +96,7 @@ class RawNode:
         )
 
     def result(self) -> str:
-        """Returns the type that the model gives the first output."""
+        """Returns the dtype of the first output in the model."""
         return self.tensors[self.outputs[0]].dtype
 
     def constant(self, position: int) -> Array | None:

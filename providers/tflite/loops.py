@@ -1,8 +1,8 @@
-"""Graphs of a model that loops run: finds those that run once per step (the conditions and bodies
-of WHILE, and the graphs that these run), and loops that are a recurrent layer.
+"""Finds the graphs of a model that a loop runs once per step (the conditions and bodies of WHILE,
+and the graphs that these call), and the loops that compute a recurrent layer.
 
-The host passes one graph at a time and does not say which it is; meanwhile a delegate may read the
-others, which it leaves unchanged.
+The host passes one graph at a time and does not say which graph of the model it is. Meanwhile a
+delegate may read the other graphs, but must not change them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from . import codes
 from .host_node import execution_plan, raw_node
 
 LOOP = "WHILE"
-BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # operators, with the number of graphs that they name
+BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # number of graphs that each operator calls
 FIRST = 0  # the model's own graph
 
 
 def is_repeated(ffi: Any, context: Any) -> bool:
-    """Whether a loop runs the graph of `context` (tgl_context *), so that each step pays for its
-    launches. Raises HostError when the host answers with an error.
+    """Whether a loop runs the graph of `context` (tgl_context *) once per step. Raises HostError
+    when the host answers with an error.
     """
     if context.acquire_subgraph == ffi.NULL:
         return False
@@ -35,7 +35,10 @@ def is_repeated(ffi: Any, context: Any) -> bool:
 def _repeats(
     ffi: Any, context: Any, graph: Any, repeated: bool, seen: set[tuple[int, bool]]
 ) -> bool:
-    """Whether `graph`, or one that it runs, is that of `context`, and in a loop."""
+    """Whether `graph` is the graph of `context`, or calls it, directly or not, and it runs inside a
+    loop. `repeated`: `graph` itself runs inside a loop. `seen`: the (address of a graph,
+    `repeated`) that were visited.
+    """
     key = int(ffi.cast("uintptr_t", graph)), repeated
     if key in seen:
         return False
@@ -55,7 +58,9 @@ def _repeats(
 
 @contextmanager
 def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
-    """Yields the graph of this number. The graph that is being prepared stays open."""
+    """Yields graph `number` of the model and closes it afterwards, unless it is the graph of
+    `context`, which is being prepared.
+    """
     found = ffi.new("tgl_context **")
     if context.acquire_subgraph(context, number, found):
         raise HostError(f"The host did not return graph {number} of the model.")
@@ -67,8 +72,8 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
 
 
 def recurrent_layer(e: Builder) -> list[int | None]:
-    """Builds the recurrent layer that a loop computes. Raises Unsupported with the reason why it is
-    none.
+    """Builds the recurrent layer that a loop computes. Raises Unsupported with the reason where it
+    computes something else.
     """
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):

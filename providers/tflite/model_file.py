@@ -1,12 +1,12 @@
-"""Finds the order in which a graph of a model takes its inputs and returns its outputs. No table of
-the host has it; the model file, in the host's memory, does.
+"""Finds the order in which a graph of a model takes its inputs and returns its outputs. The host's
+API does not tell it, but the model file in the host's memory does.
 
-A constant tensor names its allocation, an object of the host whose fourth and fifth words are the
-address and the size of the file (tflite-runtime 2.14, ai-edge-litert 2.3). Everything is checked:
-the constant's own bytes must be inside of the file, which must begin like a TFLite model, and
-native code copies only bytes that are mapped. Tables of the file are those of TFLite's public
-schema (schema.fbs); https://flatbuffers.dev/internals describes their encoding. The file may be
-damaged.
+A constant tensor points to its allocation, an object of the host whose fourth and fifth words are
+the address and the size of the file (tflite-runtime 2.14, ai-edge-litert 2.3). Everything is
+checked, since the file may be damaged: the constant's own bytes must be inside of the file, which
+must begin like a TFLite model, and native code copies only bytes that are mapped. The tables are
+those of TFLite's public schema (schema.fbs); https://flatbuffers.dev/internals describes their
+encoding.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tflgpu_plugin.providers import Unsupported, native
 from .tensors import IN_MODEL
 
 IDENTIFIER = b"TFL3"  # bytes 4 to 7
-MOST_BYTES = 1 << 40  # limit of a file
-MOST_ITEMS = 1 << 16  # fields: graphs of a model, inputs and outputs of a graph
+MOST_BYTES = 1 << 40  # size limit of a file
+MOST_ITEMS = 1 << 16  # limit of a list: graphs of a model, inputs or outputs of a graph
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # input and output tensors of a graph
-GRAPHS, INPUTS, OUTPUTS = 2, 1, 2  # largest numbers of fields of the model, and of a graph
+GRAPHS, INPUTS, OUTPUTS = 2, 1, 2  # slots of fields: of the model's table, and of a graph's table
 DAMAGED = Refusal("model.damaged", "The model file cannot be read: an offset points outside of it.")
 HIDDEN = Refusal(
     "host.interface",
@@ -55,11 +55,11 @@ class File:
         return int(unpack(f"<{kind}", self.bytes(at, calcsize(kind)))[0])
 
     def follow(self, at: int) -> int:
-        """Returns the target of the offset at this position."""
+        """Returns the position that the offset stored at `at` points to."""
         return at + self.number(at, "I")
 
     def field(self, table: int, slot: int) -> int | None:
-        """Returns the position of a field of a table, or None when it is absent."""
+        """Returns the position of field `slot` of the table at `table`, or None if it is absent."""
         vtable = table - self.number(table, "i")
         if 4 + 2 * slot >= self.number(vtable, "H"):
             return None
@@ -67,19 +67,21 @@ class File:
         return table + offset if offset else None
 
     def numbers(self, table: int, slot: int) -> tuple[int, ...]:
-        """Returns the int32 list of a field, () when it is absent."""
+        """Returns the int32 list in field `slot` of a table, () if the field is absent."""
         start, count = self._list(table, slot)
         return unpack(f"<{count}i", self.bytes(start, 4 * count))
 
     def item(self, table: int, slot: int, number: int) -> int:
-        """Returns the position of a table of a field's list."""
+        """Returns the position of table `number` in the list in field `slot` of a table."""
         start, count = self._list(table, slot)
         if not 0 <= number < count:
             raise Unsupported(DAMAGED)
         return self.follow(start + 4 * number)
 
     def _list(self, table: int, slot: int) -> tuple[int, int]:
-        """Returns the position of the items of a list, and their number."""
+        """Returns the position of the first item of the list in field `slot`, and the number of
+        items.
+        """
         at = self.field(table, slot)
         if at is None:
             return 0, 0
@@ -91,16 +93,16 @@ class File:
 
 
 def copied(ffi: Any, address: Any, count: int) -> bytes:
-    """Returns the readable bytes of this range of the process, from the first on."""
+    """Returns `count` bytes of this process from `address` on, fewer where memory is unmapped."""
     held = ffi.new("char[]", max(count, 1))
     found = native.lib.tg_tflite_bytes(ffi.cast("void *", address), held, count)
     return bytes(ffi.buffer(held, found))
 
 
 def order(ffi: Any, contexts: Iterable[Any], number: int) -> Order:
-    """Returns the order of graph `number` of a model, some of whose graphs have these contexts
-    (tgl_context *). Raises Unsupported with a sentence where the host does not expose the file, or
-    it is damaged.
+    """Returns the input and the output tensors of graph `number`, each in the model's order.
+    `contexts` (tgl_context *) are graphs of the same model. Raises Unsupported with a sentence
+    where the host does not expose the file, or it is damaged.
     """
     file = next((file for context in contexts for file in _files(ffi, context)), None)
     if file is None:
@@ -110,7 +112,7 @@ def order(ffi: Any, contexts: Iterable[Any], number: int) -> Order:
 
 
 def _files(ffi: Any, context: Any) -> Iterator[File]:
-    """Yields the model file, for each constant that leads to it."""
+    """Yields the model file once for each constant of the graph that points to it."""
     for k in range(context.tensor_count):
         raw = context.tensors[k]
         if raw.allocation != IN_MODEL or not raw.data or not raw.owner:
