@@ -1,17 +1,17 @@
 """The table of TFLite operators: the op of each, its version ranges, and the reader of `params` for
 its parameters.
 
-`versions` end with the last one that the converter of TensorFlow 2.21 writes: a version is a
-superset of the ones before, and all nodes of an operator have the highest that one of them needs,
-so that a float32 node may have that of int4. Types are checked separately. The documented ranges
-are the two editions of the GPU delegate documentation, and "quantized": up to the version that
-carries int8 and per-channel tensors by the converter's rules ("enabling quantization allows the
-appropriate versions").
+`versions` end with the last one that the converter of TensorFlow 2.21 writes. A version includes
+the earlier ones, and all nodes of an operator get the highest version that any of them needs: a
+float32 node may have the version of int4. Types are checked separately. The documented ranges are
+those of two editions of the GPU delegate documentation, and "quantized": up to the version that the
+converter writes for int8 and per-channel tensors ("enabling quantization allows the appropriate
+versions").
 
 Operators without a kernel have rows as well where other nodes need the shapes of their results.
 
-A custom operator is a row like any other: its host operator is named `CUSTOM <its name>`, its
-parameters are bytes of the model that `RawNode.options` reads as a struct.
+A custom operator has a row like any other, named `CUSTOM <its name>`. Its parameters are bytes of
+the model that `RawNode.options` reads as a struct.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
 SUMMED = ("f32", "i32")  # not int64, whose sums may exceed int32
-# Editions of the GPU delegate documentation, by what rows call them.
+# Editions of the GPU delegate documentation, by the arguments of `_row` for them.
 EDITIONS = {"edition_2019": "2019", "current": "current", "quantized": "quantized"}
 
 
@@ -58,8 +58,8 @@ def _row(
     *conditions: Condition,
     **facts: Any,
 ) -> HostOp:
-    """Returns a row. `facts` are fields of HostOp, `gives` (the roles of its outputs), and for each
-    of EDITIONS the last version that it lists; those versions begin at `first`."""
+    """Returns a row for versions 1 to `last`. `facts` are fields of HostOp, `gives` (the roles of
+    outputs), and for each of EDITIONS the last version that it lists, from `first` on."""
     first, gives = facts.pop("first", 1), facts.pop("gives", "value")
     ends = {edition: facts.pop(edition, None) for edition in EDITIONS}
     ends["quantized"] = ends["quantized"] or ends["current"]
@@ -69,7 +69,7 @@ def _row(
 
 
 def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
-    """Yields rows of operators whose ops have the same names: each with its last version."""
+    """Yields rows of operators whose ops have the same names. `words`: names and last versions."""
     listed = words.split()
     for name, last in zip(listed[::2], listed[1::2], strict=True):
         yield _row(name, name.lower(), int(last), None, takes, **traits)
@@ -312,7 +312,7 @@ def _rows() -> tuple[HostOp, ...]:
                 ("AND", "bitwise_and", WHOLE, ()),
             )
         ),
-        # Complex numbers lie between these (engine.py), so that none of them runs alone.
+        # Complex numbers pass between these, in one partition (importer/partition_rules.py).
         _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted"),
         *(
             _row(name, op, 1, gives="converted")
@@ -360,7 +360,7 @@ HOST_OPS: dict[str, HostOp] = table(_rows())
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:
-    """Returns rows of CPU operators with these operands; `build` computes their results."""
+    """Returns rows of CPU operators with these operands; a `build` computes known results."""
     return {
         name: HostOp(name, op, (1, 1), operands=operands(takes), **traits) for name in names.split()
     }

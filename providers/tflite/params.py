@@ -1,7 +1,7 @@
-"""Converts a TFLite host's parameters of a node to attributes: one reader per struct.
+"""Converts the parameters that a TFLite host gives a node to attributes: one reader per struct.
 
-Invalid values are kept, or become None where they have no name: conditions of the rows check them.
-`Unsupported` is raised where the parameters are absent.
+Invalid numbers are kept, and enum values without a name become None: the rows' conditions refuse
+them. Readers raise Unsupported where the parameters are absent.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ def _activation(params: Any) -> str:
 
 
 def _unusual(**settings: Any) -> dict[str, Any]:
-    """Returns the attributes that are set: conditions of the row check them."""
+    """Returns those of the settings that are set (not 0, "" or None); the row's conditions refuse
+    them.
+    """
     return {name: value for name, value in settings.items() if value}
 
 
 def _sizes(params: Any, name: str, axes: str = "hw") -> tuple[int, ...]:
-    """Returns the members of this name, one for each axis."""
+    """Returns the members `<name>_<axis>`, one for each axis."""
     return tuple(int(getattr(params, f"{name}_{axis}")) for axis in axes)
 
 
@@ -49,14 +51,14 @@ Reader = Callable[[RawNode], dict[str, Any]]
 
 
 def fixed(**attributes: Any) -> Reader:
-    """Returns a reader of attributes that follow from the operator's name."""
+    """Returns a reader that gives every node of an operator these attributes."""
     return lambda node: attributes
 
 
 def plain(layout: str, *names: str) -> Reader:
-    """Returns a reader of parameters that become attributes unchanged: the types of the host's
-    struct and our names; except `activation`, a number there, and `time_major`, which becomes
-    `time_axis`.
+    """Returns a reader that takes attributes from the members of the host's struct. `layout` has
+    the members' types (in the notation of Python's struct module), `names` the attributes. The
+    number `activation` becomes a name, and `time_major` becomes `time_axis` (0 or 1).
     """
 
     def reader(node: RawNode) -> dict[str, Any]:
@@ -91,12 +93,14 @@ def pool(node: RawNode) -> dict[str, Any]:
 
 
 def custom_transposed(node: RawNode) -> dict[str, Any]:
-    """Returns padding and strides; hosts ignore a fused activation, which may follow them."""
+    """Returns padding and strides. Hosts ignore a fused activation, which may follow them."""
     return _window(node.options("tgl_transpose_conv_params", (12, 16, 20)))
 
 
 def custom_pool(node: RawNode) -> dict[str, Any]:
-    """Returns adjacent windows, the only ones that hosts support; padding extends the last ones."""
+    """Returns window and padding. Hosts support only strides equal to the window; others are kept
+    as an attribute that the row refuses. Padding extends the last windows.
+    """
     params = node.options("tgl_pool_params", (24, 32, 40))
     given = _window(params)
     window = _sizes(params, "filter")
@@ -127,8 +131,8 @@ def fully_connected(node: RawNode) -> dict[str, Any]:
 
 
 def _rounds_once(node: RawNode) -> bool:
-    """Whether the host's layers of 8 bits round a sum times its factor once: the default kernels of
-    ai-edge-litert and TensorFlow in all versions, and their reference kernels since 1.4 and 2.21.
+    """Whether the host's 8-bit layers round once when they requantize a sum: the default kernels of
+    ai-edge-litert and TensorFlow do in all versions, their reference kernels since 1.4 and 2.21.
     tflite-runtime rounds the product to 31 places first (`MultiplyByQuantizedMultiplier`). The host
     is the innermost folder with the name of a host's package: a parent folder may have any name."""
     folders = PurePath(node.library()).parts[:-1]
@@ -136,8 +140,8 @@ def _rounds_once(node: RawNode) -> bool:
 
 
 def members(struct: str, *names: str, **others: str) -> Reader:
-    """Returns a reader of attributes that are members of a struct of tflite/abi.h: of the same
-    names, and (ours=theirs) of others.
+    """Returns a reader of members of a struct of tflite/abi.h. `names` are attributes named as
+    their members; `others` maps further attributes to their members.
     """
     theirs = dict(zip(names, names, strict=True)) | others
 
@@ -164,8 +168,8 @@ def with_activation(struct: str) -> Reader:
 
 
 def concatenation(node: RawNode) -> dict[str, Any]:
-    """Returns the attributes. Hosts rescale uint8 inputs to the quantization of the output; inputs
-    of other types must have it.
+    """Returns the attributes. Hosts rescale uint8 inputs to the quantization of the output;
+    quantized inputs of other types must have that quantization.
     """
     params = node.params("tgl_concatenation_params")
     given = {"axis": int(params.axis), "activation": _activation(params)}
@@ -173,8 +177,8 @@ def concatenation(node: RawNode) -> dict[str, Any]:
 
 
 def reshape(node: RawNode) -> dict[str, Any]:
-    """Returns the shape: input 1 counts when it is a vector (as in GetOutputShape of the host's
-    reshape.cc), else the parameters do.
+    """Returns the shape in the parameters, or nothing where input 1 is a vector, which takes
+    precedence (as in GetOutputShape of the host's reshape.cc).
     """
     if node.has_input(1, rank=1):
         return {}
@@ -198,7 +202,7 @@ def expand_dims(node: RawNode) -> dict[str, Any]:
 
 
 def stablehlo_pad(node: RawNode) -> dict[str, Any]:
-    """Returns the padding of up to 8 axes; `inside` is the interior padding."""
+    """Returns the padding of up to 8 axes; `inside` is set where there is interior padding."""
     given = node.members("24q")
     low, high, inside = (given[k : k + 8] for k in (0, 8, 16))
     return {"paddings": tuple(zip(low, high, strict=True))} | _unusual(inside=sum(inside))
@@ -208,7 +212,7 @@ def mirror_pad(node: RawNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
-raises = fixed(raises=True)  # an index out of range is an error of the run in hosts
+raises = fixed(raises=True)  # hosts fail at run time when an index is out of range
 
 
 def gather(node: RawNode) -> dict[str, Any]:
@@ -270,9 +274,9 @@ def l2_normalization(node: RawNode) -> dict[str, Any]:
 
 
 def lrn(node: RawNode) -> dict[str, Any]:
-    """Returns the attributes. Windows include their last channel, as in local_response_norm.h of
-    the optimized kernels, which hosts use by default; those of the reference resolver exclude it.
-    ONNX divides alpha by the size.
+    """Returns the attributes. Windows include their last channel, as in the optimized kernel, which
+    hosts use by default (local_response_norm.h); the reference kernel excludes it. The op, like
+    ONNX, divides alpha by the size.
     """
     radius, bias, alpha, beta = node.members("ifff")
     size = 2 * radius + 1
@@ -280,13 +284,13 @@ def lrn(node: RawNode) -> dict[str, Any]:
 
 
 def axis(node: RawNode) -> dict[str, Any]:
-    """Returns the axis of PACK and UNPACK."""
+    """Returns the axis of PACK or UNPACK; `miscounted` is set where `count` is wrong."""
     params = node.params("tgl_pack_params")
     several = max(len(node.inputs), len(node.outputs))
     return {"axis": int(params.axis)} | _unusual(miscounted=params.count != several)
 
 
 def parts(node: RawNode) -> dict[str, Any]:
-    """Returns the number of parts of SPLIT and SPLIT_V."""
+    """Returns `miscounted` where the count of SPLIT or SPLIT_V is not the number of outputs."""
     given = node.params("tgl_split_params").count
     return _unusual(miscounted=given != len(node.outputs))

@@ -14,14 +14,14 @@ Plain = Callable[[BoundArguments], None]
 
 
 def wrapped(module: str) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """Yields (class, method, replacement)."""
+    """Yields (class, method name, replacement) of each method of the host to wrap."""
     host = sys.modules[module]
     yield host.Interpreter, "__init__", partial(_made, host)
 
 
 def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """Wraps `Interpreter(...)`. An interpreter that keeps all tensors is left alone: it is for
-    debugging the host's own kernels.
+    """Wraps `Interpreter(...)`. An interpreter that preserves all tensors stays without a delegate:
+    it is for debugging the host's own kernels.
     """
     given = arguments.arguments
     if given.get("experimental_delegates") or given.get("experimental_preserve_all_tensors"):

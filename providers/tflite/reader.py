@@ -10,8 +10,8 @@ from .snapshot import Snapshot
 
 
 def read(taken: Snapshot, judge: Judge | None, fixed: bool = False) -> Imported:
-    """Returns the graph for the host's present shapes, or for larger inputs where these shapes are
-    only placeholders and not `fixed`.
+    """Imports the graph with the host's present shapes. Where these are only placeholders, it is
+    imported for larger inputs, unless `fixed`.
     """
     if fixed:
         return import_(taken, TABLE, Facts(symbols=taken.present, judge=judge))

@@ -30,8 +30,8 @@ def text(nodes: Sequence[NodeReport]) -> str:
 
 
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
-    """Returns one line per reason; reasons that differ only in a quoted name count as one, and the
-    first is shown.
+    """Returns one line per reason. Of reasons that differ only in a quoted name, the first is
+    shown.
     """
     alike: dict[str, list[NodeReport]] = {}
     for node in nodes:

@@ -23,9 +23,9 @@ HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a 
 
 @dataclass(frozen=True)
 class Snapshot(HostModel):
-    """A graph of a TFLite host; values have the host's numbers. `codes` are the operator codes of
-    its nodes, `address` is that of the graph, and `graphs` has those of the graphs that nodes
-    run."""
+    """A graph of a TFLite host; values are keyed by the host's tensor numbers. `address` is the
+    address of the graph. By node id, `codes` has operator codes, and `graphs` the addresses of the
+    graphs that a loop runs."""
 
     address: int = 0
     codes: Mapping[int, int] = field(default_factory=dict)
@@ -36,8 +36,8 @@ def take(ffi: Any, context: Any) -> Snapshot:
     """Returns the entire execution plan of `context` (tgl_context *). Raises HostError when the
     host answers with an error.
 
-    Constants are views of the host's memory. Where values decide a shape, that shape and those that
-    depend on it are left unstated.
+    Constants are views of the host's memory. A shape that depends on the value of a tensor, or on
+    such a shape, is None.
     """
     plan = execution_plan(ffi, context)
     _check_order(ffi, context, plan)
@@ -65,15 +65,15 @@ def take(ffi: Any, context: Any) -> Snapshot:
 
 
 def had(context: Any, delegate: Any) -> bool:
-    """Whether this delegate has claimed nodes of this graph before: hosts leave its mark on tensors
-    when they undo delegation, and new graphs have none.
+    """Whether this delegate has claimed nodes of this graph before: when hosts undo delegation,
+    tensors keep their pointer to the delegate, which tensors of new graphs lack.
     """
     tensors = (context.tensors[k] for k in range(context.tensor_count))
     return any(tensor.delegate == delegate for tensor in tensors)
 
 
 def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape, Shape]]:
-    """Returns how the host would group these nodes: the nodes of each group, and its outputs."""
+    """Returns (nodes, outputs) of each group into which the host would divide these nodes."""
     found, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
     wanted = ffi.new("tgl_ints *", {"data": sorted(nodes)})
     wanted.size = len(nodes)
@@ -99,9 +99,9 @@ def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
 
 
 def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bool]:
-    """Returns the outputs of the host's graph, and whether it fuses nodes. A context does not list
-    the outputs, but a preview of claiming every node does; a host that does not fuse previews each
-    node separately, with all tensors that others read.
+    """Returns the outputs of the host's graph, and whether the host fuses nodes. A context does not
+    list the outputs, but a preview of claiming every node does. A host that does not fuse previews
+    each node as a group, with all tensors that other nodes read as outputs.
     """
     found = partitions(ffi, context, plan)
     outputs = dict.fromkeys(t for _, made in found for t in made)
@@ -117,8 +117,8 @@ def _node(
     wanted: Collection[int | None],
     context: Any = None,
 ) -> HostNode:
-    """Returns a node of the host as plain data; of a loop only the results that are read, and the
-    graphs that it runs where the `context` of its graph is given.
+    """Returns a node of the host as plain data. A loop has only the outputs that are `wanted`, and
+    the graphs that it runs if the `context` of its own graph is given.
     """
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
@@ -139,7 +139,7 @@ def _node(
 
 
 def _attributes(raw: RawNode) -> Mapping[str, Any]:
-    """Returns the node's parameters; none where it lacks tensors. Raises Unsupported."""
+    """Returns the node's attributes, none if inputs or outputs are missing. Raises Unsupported."""
     row = ops.HOST_OPS.get(raw.host_op)
     form = row and row.form(len(raw.inputs))
     if form is None or form.parameters is None:
@@ -163,7 +163,7 @@ def _bodies(context: Any, raw: RawNode) -> tuple[Snapshot, ...]:
 
 
 def _body(ffi: Any, context: Any, number: int) -> Snapshot:
-    """Returns a graph of the model. Raises Unsupported."""
+    """Returns graph `number` of the model. Raises Unsupported."""
     with loops.opened(ffi, context, number) as graph:
         inputs, outputs = model_file.order(ffi, (graph, context), number)
         plan = execution_plan(ffi, graph)
@@ -184,8 +184,8 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 
 def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
-    """Returns the axes of inputs that have one element, which may be open in a model that does not
-    tell.
+    """Returns the axes of extent 1 of the graph's inputs, by tensor. In a model that does not say
+    which extents are open, these may be.
     """
     made = {t for node in raw for t in node.outputs}
     inputs = {t for node in raw for t in node.inputs if t is not None} - made
@@ -196,8 +196,8 @@ def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tup
 def _stated(
     index: int, value: Value, unknown: Collection[int], open_: Mapping[int, tuple[int, ...]]
 ) -> Value:
-    """Returns a tensor with the shape that the host states, with names where the model leaves
-    extents open.
+    """Returns a tensor with its shape as the host states it: None for `unknown` tensors, with names
+    instead of the extents of its axes in `open_`.
     """
     if value.data is not None or not (index in unknown or index in open_):
         return value
@@ -214,15 +214,15 @@ def _symbol(index: int, axis: int) -> str:
 def decided(
     nodes: Sequence[RawNode], tensors: Mapping[int, Tensor | Value], open_: Collection[int] = ()
 ) -> set[int]:
-    """Returns tensors whose shapes the host cannot state: values decide them, or such shapes do.
-    The model leaves those of `open_` ones open.
+    """Returns the tensors whose shapes the host cannot state, since they depend on values of
+    tensors, or on such shapes. `open_` are tensors with extents that the model leaves open.
     """
     found = set[int]()
     for node in nodes:
         if _is_decided(node, tensors, open_) or found.intersection(node.inputs):
             found.update(node.outputs)
-    # The model file states shapes of custom operators: hosts infer them, and disagree about
-    # dependent shapes where the two differ.
+    # Results of known custom operators count as stated: their shapes are in the model file. Hosts
+    # infer them anew, and disagree about dependent shapes where the two differ.
     known = (node for node in nodes if node.code == codes.CUSTOM and node.host_op in ops.HOST_OPS)
     return found - {t for node in known for t in node.outputs if tensors[t].shape != ()}
 
@@ -230,7 +230,7 @@ def decided(
 def _is_decided(
     node: RawNode, tensors: Mapping[int, Tensor | Value], open_: Collection[int]
 ) -> bool:
-    """Whether the value of a tensor that is not constant decides a shape of the node."""
+    """Whether output shapes of the node depend on the value of a tensor that is not constant."""
     name = node.host_op.split(" ")[0]
     if name in ops.OPAQUE or name.startswith("op") or name == loops.LOOP:
         return True

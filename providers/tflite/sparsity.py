@@ -1,9 +1,9 @@
 """Converts sparse constants of a TFLite model to dense arrays.
 
-Such a constant is a tree: each level holds one dimension (or one within the blocks that divide some
-dimensions), all of its indices or only listed ones; the values are the leaves, in order. The data
-is in a model file that may be damaged: inconsistent data is refused with a sentence, and no array
-is made that is far larger than the file's data.
+Such a constant is a tree. Each level is one dimension, of the tensor or of the blocks into which it
+is divided, and has all indices (dense) or a list of indices (CSR). The values are the leaves, in
+order. The model file may be damaged: inconsistent data is refused with a sentence, and so are
+arrays of more than 2^24 elements that have over 4,096 elements per stored value.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_TIMES = 4096  # more elements than that are allowed per stored value
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the tree: `extent` indices, all of them or, with `indices`, listed ones: those
-    of the k-th index above from segments[k] to segments[k + 1]. `stride` is the distance of
-    adjacent indices in the dense array.
+    """One level of the tree, a dimension of size `extent`. A CSR level lists its indices: below the
+    k-th index of the level above are indices[segments[k] : segments[k + 1]]. `stride` is the
+    distance of adjacent indices in the dense array.
     """
 
     extent: int
@@ -38,13 +38,13 @@ class Level:
 
 
 def unreadable(why: str) -> Unsupported:
-    """Returns the refusal of a sparse constant: the end of a sentence that begins with its name."""
+    """Returns the refusal of a sparse constant; `why` follows its name in the sentence."""
     return Unsupported.of("constant.unreadable", why)
 
 
 def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
-    """Returns the values of the tgl_tensor `raw`, which is sparse, as an array of this numpy dtype
-    and shape. Raises Unsupported with the end of a sentence that begins with the constant's name.
+    """Returns the values of the sparse tgl_tensor `raw` as an array of the numpy dtype `kind` and
+    this shape. Raises Unsupported with text that follows the constant's name in a sentence.
     """
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
@@ -65,7 +65,7 @@ def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
     order = [int(k) for k in _numbers(ffi, sparsity.order)]
     blocked = [int(k) for k in _numbers(ffi, sparsity.blocked)]
     rank, count = len(shape), int(sparsity.level_count)
-    # Blocks come last and in order: hosts assume that, too.
+    # Levels of blocks come last, in the order of their dimensions, as hosts assume.
     wanted = list(range(rank, rank + len(blocked)))
     if sorted(order[:rank]) != list(range(rank)) or order[rank:] != wanted or count != len(order):
         raise unreadable("is sparse, with levels in an order that is not supported")
@@ -112,8 +112,9 @@ def offsets(given: Sequence[Level], stored: int) -> Array:
 
 
 def _lengths(level: Level, above: int) -> Array:
-    """Returns the number of listed indices below each of the indices above. Indices ascend within a
-    segment, so no level holds more indices than the dense array.
+    """Returns the number of indices that a CSR level lists below each index of the level above,
+    which has `above` indices. Indices ascend within a segment, so that no level has more of them
+    than the dense array has elements.
     """
     assert level.segments is not None and level.indices is not None
     segments, indices = level.segments.astype(np.int64), level.indices
@@ -130,7 +131,7 @@ def _lengths(level: Level, above: int) -> Array:
 
 
 def _numbers(ffi: Any, array: Any) -> Array:
-    """Returns the values of a tgl_ints, none for NULL."""
+    """Returns the values of a tgl_ints, an empty array for NULL."""
     if not array or array.size <= 0:
         return np.zeros(0, np.int32)
     return np.frombuffer(ffi.buffer(array.data, 4 * array.size), np.int32)

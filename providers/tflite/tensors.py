@@ -28,8 +28,8 @@ def listed(array: Any) -> tuple[int, ...]:
 
 
 def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
-    """Returns the tensors of a context in their present shapes; nodes write those of these
-    indices.
+    """Returns the tensors of a graph by index, in their present shapes. `written` are the indices
+    of tensors that nodes write.
     """
     return {
         index: _tensor(ffi, context.tensors[index], name or f"tensor {index}", index in written)
@@ -38,7 +38,9 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
 
 
 def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
-    """Returns the axes that the model leaves open, by tensor; older models do not say."""
+    """Returns the axes with extents that the model leaves open, by tensor. Older models do not say
+    which are open.
+    """
     found = {}
     for index in range(context.tensor_count):
         raw = context.tensors[index]
@@ -78,7 +80,7 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Value:
 
 
 def _damage(ffi: Any, raw: Any, dtype: str, data: Array | None) -> str:
-    """Returns why a tensor cannot be read, as `Value.damage`."""
+    """Returns why a tensor cannot be read ("": it can), for `Value.damage`."""
     if raw.sparsity:
         return f"is sparse, which is supported for {SPARSE} only"
     if raw.allocation == IN_MODEL and raw.bytes and dtype in NUMPY_DTYPES and data is None:
@@ -100,8 +102,8 @@ def _dense(ffi: Any, raw: Any, name: str, dtype: str, shape: Shape) -> Array:
 
 
 def constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
-    # A persistent constant that a node writes was computed from present shapes: a resize changes
-    # it.
+    # A persistent constant that a node writes was computed from the present shapes; a resize may
+    # change it.
     constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)
     if not constant or not raw.data or dtype not in NUMPY_DTYPES:
         return None
@@ -126,6 +128,6 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
         return None
     scale = tuple(ffi.unpack(affine.scale.data, affine.scale.size))
     zeros = listed(affine.zero_point) or (0,)
-    # One zero point may be that of all channels.
+    # A single zero point holds for all channels.
     zero_point = (zeros + zeros[-1:] * len(scale))[: len(scale)]
     return Quantization(scale, zero_point, int(affine.dimension))
