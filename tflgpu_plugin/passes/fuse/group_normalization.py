@@ -1,6 +1,5 @@
-"""Group normalization as exporters write it, an instance normalization of [batch, values, groups]
-that a tensor is brought into and out of again, becomes the op on the tensor as it was.
-"""
+"""Replaces group normalization as exporters write it, an instance normalization of a tensor
+reshaped to [batch, values, groups] and back, by one op on the original tensor."""
 
 from __future__ import annotations
 
@@ -51,8 +50,9 @@ def _replace(uses: DefUse, node: Node) -> None:
 def _put(
     e: Rewriter, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
 ) -> None:
-    """Puts the op, of a tensor whose channels come last (`turned`: they come first, and it is
-    transposed), and the transpose back, in place of the last node."""
+    """Replaces the last node by the op, on a tensor with channels last, and a transpose to the
+    original layout. `turned`: channels come first, so the tensor is transposed before the op,
+    too."""
     attributes = {"groups": e.shape(node.operand())[2]}
     attributes["epsilon"] = node.attributes.get("epsilon", 1e-5)
     made, nodes = e.tensor(given, like=node.outputs[0]), list[Node]()
@@ -68,9 +68,9 @@ def _put(
 
 
 def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
-    """Returns the tensors that groups are made of, and whether each has its channels first.
-    Tensors with their channels last, which need no transpose, come before the others, and
-    further ones before nearer ones."""
+    """Returns the tensors that may be the op's input, each with whether its channels come first.
+    Tensors with channels last, which need no transpose, precede the others; earlier tensors precede
+    later ones."""
     last, first = list[int](), list[int]()
     for source, view, _ in islice(uses.sources(tensor), 1, None):
         given = uses.e.shape(source)
@@ -82,7 +82,7 @@ def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
 
 
 def _bare(e: Rewriter, node: Node) -> bool:
-    """Whether a normalization has no scale and bias, or such as change nothing."""
+    """Whether a normalization has no scale and bias, or only ones and zeros."""
     scale, bias = (*node.inputs[1:], None, None)[:2]
     kept = [(scale, 1), (bias, 0)]
     found = [(e.data(tensor), value) for tensor, value in kept if tensor is not None]
@@ -90,8 +90,8 @@ def _bare(e: Rewriter, node: Node) -> bool:
 
 
 def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
-    """Returns the view [batch, values of a group, groups] of [batch, ..., channels], or of a
-    tensor with its channels on another axis, in the order of a group's channels."""
+    """Returns the view [batch, values of a group, groups] of [batch, ..., channels], or of a tensor
+    with channels on axis `at`, whose values are in the order of a group's channels."""
     batch, *values = map(Axis, shape, row_strides(shape))
     lane = values.pop(at if at < 0 else at - 1)
     each = lane.extent // groups if lane.extent % groups == 0 else 0
@@ -100,8 +100,8 @@ def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
 
 
 def _back(uses: DefUse, node: Node, view: View, wanted: View) -> Node | None:
-    """Returns the node whose result is the wanted view of the tensor, from the view that the
-    given node's result is."""
+    """Returns the node after `node`, whose result is `view` of a tensor, whose own result is the
+    `wanted` view of that tensor."""
     while (reader := uses.reader(node.outputs[0])) is not None:
         further = through(view, uses.e.view(reader))
         if further is None:

@@ -1,5 +1,5 @@
-"""The places where the heads of attention are in memory: the tensor from which queries, keys or
-values are split, however a model spells that, and the tensor into which results are joined."""
+"""Finds where attention can read its heads in memory without a copy: the tensor that queries, keys
+or values are split from, and the tensor that the results are joined into."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Heads = tuple[int, int, int, int]  # and length, depth
 
 
 class HeadSource(NamedTuple):
-    """A tensor that has heads, and the shape, of rank 3 or with an axis of heads, under which it
-    is read. Each head stands for several in a row, until there are as many as wanted, and is
-    multiplied by `factor`. `swapped`: its last two axes are swapped before. `part`: the first
-    channel and the number of channels of the rows that have the heads."""
+    """A tensor to read heads from, reshaped to `shape` (rank 3, or rank 4 with an axis of heads).
+    Each of the `heads` serves a group of consecutive query heads, and is multiplied by `factor`.
+    `swapped`: the tensor's last two axes are transposed first. `part`: first channel and number of
+    channels that hold the heads."""
 
     tensor: int
     shape: Shape
@@ -34,8 +34,8 @@ class HeadSource(NamedTuple):
 def head_sources(
     uses: DefUse, tensor: int, heads: Heads, *, swapped: bool = False, scaled: bool = False
 ) -> list[HeadSource]:
-    """Returns the places where the heads of a tensor may be read (`swapped`: with the last two
-    axes swapped), the best first. `scaled`: a factor may be left to the reader."""
+    """Returns the places to read a tensor's heads from, best first. `swapped`: the tensor's last
+    two axes are transposed; `scaled`: the reader can apply a factor."""
     start = _start(uses.e.shape(tensor), heads, swapped)
     found: list[tuple[tuple[bool, bool, int], HeadSource]] = []
     sources = uses.sources(tensor, start, scaled=scaled) if start else ()
@@ -61,7 +61,7 @@ def head_sources(
 
 
 def read_heads(e: Rewriter, nodes: list[Node], found: HeadSource, origin: Node) -> int:
-    """Returns the tensor that has the heads, and appends the nodes that make it."""
+    """Returns a tensor with the heads, and appends the nodes that make it."""
 
     def made(op: str, tensor: int, extents: Shape, **attributes: Any) -> int:
         result = e.tensor(extents, like=tensor)
@@ -82,8 +82,8 @@ def read_heads(e: Rewriter, nodes: list[Node], found: HeadSource, origin: Node) 
 
 
 def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> HeadSource | None:
-    """Returns heads that are a part of rows of this width, where such a part can be read in
-    place: one batch, and vec4s."""
+    """Returns heads that are a slice of rows of this width, if it can be read in place: a batch of
+    one, and channels aligned to vec4; else None."""
     batch, count, length, depth = heads
     for own in (n for n in range(count, 0, -1) if count % n == 0 and n * depth < width):
         axes = (Axis(own, depth), Axis(count // own), Axis(length, width), Axis(depth, 1))
@@ -95,8 +95,8 @@ def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> H
 
 
 def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
-    """Yields batches and heads whose product is `every`, from the widths of the tensors that a
-    tensor [..., length, depth] is split from."""
+    """Yields (batch, heads) with the product `every`, from the widths of the tensors that a tensor
+    [..., length, depth] is split from."""
     *_, depth = uses.e.shape(tensor)
     for source, _, _ in uses.sources(tensor, scaled=True):
         width = uses.e.shape(source)[-1]
@@ -105,8 +105,8 @@ def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
 
 
 def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
-    """Returns the nodes that join the heads of a result, in order; none where nothing does, or
-    something else reads a tensor in between."""
+    """Returns the nodes that join the heads of a result, in order; an empty list if there are none
+    or another node reads a tensor in between."""
     batch, count, length, depth = heads
     tensor = product.outputs[0]
     axes = (
@@ -126,12 +126,12 @@ def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
 
 
 def _beside(heads: int, depth: int) -> bool:
-    """Whether the op takes heads side by side: each begins with a vec4."""
+    """Whether the op can read heads side by side: each must begin at a vec4."""
     return heads == 1 or depth % 4 == 0
 
 
 def _start(shape: Shape, heads: Heads, swapped: bool) -> View | None:
-    """Returns the wanted heads as a view of a tensor [..., length, depth] that broadcasts to
+    """Returns the requested heads as a view of a tensor [..., length, depth] that broadcasts to
     them."""
     batch, count, length, depth = heads
     outer, every = shape[:-2], prod(shape[:-2])
@@ -142,8 +142,9 @@ def _start(shape: Shape, heads: Heads, swapped: bool) -> View | None:
 
 
 def _view(heads: Heads, own: int, head: int, row: int, lane: int = 1) -> View:
-    """Returns the view of `own` heads, each repeated until there are as many as `heads` says.
-    `head`, `row` and `lane` are the strides between heads, between rows and within a row."""
+    """Returns the view of `own` heads, each repeated for its group until the count in `heads` is
+    reached. `head`, `row` and `lane` are the strides between heads, between rows and within a
+    row."""
     batch, count, length, depth = heads
     axes = (
         Axis(batch, own * length * depth), Axis(own, head), Axis(count // own), Axis(length, row),

@@ -1,10 +1,9 @@
-"""Small convolutions of one tensor become one, and each has a part of its result: heads of a
-detector, branches of a block, the scales of a style. Each alone leaves most of a GPU idle, and
-waits for the launch before.
+"""Joins small convolutions that read the same tensor (heads of a detector, branches of a block)
+into one convolution with concatenated output channels; each original result becomes a view of the
+joint result. Alone, each would leave most of a GPU idle and wait for the launch before.
 
-They are joined only where parts of the result can be read in place: one batch, each part from a
-vec4 on. Channels of zeros fill up a part, whatever the input is.
-"""
+Requires that the views can be read in place: a batch of one, and parts that start at a vec4.
+Padding channels between the parts are zero for every input."""
 
 from __future__ import annotations
 
@@ -24,13 +23,14 @@ from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # elements of weights, which are copied
-MOST_VECTORS = 4 * WAITING_THREADS  # of a result; of larger ones threads make four each, or more
+MOST_VECTORS = 4 * WAITING_THREADS  # of a result; for larger ones each thread makes at least four
 
 
 @dataclass(frozen=True)
 class _Branch:
-    """A convolution with its filters and the operands of its epilogue, one value per channel
-    each. `into` is the concatenation whose result may have the branch's result as its last part."""
+    """A convolution with its filters and the operands of its epilogue, one value per channel each.
+    `into` is a concatenation that the branch's result can be written into directly, as its last
+    part."""
 
     node: Node
     weights: Array
@@ -43,7 +43,7 @@ class _Branch:
 
 
 def join_convolutions(graph: Graph) -> Graph:
-    """Joins small convolutions of one tensor with one window and one epilogue."""
+    """Joins small convolutions that read the same tensor with equal windows and epilogues."""
     e = Rewriter(graph)
     uses = DefUse(e)
     groups: dict[tuple[object, ...], list[_Branch]] = {}
@@ -62,7 +62,7 @@ def join_convolutions(graph: Graph) -> Graph:
 
 
 def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
-    """Returns a key that is equal for convolutions that can be joined."""
+    """Returns the grouping key: convolutions with equal keys can be joined."""
     node, made = branch.node, e.tensors[branch.node.outputs[0]]
     steps = tuple((each.op, each.parameters, each.tensor is None) for each in node.epilogue)
     attributes = repr(sorted(node.attributes.items()))
@@ -71,7 +71,8 @@ def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
 
 
 def _branch(uses: DefUse, node: Node) -> _Branch | None:
-    """Returns a small, dense convolution of one batch as a branch, None for any other node."""
+    """Returns a small, dense convolution with a batch of one as a branch, None for any other
+    node."""
     e, output, weights = uses.e, node.outputs[0], uses.e.data(node.operand(1))
     x, made = e.shape(node.operand()), e.shape(output)
     if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
@@ -87,13 +88,13 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
     given = [each.tensor for each in node.epilogue if each.tensor is not None]
     found = [e.per_channel(tensor, output) for tensor in given]
     operands = tuple(each for each in found if each is not None and each.dtype == np.float32)
-    fits = len(operands) == len(given) < MAX_OPERANDS  # one more tells which channels there are
+    fits = len(operands) == len(given) < MAX_OPERANDS  # one more marks the padding channels
     return _Branch(node, weights, operands) if fits else None
 
 
 def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
-    """Returns the concatenation that alone reads a branch, as its last input, where the branch
-    can be written in place and the other branches of its launch behind it."""
+    """Returns the concatenation that is the only reader of a branch, as its last input, if the
+    joint result can be written into it in place, with the other branches after its end."""
     tensor = branch.node.outputs[0]
     node = uses.reader(tensor)
     if node is None or node.op != "concat" or branch.channels % 4:
@@ -105,8 +106,8 @@ def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
 
 
 def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> list[_Branch]:
-    """Returns the branches of one kind that are quicker in one launch: at most the first of
-    those that end a concatenation, unless a part of the launch would be in that, too."""
+    """Returns the branches of one kind to join: all that end no concatenation, and at most one that
+    does, unless the concatenation also contains results of the others."""
     ends = [branch for branch in branches if branch.into]
     free = [branch for branch in branches if not branch.into]
     near = {t for b in free for n in readers.get(b.node.outputs[0], []) for t in n.outputs}
@@ -115,8 +116,8 @@ def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> lis
 
 
 def _placed(uses: DefUse, tensor: int) -> bool:
-    """Whether a tensor may be written in place, in the host's buffer or in a concatenation: a
-    part of another tensor would be copied there."""
+    """Whether a tensor can be written in place, into the host's buffer or a concatenation; as a
+    part of a joint result it would be copied there instead."""
     e = uses.e
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True
@@ -129,7 +130,7 @@ def _placed(uses: DefUse, tensor: int) -> bool:
 
 
 def _alias(e: Rewriter, node: Node) -> bool:
-    """Whether a node's result is stored as its input is."""
+    """Whether a node's result is stored like its input, so that it needs no copy."""
     view = e.view(node)
     if view is None:
         return False
@@ -138,8 +139,8 @@ def _alias(e: Rewriter, node: Node) -> bool:
 
 
 def _join(e: Rewriter, branches: list[_Branch]) -> None:
-    """Adds one node, and a part of its result for each branch. Branches that do not fill a vec4
-    come last."""
+    """Adds the joint node, and a view of its result for each branch. Branches that do not fill a
+    vec4 come last."""
     branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
     origin, starts = [b.node for b in branches], list(_starts(branches))
     first = next(node for node in e.nodes if node in origin)
@@ -155,8 +156,8 @@ def _join(e: Rewriter, branches: list[_Branch]) -> None:
 
 
 def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[EpilogueOp, ...]:
-    """Returns the epilogue of all branches, with their operands side by side. At its end the
-    channels that fill up a part become zero."""
+    """Returns the joint epilogue, with concatenated operands. Its last step sets padding channels
+    to zero."""
     steps, operands = [], zip(*(branch.operands for branch in branches), strict=True)
     for each in first.epilogue:
         if each.tensor is not None:
@@ -169,12 +170,12 @@ def _epilogue(e: Rewriter, first: Node, branches: list[_Branch]) -> tuple[Epilog
 
 
 def _starts(branches: Sequence[_Branch]) -> Iterator[int]:
-    """Yields the first channel of each part, which begins with a vec4."""
+    """Yields the first channel of each part, rounded up to a multiple of four."""
     return accumulate((-(-b.channels // 4) * 4 for b in branches[:-1]), initial=0)
 
 
 def _side_by_side(branches: Sequence[_Branch], parts: Sequence[Array]) -> Array:
-    """Returns the parts one after the other, with zeros up to where the next one begins."""
+    """Concatenates the parts, with zeros up to the start of the next."""
     gaps = [-branch.channels % 4 for branch in branches[:-1]] + [0]
     filled = [
         np.pad(part, [(0, gap)] + [(0, 0)] * (part.ndim - 1))

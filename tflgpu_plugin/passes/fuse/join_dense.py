@@ -1,10 +1,9 @@
-"""Dense layers over one input become one where their results are read side by side: queries, keys
-and values of attention are one product, and so are the layers by which all blocks of a diffusion
-model read the time step.
+"""Joins dense layers that read the same tensor into one, if its result can be read in parts:
+queries, keys and values of attention, or the layers that read the time step in all blocks of a
+diffusion model.
 
-They are joined only where parts of the result can be read in place: one batch, and parts that
-begin with a vec4; parts of a single row by any reader.
-"""
+Requires that the parts can be read in place: a batch of one, and parts that start at a vec4.
+Readers of a single row can read any part."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ MAX_JOINED = 1 << 22  # elements of weights, which are copied
 
 @dataclass(frozen=True)
 class _Layer:
-    """A product, perhaps with a bias behind it, and its result."""
+    """A matrix product with an optional bias node after it, and its result."""
 
     nodes: tuple[Node, ...]
     weights: Array
@@ -34,7 +33,8 @@ class _Layer:
 
 
 def join_dense(graph: Graph) -> Graph:
-    """Joins dense layers of one tensor, where parts of their result are read as they lie."""
+    """Joins dense layers that read the same tensor, if parts of the joint result can be read in
+    place."""
     e = Rewriter(graph)
     uses = DefUse(e)
     by_input: dict[int, list[_Layer]] = {}
@@ -73,7 +73,7 @@ def _layer(uses: DefUse, node: Node) -> _Layer | None:
 
 
 def _apart(uses: DefUse, tensor: int) -> bool:
-    """Whether everything that reads a tensor can read a part of another one: it takes heads in
+    """Whether every reader of a tensor can read a part of another one instead: it reads heads in
     place, or moves elements."""
     read = [(node, ops.rows()[node.op]) for node in uses.readers.get(tensor, [])]
     return tensor in uses.e.needed or (
@@ -96,7 +96,7 @@ def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
 
 
 def _join(e: Rewriter, x: int, layers: list[_Layer]) -> None:
-    """Adds one layer, and a part of its result for each."""
+    """Adds the joint layer, and a view of its result for each original one."""
     first, origin = layers[0].nodes[0], [node for layer in layers for node in layer.nodes]
     sizes = [len(layer.weights) for layer in layers]
     whole = e.tensor((*e.shape(first.outputs[0])[:-1], sum(sizes)), like=first.outputs[0])

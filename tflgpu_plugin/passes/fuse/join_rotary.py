@@ -1,9 +1,7 @@
-"""Rotary embeddings of queries and keys that are parts of one product are joined into one launch.
+"""Joins the rotary embeddings of queries and keys that are parts of one product into one launch.
 
-A rotary embedding leaves its heads side by side as long as attention takes them so, or they are
-concatenated with others, which moves them anyway. Heads that another node reads get an axis of
-their own at once.
-"""
+A rotary embedding keeps its heads side by side if attention reads them so, or a concatenation moves
+them anyway. For any other reader it writes heads on an axis of their own directly."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class _Part:
-    """A rotary embedding of the `width` channels of `source` from `start` on."""
+    """A rotary embedding of `width` channels of `source` beginning at channel `start`."""
 
     node: Node
     source: int
@@ -27,7 +25,7 @@ class _Part:
 
 
 def join_rotary(graph: Graph) -> Graph:
-    """Joins rotary embeddings of neighbouring parts of a tensor by the same angles."""
+    """Joins rotary embeddings of adjacent parts of a tensor by the same angles."""
     rotated = [node for node in graph.nodes if node.op == "rotary" and not node.epilogue]
     if not rotated:
         return graph
@@ -51,7 +49,8 @@ def join_rotary(graph: Graph) -> Graph:
 
 
 def _apart(e: Rewriter, node: Node) -> None:
-    """Gives heads an axis of their own where a node reads them so and would not move them."""
+    """Lets the node write heads on an axis of their own, if its reader needs them so and moves
+    nothing."""
     tensor, readers = node.outputs[0], e.readers()
     read = readers.get(tensor, [])
     if len(e.shape(tensor)) != 3 or tensor in e.needed:
@@ -76,8 +75,8 @@ def _apart(e: Rewriter, node: Node) -> None:
 
 
 def _of_part(e: Rewriter, maker: Node | None, node: Node) -> _Part | None:
-    """Returns a rotary embedding of heads side by side, if they are channels of another tensor
-    of one batch."""
+    """Returns a rotary embedding of side-by-side heads if they are channels of a tensor with a
+    batch of one, else None."""
     view = e.view(maker) if maker is not None else None
     given, made = e.shape(node.operand()), e.shape(node.outputs[0])
     if maker is None or view is None or len(given) != 3 or given != made or given[0] != 1:
@@ -91,7 +90,7 @@ def _of_part(e: Rewriter, maker: Node | None, node: Node) -> _Part | None:
 
 
 def _join(e: Rewriter, parts: list[_Part]) -> None:
-    """Adds one node for all, and a part of its result for each."""
+    """Adds the joint node, and a view of its result for each original one."""
     first, origin = parts[0], [part.node for part in parts]
     heads = sum(int(part.node.attributes.get("heads", 1)) for part in parts)
     shape = (1, e.shape(first.source)[1], sum(part.width for part in parts))

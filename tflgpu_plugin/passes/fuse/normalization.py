@@ -1,6 +1,6 @@
-"""Normalizations of rows that a model spells out become `standardize`: x minus its mean, or x
-itself, divided by the root of the mean of its squares and a constant, with scale and bias beside it
-or multiplied in beforehand."""
+"""Replaces normalizations of rows written as several nodes by `standardize` (x or x - mean, divided
+by the square root of the mean of its squares plus epsilon), followed by scale and bias. Matches
+scale and bias applied to the result or folded into the formula."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tflgpu_plugin.passes.pattern import (
 
 
 def fuse_normalization(graph: Graph) -> Graph:
-    """Replaces normalizations of rows that a model spells out by single ops."""
+    """Replaces normalizations of rows written as several nodes by single ops."""
     return rewrite(graph, RULES)
 
 
 def _of_rows(uses: DefUse, node: Node) -> bool:
-    """Whether a node reduces the last axis, which stays."""
+    """Whether a node reduces the last axis and keeps it with extent 1."""
     axes, rank = uses.e.data(node.inputs[1]), len(uses.e.shape(node.operand()))
     if axes is None or not node.attributes.get("keep_dims"):
         return False
@@ -37,7 +37,7 @@ def _of_rows(uses: DefUse, node: Node) -> bool:
 
 
 def _standardized(centred: bool) -> Replacement:
-    """Returns a replacement by the op, then its scale and its bias, where there are any."""
+    """Returns a replacement by the op, followed by scale and bias if there are any."""
 
     def replacement(node: Node, match: Match) -> Sequence[Node] | None:
         e, x, epsilon = match.uses.e, match.tensors["x"], match.numbers["epsilon"]
@@ -58,7 +58,7 @@ def _standardized(centred: bool) -> Replacement:
 
 
 def _per_channel(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a constant of this shape has a value per channel, or one."""
+    """Whether a constant of this shape has one value, or one per channel."""
     return prod(given) == 1 or prod(given) == given[-1] == shape[-1]
 
 
@@ -67,7 +67,7 @@ def _root(mean_square: Pattern) -> Pattern:
 
 
 def _factor(mean_square: Pattern) -> Pattern:
-    """One over the root, perhaps times a scale."""
+    """Matches the reciprocal of the root, optionally times a scale."""
     root, square = _root(mean_square), mean_square + number("epsilon")
     inverse = op("rsqrt", square) | op("reciprocal", root) | 1 / root
     return named("factor", inverse | inverse * constant("scale"))
@@ -80,7 +80,7 @@ SQUARE = op("reduce_mean_square", X, where=_of_rows)
 VARIANCE = op("reduce_mean_square", CENTRED, where=_of_rows) | op(
     "mean", op("squared_difference", X, MEAN, commutes=True), where=_of_rows
 )
-# Multiplied out, with the product of mean and factor subtracted, or negated and added.
+# Expanded: x * factor, and the product of mean and factor subtracted, or negated and added.
 BIAS, SCALED = constant("bias"), X * _factor(VARIANCE)
 OFFSET, NEGATED = MEAN * FACTOR, -MEAN * FACTOR
 

@@ -1,5 +1,4 @@
-"""Zero padding of height and width in front of a convolution becomes the convolution's own explicit
-padding."""
+"""Folds zero padding of height and width before a convolution into the convolution's padding."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ Padding = tuple[int, int, int, int]  # top, bottom, left, right
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Moves zero padding into the layer that alone reads it, unless the layer's own padding
-    depends on the size ("same")."""
+    """Moves zero padding into the layer that alone reads it, unless the layer's own padding depends
+    on the size ("same")."""
     e, replaced = Rewriter(graph), dict[int, Node | None]()
     pads = [(node, added) for node in graph.nodes if (added := _added(e, node))]
     if not pads:
@@ -42,8 +41,8 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def _added(e: Rewriter, node: Node) -> Padding | None:
-    """Returns the padding that a pad adds, if it is of zeros, and of height and width of
-    [B, H, W, C] only."""
+    """Returns the padding that a pad adds, if it is zero padding of height and width of [B, H, W,
+    C] only, else None."""
     view = e.view(node)
     margins = None if view is None or view.value else view.margins(e.shape(node.operand()))
     if margins is None or len(margins) != 4 or any(margins[0] + margins[3]):

@@ -1,7 +1,6 @@
-"""Rotary positions that a model spells out become the op: x * cos + y * sin, where y is made of
-parts of x, one of them negated, or each half of the result by itself. Heads that are read beside
-each other, where they lie, are left so, and get an axis of their own after it.
-"""
+"""Replaces rotary position embeddings written as several nodes by the op: x * cos + y * sin, where
+y swaps pairs of values of x and negates one of each, or each half of the result separately. Heads
+that lie side by side in memory are read there, and get an axis of their own after the op."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_rotary(graph: Graph) -> Graph:
-    """Replaces rotary embeddings that a model spells out by single ops, of heads where they lie."""
+    """Replaces rotary embeddings written as several nodes by single ops that read heads in
+    place."""
     return rewrite(graph, RULES, _finish)
 
 
@@ -41,7 +41,7 @@ def _finish(e: Rewriter) -> None:
 
 
 def _read_in_place(uses: DefUse, node: Node) -> None:
-    """Reads heads that are beside each other before they get an axis of their own."""
+    """Lets the op read side-by-side heads from the tensor before they get an axis of their own."""
     e, x = uses.e, node.operand()
     batch, heads, length, depth = e.shape(x)
     beside = head_sources(uses, x, (batch, heads, length, depth))
@@ -60,9 +60,9 @@ def _read_in_place(uses: DefUse, node: Node) -> None:
 
 
 def _rotary(*, paired: bool = False, together: bool = False, partial: bool = False) -> Replacement:
-    """Returns a replacement by the op. `paired`: the angles are those of pairs, half as many as
-    values; `together`: pairs are neighbours, not one value of each half; `partial`: the other
-    values of a head stay as they are."""
+    """Returns a replacement by the op. `paired`: one angle per pair, so half as many as values;
+    `together`: a pair is two adjacent values, instead of one of each half; `partial`: only the
+    first values of each head are rotated."""
 
     def replacement(node: Node, match: Match) -> Sequence[Node] | None:
         e, t = match.uses.e, match.tensors
@@ -82,7 +82,7 @@ def _rotary(*, paired: bool = False, together: bool = False, partial: bool = Fal
 
 
 def _partly(node: Node, match: Match) -> Sequence[Node] | None:
-    """Returns the op on the first values of each head, with the others as they are."""
+    """Returns the op applied to the first values of each head; the others are copied."""
     made = next(each for each in match.nodes if each.op == "rotary")
     paired, together = (bool(made.attributes[name]) for name in ("paired", "together"))
     return _rotary(paired=paired, together=together, partial=True)(node, match)
@@ -95,17 +95,18 @@ def heads_of(shape: Shape) -> View:
 
 
 def _is(wanted: Callable[[View, Shape], View]) -> ViewCondition:
-    """Returns whether a view of heads is the wanted one."""
+    """Returns a condition: the view of heads equals the wanted one."""
     return lambda view, shape: len(shape) == 4 and view.key == wanted(view, shape).key
 
 
 def _half(number: int) -> ViewCondition:
-    """Returns whether a view is this half of the last axis."""
+    """Returns a condition: the view is half 0 or 1 of the last axis."""
     return _is(lambda _, shape: part(shape, 3, number * (shape[3] // 2), shape[3] // 2))
 
 
 def _every_other(number: int) -> ViewCondition:
-    """Returns whether a view is every other value of the last axis, on an axis of its own."""
+    """Returns a condition: the view is every other value of the last axis, from `number` on, with
+    an axis of extent 1 added."""
 
     def wanted(_: View, shape: Shape) -> View:
         extents = (*shape[:3], shape[3] // 2)
@@ -116,7 +117,7 @@ def _every_other(number: int) -> ViewCondition:
 
 
 def _joins_two(uses: DefUse, node: Node) -> bool:
-    """Whether a node joins two tensors along the last axis."""
+    """Whether a node concatenates two tensors along the last axis."""
     rank = len(uses.e.shape(node.outputs[0]))
     return len(node.inputs) == 2 and axis_of(node.attributes["axis"], rank) == rank - 1
 
@@ -132,8 +133,8 @@ A, B = named("a", moved(X, _half(0))), named("b", moved(X, _half(1)))
 
 
 def _crossed(first: ViewCondition, second: ViewCondition) -> Pattern:
-    """Returns the pattern of the second values of pairs, negated, and the first ones; the tensor
-    that joins these may be reshaped."""
+    """Returns a pattern that concatenates the second values of pairs, negated, and the first ones,
+    with an optional reshape of the result."""
     joined = _joined(moved(X, second, factor=-1), moved(X, first))
     return moved(joined, View.reshapes)
 

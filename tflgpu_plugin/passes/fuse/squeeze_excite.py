@@ -1,6 +1,6 @@
-"""The means of a map's channels and the two small layers that make gates of them become one launch
-where a workgroup has time for all of it (see `ops.squeeze_excite`); of larger maps the two layers.
-"""
+"""Replaces squeeze-and-excitation gates (a spatial mean and two small layers) by one launch if a
+workgroup can do it all quickly (see `ops.squeeze_excite`). For larger feature maps it replaces the
+two layers only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_OPERANDS = 2  # of the last epilogue: the launch has five buffers, and one m
 
 
 def fuse_squeeze_excite(graph: Graph) -> Graph:
-    """Joins two layers of one pixel, and the mean in front of them, where the second alone reads
-    the first."""
+    """Joins two 1x1 convolutions of a single pixel, and the spatial mean before them, if each is
+    the only reader of the one before."""
     e = Rewriter(graph)
     uses = DefUse(e)
     gone, made = set[int](), set[int]()
@@ -57,8 +57,8 @@ def fuse_squeeze_excite(graph: Graph) -> Graph:
 
 
 def _layer(uses: DefUse, node: Node) -> bool:
-    """Whether a node is a dense convolution of one pixel with constant weights, whose bias is
-    among its epilogue ops."""
+    """Whether a node is a dense convolution of a single pixel with constant weights and its bias in
+    the epilogue."""
     if node.op != "conv_2d" or not uses.plain(node) or node.attributes.get("filters_last"):
         return False
     data, x = uses.e.data(node.inputs[1]), uses.e.shape(node.operand())
@@ -79,14 +79,14 @@ def _averages(uses: DefUse, node: Node) -> bool:
 
 
 def _alone(uses: DefUse, node: Node, reader: Node) -> bool:
-    """Whether only this reader reads the node's result, once."""
+    """Whether `reader` is the only node that reads the node's result, and reads it once."""
     return uses.reader(node.outputs[0]) == reader
 
 
 def _inner(
     uses: DefUse, node: Node
 ) -> tuple[int | None, tuple[tuple[str, tuple[float, ...]], ...]] | None:
-    """Returns the bias and the epilogue ops behind it; None where these have operands."""
+    """Returns the bias and the other epilogue ops; None if those have operands."""
     bias, rest = None, node.epilogue
     if rest and rest[0].op == "add" and rest[0].tensor is not None:
         fits = uses.e.data(rest[0].tensor) is not None

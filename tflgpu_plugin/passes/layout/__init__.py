@@ -1,1 +1,1 @@
-"""Passes that move transposes and other changes of layout, or drop them."""
+"""Passes that move, merge and drop transposes and other changes of layout."""

@@ -1,5 +1,5 @@
-"""Nodes that only move elements are tidied: constants are moved here, consecutive movements joined,
-repeated and idle ones dropped."""
+"""Cleans up nodes that only move elements: folds them into constants, joins consecutive ones, and
+drops duplicates and those without effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on 
 
 
 def clean(e: Rewriter) -> None:
-    """Tidies movements until nothing changes."""
+    """Cleans up movements until nothing changes."""
     while _fold_constants(e) or _join(e) or _drop(e):
         e.drop_unused()
     e.drop_unused()
@@ -30,7 +30,7 @@ def reshapes_for_transposes(e: Rewriter) -> None:
 
 
 def _fold_constants(e: Rewriter) -> bool:
-    """Moves the elements of constants here. Returns whether there were any."""
+    """Folds movements of constants. Returns whether there were any."""
     names: dict[int, int] = {}
     for node in e.nodes:
         source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
@@ -49,8 +49,8 @@ def _fold_constants(e: Rewriter) -> bool:
 
 
 def _join(e: Rewriter) -> bool:
-    """Joins a transpose with a transpose, and two movements that are a reshape together. Returns
-    whether there were any."""
+    """Joins consecutive transposes, and two movements that together are a reshape. Returns whether
+    there were any."""
     producers, changed = e.producers(), False
     for k, node in enumerate(e.nodes):
         source = node.inputs[0] if node.inputs else None
@@ -63,8 +63,8 @@ def _join(e: Rewriter) -> bool:
 
 
 def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
-    """Returns one node for two of a kind. Transposes stay apart from others, because they are
-    still moved about."""
+    """Returns one node for two consecutive movements. Transposes are joined with transposes only,
+    because later steps still move them."""
     if (ops.arranges(before) == "order") != (ops.arranges(node) == "order"):
         return None
     view = e.view(node)
@@ -76,7 +76,7 @@ def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
         return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
     given = e.shape(before.operand())
     if first.reshapes(given) != view.reshapes(first.shape) or prod(view.shape) != prod(given):
-        return None  # soon told, and nearly always
+        return None  # a cheap test that is nearly always sufficient
     joined = through(first, view)
     if joined is None or not joined.whole:
         return None
@@ -84,8 +84,8 @@ def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
 
 
 def _drop(e: Rewriter) -> bool:
-    """Drops all but the first of equal movements of one tensor, and movements that change
-    nothing. Returns whether there were any."""
+    """Drops duplicate movements of a tensor and movements without effect. Returns whether there
+    were any."""
     first: dict[tuple[object, ...], int] = {}
     names: dict[int, int] = {}
     idle: list[Node] = []
@@ -105,7 +105,7 @@ def _drop(e: Rewriter) -> bool:
 
 
 def _idle(e: Rewriter, node: Node, view: View) -> bool:
-    """Whether the result is the input under another name."""
+    """Whether the result has the same elements and properties as the input."""
     if view.shape != e.shape(node.operand()) or not view.whole:
         return False
     perm = list(node.attributes.get("perm", ()))
@@ -115,12 +115,12 @@ def _idle(e: Rewriter, node: Node, view: View) -> bool:
 
 
 def _facts(tensor: Tensor) -> tuple[object, ...]:
-    """Returns the facts in which a tensor must equal the one that it replaces."""
+    """Returns the properties in which a tensor must equal the one that it replaces."""
     return tensor.dtype, tensor.quantization, tensor.wide
 
 
 def _take_over(e: Rewriter, node: Node) -> bool:
-    """Lets the producer of an idle node's input write the output of the graph. Returns whether
+    """Lets the producer of an idle node's input write the graph's output directly. Returns whether
     it can."""
     source = node.operand()
     if source in e.needed:

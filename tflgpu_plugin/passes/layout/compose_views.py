@@ -1,7 +1,5 @@
-"""Nodes that only move data become fewer: a movement of a moved tensor reads the first movement's
-input, through the composition of both views (`ops.views`). Pixel shuffles and channel shuffles
-become one launch.
-"""
+"""Composes consecutive nodes that only move data into one view of the first one's input
+(`ops.views`). Pixel shuffles and channel shuffles become one launch."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from tflgpu_plugin.ops.views import View
 
 
 def compose_views(graph: Graph) -> Graph:
-    """Removes movements that only movements read, where these can read further back with as
-    many launches."""
+    """Removes movements that only movements read, if the readers can read an earlier tensor with no
+    more launches."""
     joining, k = _Joining(graph, graph.consumers()), 0
     while k < len(joining.graph.nodes):
         if not joining.join(joining.graph.nodes[k]):
@@ -29,7 +27,7 @@ class _Joining:
     lying: dict[tuple[object, ...], bool] = field(default_factory=dict)  # networks repeat views
 
     def join(self, node: Node) -> bool:
-        """Removes a movement, and lets its readers read its input. Returns whether it did."""
+        """Removes a movement and lets its readers read its input. Returns whether it did."""
         graph, gone, found = self.graph, [node], dict[int, View]()
         view = movement.view_of(graph, node)
         if view is None or not all(map(movement.moves, self.readers.get(node.outputs[0], ()))):
@@ -50,9 +48,9 @@ class _Joining:
         return True
 
     def _through(self, view: View, gone: list[Node], found: dict[int, View]) -> bool:
-        """Whether all readers of the last of `gone`, whose result is this view of the first
-        one's input, can read that input with as many launches. `found` gets the view of each;
-        free movements in between are added to `gone`."""
+        """Whether all readers of the last node of `gone`, whose result is this view of the first
+        node's input, can read that input with no more launches. Stores the view of each reader in
+        `found`, and appends movements in between that cost nothing to `gone`."""
         node = gone[-1]
         output = node.outputs[0]
         if node.epilogue or output in self.graph.needed() or output not in self.readers:
@@ -73,9 +71,9 @@ class _Joining:
         return True
 
     def _launches(self, first: Node, last: Node, view: View | None = None) -> int:
-        """Returns the launches of a view of the first node's input that is the last one's result
-        (by default the node's own view): none where it is stored as the input is, or where the
-        I/O conversion transposes it."""
+        """Returns the number of launches for the last node's result as a view of the first one's
+        input (by default the node's own view): 0 if it is stored like the input, or the I/O
+        conversion transposes it."""
         view = view or movement.view_of(self.graph, last)
         assert view is not None
         output, shape = last.outputs[0], self.graph.shape

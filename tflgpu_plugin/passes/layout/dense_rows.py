@@ -1,9 +1,8 @@
-"""Dense layers work on rows wherever these are: a model that reshapes rows onto one axis for a
-layer, and back again, as exporters write it, has them where they were.
+"""Removes the reshapes by which exporters flatten the leading axes for a dense layer and restore
+them.
 
-In memory a tensor [batch, rows, channels] and the rows on one axis differ, so that each reshape
-costs a launch, and what comes after cannot be applied where the layer stores its result.
-"""
+A tensor [batch, rows, channels] is stored differently from one with a single axis of rows, so each
+reshape costs a launch and keeps later elementwise ops out of the layer's epilogue."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def keep_dense_rows(graph: Graph) -> Graph:
-    """Removes reshapes around dense layers that leave the last axis alone."""
+    """Removes reshapes before and after dense layers that keep the last axis."""
     if not any(node.op == "fully_connected" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
@@ -56,8 +55,8 @@ def _kept(uses: DefUse, node: Node) -> bool:
 
 
 def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
-    """Returns the result of the first of the movements from this node on that has rows in this
-    shape."""
+    """Returns the first result of the chain of movements that starts at this node that has this
+    shape and keeps the order of elements."""
     given = uses.e.shape(node.operand())
     view: View | None = whole(given)
     while (view := through(view, uses.e.view(node))) is not None:
@@ -72,6 +71,6 @@ def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
 
 
 def _fits(shape: Shape) -> bool:
-    """Whether a layer over rows of this shape is as quick as over rows on one axis."""
+    """Whether a layer over rows of this shape is as fast as over a single axis of rows."""
     rows = prod(shape[1:-1])
     return rows == 1 or rows >= MANY_ROWS or prod(shape[:-1]) < MANY_ROWS

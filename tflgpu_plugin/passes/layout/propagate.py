@@ -1,10 +1,9 @@
-"""How ops look when their tensors are held with permuted axes.
+"""Rewrites ops to work on tensors stored with permuted axes.
 
-A tensor is held by a permutation p when `held = transpose(logical, p)`: axis k of what is held is
-axis p[k] of the logical tensor. For each op that does not care about the order of axes, `spread`
-says how its other tensors are held once one of them is, and `relabelled` gives the node that works
-on what is held.
-"""
+A tensor is held by a permutation p if `held = transpose(logical, p)`: axis k of the held tensor is
+axis p[k] of the logical one. For each op that is independent of the order of axes, `spread` gives
+the permutations of its other tensors once one of them is held, and `relabelled` the node that works
+on the held tensors."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ def permuted(shape: Shape, perm: Perm) -> Shape:
 
 
 def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns how the tensors of `node` are held when `tensor`, one of them, is held by `perm`;
-    None when the node cannot work on held tensors."""
+    """Returns the permutations by which the tensors of `node` are held when `tensor`, one of them,
+    is held by `perm`; None if the node cannot work on held tensors."""
     if node.epilogue:
         return None
     row = ops.traits(node.op)
@@ -66,15 +65,15 @@ def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping
 
 
 def _axes(e: Rewriter, node: Node, perm: Perm) -> int:
-    """Returns a constant of the axes of a reduction, as they are in the held tensor."""
+    """Returns a constant with the axes of a reduction in the held tensor."""
     data = e.data(node.inputs[AXES])
     assert data is not None
     return e.indices(sorted(perm.index(int(axis) % len(perm)) for axis in {*data.reshape(-1)}))
 
 
 def _operand(e: Rewriter, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
-    """Returns an operand of an elementwise node: the held tensor, a constant permuted here, or a
-    single value."""
+    """Returns an operand of an elementwise node: the held tensor, a permuted constant, or a single
+    value."""
     if tensor is None or tensor in names:
         return None if tensor is None else names[tensor]
     data = e.data(tensor)
@@ -82,7 +81,7 @@ def _operand(e: Rewriter, tensor: int | None, perm: Perm, names: Mapping[int, in
         return tensor
     before = (1,) * (len(perm) - data.ndim)
     made = e.moved(tensor, lambda each: each.reshape(before + each.shape).transpose(perm))
-    assert made is not None  # axes change places, and so does that of scales
+    assert made is not None  # only axes are permuted, and the axis of scales with them
     return made
 
 
@@ -109,8 +108,8 @@ def _concat(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _along(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns how input and output are held for an op of one input and one output of the same
-    rank, whatever the order of axes."""
+    """Returns how input and output are held, for an op with one of each, of equal rank, that works
+    with any order of axes."""
     first = node.inputs[0]
     if first is None or tensor not in (first, node.outputs[0]):
         return None
@@ -139,8 +138,8 @@ def _reduction(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns how input and output of a movement are held, if it goes along each axis by itself,
-    or is a reshape that only joins and splits neighbouring axes."""
+    """Returns how input and output of a movement are held, if it treats each axis separately or is
+    a reshape that only joins and splits adjacent axes."""
     first, output, view = node.operand(), node.outputs[0], e.view(node)
     if view is None or ops.arranges(node) == "order" or tensor not in (first, output):
         return None
@@ -154,9 +153,9 @@ def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
-    """Returns how `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks
-    of axes of equal size move together. Returns None when a block would be split. Axes of extent
-    1 come first."""
+    """Returns how `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of
+    axes of equal size move together. Returns None if a block would be split. Axes of extent 1 come
+    first."""
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
     for run in transposed(shape, perm).simple.axes:

@@ -1,6 +1,5 @@
-"""Elementwise ops move from behind a reshape to its front, where the producer of the values may
-take them over as epilogue ops. Reshapes then follow each other, and are joined.
-"""
+"""Moves elementwise ops from after a reshape to before it, where they can become epilogue ops of
+the producer. Reshapes then follow each other, and are joined."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def sink_reshapes(graph: Graph) -> Graph:
-    """Moves elementwise steps from behind reshapes to their front, where nothing else reads
-    the reshapes and their producer may take the steps over."""
+    """Moves elementwise ops from after reshapes to before them, if nothing else reads the reshapes
+    and their producer can take the ops as epilogue ops."""
     e = Rewriter(graph)
     uses = DefUse(e)
     place = {node.id: k for k, node in enumerate(e.nodes)}
@@ -49,8 +48,8 @@ def _takes_steps(maker: Node) -> bool:
 
 
 def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
-    """Returns the consecutive reshapes that bring a tensor to its shape; none where something
-    else reads one of them or their first input."""
+    """Returns the consecutive reshapes before a tensor; an empty list if another node reads one of
+    them or their first input."""
     found = list[Node]()
     while (move := uses.made_by(tensor, "reshape")) is not None:
         found.insert(0, move)
@@ -60,7 +59,7 @@ def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
 
 
 def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:
-    """Whether a step does the same to `moved`, a reshape of `source`, and to `source`."""
+    """Whether an op does the same to `moved`, a reshape of `source`, as to `source`."""
     same = graph.shape(moved) == graph.shape(node.outputs[0])
     if not same or ops.rows()[node.op].as_epilogue is None:
         return False

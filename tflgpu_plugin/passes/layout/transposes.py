@@ -1,9 +1,8 @@
-"""Fewer transposes: tensors between two layouts are held in the one that needs less moving.
+"""Reduces transposes by choosing a layout for each tensor.
 
-Around every transpose a region of tensors grows through ops that do not care about the order of
-axes; it is held in the other layout when fewer bytes then move at its edge. What is left over is
-composed, deduplicated, and dropped where nothing changes place.
-"""
+Around every transpose a region of tensors grows through ops that work with any order of axes; its
+layout is changed if the transposes at its edges then move fewer bytes. Remaining transposes are
+joined, deduplicated, and dropped if they move nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ MAX_ROUNDS = 1000
 
 @dataclass
 class _Region:
-    """Tensors held by permutations, and the ids of the nodes that work on what is held."""
+    """Tensors held by permutations, and the ids of the nodes that work on the held tensors."""
 
     held: Held
     nodes: set[int] = field(default_factory=set)
 
 
 def reduce_transposes(graph: Graph) -> Graph:
-    """Moves, merges and drops transposes; the shapes of inputs and outputs of the graph stay."""
+    """Moves, merges and drops transposes; inputs and outputs of the graph keep their shapes."""
     if not any(ops.arranges(node) == "order" for node in graph.nodes):
         return graph
     e = Rewriter(graph)
@@ -47,7 +46,7 @@ def reduce_transposes(graph: Graph) -> Graph:
 
 
 def _improve(e: Rewriter) -> bool:
-    """Applies the regions that save most and do not touch each other. Returns False when none
+    """Changes the layout of the regions that save most and do not touch. Returns False if none
     saves anything."""
     uses = DefUse(e)
     found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
@@ -75,14 +74,14 @@ def _beside(uses: DefUse, tensor: int) -> list[Node]:
 
 
 def _near(uses: DefUse, region: _Region) -> set[int]:
-    """Returns the tensors of a region, and those on the other side of transposes at its edge."""
+    """Returns the tensors of a region, and those beyond the transposes at its edges."""
     beside = [node for tensor in region.held for node in _beside(uses, tensor)]
     turns = [node for node in beside if ops.arranges(node) == "order"]
     return {*region.held, *(t for n in turns for t in (*n.reads, *n.outputs))}
 
 
 def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
-    """Yields tensors with the permutations by which a transpose beside them would vanish."""
+    """Yields tensors, each with the permutation that makes an adjacent transpose unnecessary."""
     for node in e.nodes:
         if ops.arranges(node) == "order" and node.inputs[0] is not None:
             perm = tuple(node.attributes["perm"])
@@ -91,8 +90,8 @@ def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
 
 
 def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
-    """Returns the region of everything that can be held along with `tensor`. A node that would
-    need one tensor held in two ways stays outside."""
+    """Returns the region of all tensors that can be held along with `tensor`. Excludes a node that
+    would need one tensor in two layouts."""
     region = _Region({tensor: perm})
     waiting = [tensor]
     while waiting:
@@ -116,9 +115,9 @@ def _price(shape: Shape, perm: Perm) -> float:
 
 
 def _gain(uses: DefUse, region: _Region) -> float:
-    """Returns the bytes that holding a region saves: transposes at its edge before and after."""
+    """Returns the bytes of transposes at a region's edges that changing its layout saves."""
     e, saved = uses.e, 0.0
-    made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
+    made: set[tuple[int, Perm]] = set()  # transposes that would be needed, each counted once
     gone: set[int] = set()
     for tensor, perm in region.held.items():
         shape, producer = e.shape(tensor), uses.producer.get(tensor)
@@ -139,7 +138,7 @@ def _gain(uses: DefUse, region: _Region) -> float:
                 gone.add(producer.id)
                 saved += _price(e.shape(first), tuple(producer.attributes["perm"]))
             turns = []
-        else:  # a transpose brings the tensor in, free when the graph has it already
+        else:  # needs a transpose into the region, free if it exists already
             there = any(tuple(turn.attributes["perm"]) == perm for turn in turns)
             saved -= 0 if there else _price(shape, perm)
             turns = []
@@ -153,9 +152,8 @@ def _gain(uses: DefUse, region: _Region) -> float:
 
 
 def _apply(e: Rewriter, region: _Region) -> None:
-    """Rewrites a region: held tensors get ids of their own. A transpose brings in each tensor
-    that no node of the region makes, and one brings back each that a node makes; `clean` drops
-    those that nothing reads."""
+    """Rewrites a region: held tensors get new ids. Transposes into the region are added for tensors
+    made outside, transposes back for those made inside; `clean` drops the unused ones."""
     inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}
     names = {
         t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside

@@ -1,5 +1,4 @@
-"""Casts to integers and back are removed for numbers that are integers already, such as sums of
-products of integers."""
+"""Removes casts of integer values, such as sums of integer products, to integers and back."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def drop_casts(graph: Graph) -> Graph:
-    """Removes casts to integers and back of numbers that are integers already."""
+    """Removes casts to an integer type and back, of values that are integers already."""
     made = {n.outputs[0]: n.inputs[0] for n in graph.nodes if ops.traits(n.op).converts}
     found: dict[int, Node] = {}
     for number, node in enumerate(graph.nodes) if made else ():
@@ -27,7 +26,7 @@ def drop_casts(graph: Graph) -> Graph:
 
 
 def _kept(source: Tensor, between: Tensor) -> bool:
-    """Whether a cast to the type in between keeps every number of the source: bool, float16 and
-    smaller integers do not."""
+    """Whether a cast to the intermediate type preserves every number of the source; bool, float16
+    and smaller integers do not."""
     wide = between.dtype in (source.dtype, "f32", *quantization.COUNTS)
     return wide and quantization.real(source)

@@ -1,5 +1,5 @@
-"""Constants of models stored in 16 or 8 bits become float32, once; nodes that only convert them are
-removed."""
+"""Converts constants stored in 16 or 8 bits to float32, once, and removes nodes that only convert
+them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Quantization, Tensor, m
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-Made = dict[int, tuple[Array, Array]]  # constants, and what was made of them, by tensor
+Made = dict[int, tuple[Array, Array]]  # by tensor: the constant and its float32 version
 
 
 def dequantize(graph: Graph) -> Graph:
-    """Makes constants of 16 and 8 bits float32, once, and merges the dequantize nodes of these
-    into the first node that reads their result."""
+    """Converts constants of 16 and 8 bits to float32, once, and merges their dequantize nodes into
+    the first node that reads the result."""
     graph = widen(graph)
     readers: dict[int, Node] = {}
     for node in graph.nodes:
@@ -37,14 +37,14 @@ def dequantize(graph: Graph) -> Graph:
 
 
 def folded(graph: Graph, node: Node) -> bool:
-    """Whether a node's result is a constant that the graph has already."""
+    """Whether a node's result is a constant that the graph already contains."""
     return node.op == FOLDED or (
         ops.quantizes(node) == "from" and graph.constant(node.outputs[0]) is not None
     )
 
 
 def widen(graph: Graph) -> Graph:
-    """Returns the same nodes over float32 constants: results that `known` makes, quantized ones,
+    """Returns the same nodes over float32 constants: results of `known`, quantized constants,
     biases."""
     graph = known(graph)
     tensors = dict(graph.tensors)
@@ -55,9 +55,9 @@ def widen(graph: Graph) -> Graph:
 
 
 def known(graph: Graph, made: Made | None = None) -> Graph:
-    """Returns the same nodes, with the results of dequantize nodes of constants as constants.
-    These nodes stay, so that each reader may have a copy of its own. `made` keeps the results
-    for further graphs of a model."""
+    """Returns the same nodes, with the results of dequantize nodes of constants as constants. The
+    nodes stay, so that each reader can have its own copy. `made` caches results for other graphs of
+    a model."""
     tensors, made = dict(graph.tensors), {} if made is None else made
     for node in graph.nodes:
         if ops.quantizes(node) == "from":
@@ -66,7 +66,7 @@ def known(graph: Graph, made: Made | None = None) -> Graph:
 
 
 def forgotten(graph: Graph) -> Graph:
-    """Returns the graph as before `known`, so that the constants of that can be freed."""
+    """Undoes `known`, so that its constants can be freed."""
     made = {
         n.outputs[0]
         for n in graph.nodes
@@ -95,11 +95,10 @@ def _fold(tensors: dict[int, Tensor], node: Node, made: Made) -> None:
 
 
 def dequantized(source: Tensor) -> Array | None:
-    """Returns a constant as float32, None for anything else and where it does not stand for real
-    numbers."""
+    """Returns a constant as float32; None if it is no constant or does not hold real numbers."""
     if source.data is None:
         return None
-    if source.dtype == "f32":  # widened before
+    if source.dtype == "f32":  # converted before
         return source.data
     if source.dtype == "f16":
         return source.data.astype(np.float32)
@@ -110,7 +109,7 @@ def dequantized(source: Tensor) -> Array | None:
 
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
-    """Dequantizes constants in place; they keep their quantization, which says what they were."""
+    """Dequantizes constants in place; they keep their quantization, which tells the stored type."""
     made = (n for n in graph.nodes if n.op not in ("", FOLDED))
     readers = [n for n in made if ops.quantizes(n) != "from"]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
@@ -122,9 +121,9 @@ def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
 
 
 def _with_bias(e: Rewriter, node: Node, made: dict[tuple[object, ...], int]) -> Node:
-    """Returns a node of a quantized layer with its int32 bias as float32, which is `made` once
-    for each bias and scale. The scale is the input's times that of the weights, as in the hosts'
-    kernels, whatever the tensor itself says."""
+    """Returns a node of a quantized layer with its int32 bias as float32; `made` caches one for
+    each bias and scale. As in the hosts' kernels, the scale is the input's times the weights',
+    whatever the bias tensor states."""
     x, weights, bias = (*node.inputs, None, None)[:3]
     if ops.bias(node) is None or x is None or weights is None or bias is None:
         return node

@@ -1,9 +1,8 @@
-"""Fake quantization: a result that the model stores in 8 bits is rounded to its levels where it is
-stored, so that its readers get the values that the model was trained or calibrated for.
+"""Fake quantization: rounds results that the model stores in 8 bits to their quantization levels
+when they are stored, so that readers get the values that the model was trained or calibrated for.
 
-Where the hosts' kernels round twice, so does this: most layers then give exactly the numbers of the
-reference kernels.
-"""
+Rounds twice where the hosts' kernels do: most layers then give exactly the reference kernels'
+numbers."""
 
 from __future__ import annotations
 
@@ -24,10 +23,9 @@ EVERYTHING = (-inf, inf)
 
 
 def fake_quantize(graph: Graph) -> Graph:
-    """Rounds results to their quantization levels where they are stored, after bias and
-    activation. Results that are on their levels already are not rounded, and neither are those that
-    only leave the partition through an op that cannot take a step: the I/O conversion rounds, too.
-    """
+    """Rounds results to their quantization levels when they are stored, after bias and activation.
+    Skips results that are on their levels already, and those that only leave the partition through
+    an op without an epilogue: the I/O conversion rounds them."""
     return _Simulation(graph).run()
 
 
@@ -49,7 +47,7 @@ class _Simulation:
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_levels(self.graph, node, t)]
         if wanted and ops.rows()[node.op].fuses:
-            epilogue = node.epilogue  # hosts clamp stored numbers by a fused activation
+            epilogue = node.epilogue  # hosts apply a fused activation to stored numbers
             limits = ops.traits(epilogue[-1].op).limits if epilogue else None
             if limits:  # the levels' own become narrower
                 epilogue = epilogue[:-1]
@@ -99,7 +97,7 @@ class _Simulation:
     def _by_rows(
         self, node: Node, table: Array, unit: float, levels: quantization.Levels
     ) -> EpilogueOp:
-        """Returns the epilogue op that takes multiples of a unit to these levels, by rows of
+        """Returns the epilogue op that converts multiples of `unit` to these levels, by rows of
         `requantize`."""
         rows = self.e.constant(table, name="requantization")
         even, once = self._even(node.outputs[0]), bool(node.attributes.get("rounds_once"))

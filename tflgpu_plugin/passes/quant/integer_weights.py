@@ -1,6 +1,5 @@
-"""Weights that a model stores in 8 bits become integers again, with their scale as an epilogue op:
-they then take a byte each in memory (see `precision.whole`), a quarter of float32.
-"""
+"""Restores weights that a model stores in 8 bits to integers, with their scale as an epilogue op:
+in memory they take one byte each (see `precision.whole`), a quarter of float32."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales per channel
-EXACT = 0.01  # a step, within which weights are on their levels
+MOST_OPERANDS = 3  # fused; leaves one storage buffer for scales per channel
+EXACT = 0.01  # largest distance from a quantization level, in steps
 
 
 def keep_integer_weights(graph: Graph) -> Graph:
-    """Turns weights that a model stores in 8 bits back into integers, with their scale as a
-    step. What folds other factors into weights comes before."""
+    """Restores weights that a model stores in 8 bits to integers, with their scale as an epilogue
+    op. Runs after passes that fold other factors into weights."""
     e = Rewriter(graph)
     for number, node in enumerate(e.nodes):
         weights = e.tensors[node.inputs[1]] if may_be_whole(node) else None  # type: ignore[index]
@@ -39,8 +38,8 @@ def may_be_whole(node: Node) -> bool:
 
 
 def numbers_on_levels(weights: Tensor) -> Array | None:
-    """Returns the stored numbers minus their zero point; None where the weights are not on the
-    levels of one scale, or of one per output."""
+    """Returns the stored numbers minus their zero point; None unless all weights are multiples of
+    one scale, or of one scale per output."""
     held, data = weights.quantization, weights.data
     if held is None or data is None or data.dtype != np.float32:
         return None

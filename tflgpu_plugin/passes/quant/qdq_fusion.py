@@ -1,8 +1,8 @@
-"""Nodes between a dequantize and a quantize work on the quantized tensors themselves, as a host
-that fuses the three computes them in integers; what is stored on the device is the same.
+"""Lets nodes between a dequantize and a quantize node work on the quantized tensors directly, like
+hosts that fuse the three into one integer kernel. The values stored on the device stay the same.
 
-Only where halves go to even numbers: hosts with fixed-point kernels say what is fused.
-"""
+Applies only to hosts that round halves to even; hosts with fixed-point kernels mark fused
+layers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def fuse_qdq(graph: Graph) -> Graph:
-    """Lets nodes between a dequantize and a quantize work on quantized tensors. Limits join
-    their layer, results that only a quantize reads are quantized where they are made, readers of a
-    dequantized tensor read the quantized one, and nodes that only move elements move stored ones.
-    """
+    """Lets nodes between a dequantize and a quantize node work on quantized tensors. Activations
+    with limits join their layer, a result that only a quantize node reads is quantized by its
+    producer, readers of a dequantize node read its input, and nodes that only move elements move
+    stored numbers."""
     if not any(_stands_between(graph, node) for node in graph.nodes):
         return graph
     return _kept(_bypassed(_Merging(graph).run()))
 
 
 def _stands_between(graph: Graph, node: Node) -> bool:
-    """Whether a node is a quantize of float32 values, or a dequantize, that rounds halves to
-    even."""
+    """Whether a node is a quantize node of float32 values, or a dequantize node, that rounds halves
+    to even."""
     first = node.inputs[0] if node.inputs else None
     if first is None or node.epilogue:
         return False
@@ -40,15 +40,14 @@ def _stands_between(graph: Graph, node: Node) -> bool:
 
 
 def _moves(graph: Graph, node: Node) -> bool:
-    """Whether a node's results are elements of its first input, which is its only one with
-    values."""
+    """Whether a node's results are elements of its first input, moved but not padded."""
     view = movement.view_of(graph, node)
     valued = view is not None and view.value != 0
     return ops.rows()[node.op].keeps == "first" and not node.epilogue and not valued
 
 
 class _Merging:
-    """A graph in which limits and quantize nodes join the node before them."""
+    """A graph under change, in which activations and quantize nodes join the node before them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -68,7 +67,7 @@ class _Merging:
         return replace(self.graph, tensors=self.tensors, nodes=tuple(self.nodes.values()))
 
     def _limit(self, node: Node) -> None:
-        """Makes a limit between a layer and a quantize an epilogue op of the layer."""
+        """Merges an activation with limits into the layer before it, if a quantize node follows."""
         layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
         if layer is None or ops.weights(layer) is None:
             return
@@ -78,7 +77,7 @@ class _Merging:
             self._merge(layer, node, (*layer.epilogue, EpilogueOp(node.op)))
 
     def _quantize(self, node: Node) -> None:
-        """Quantizes the result of the maker, and what is moved after it."""
+        """Quantizes the result of the producer, and of movements after it."""
         maker, result = self._maker(node), self.tensors[node.outputs[0]]
         if maker is None or ops.quantizes(maker) == "from":
             return
@@ -94,7 +93,8 @@ class _Merging:
             maker = before
 
     def _maker(self, node: Node) -> Node | None:
-        """Returns the node whose only result is a float32 tensor that this node alone reads."""
+        """Returns the producer of this node's input, if its only result is a float32 tensor without
+        other readers; else None."""
         tensor = node.inputs[0]
         if tensor not in self.makers or tensor in self.needed:
             return None
@@ -111,7 +111,8 @@ class _Merging:
 
 
 def _bypassed(graph: Graph) -> Graph:
-    """Lets readers of a dequantize read its source. It stays where its result leaves the graph."""
+    """Lets readers of a dequantize node read its input. The node stays if its result leaves the
+    graph."""
     e = Rewriter(graph)
     made = (n for n in graph.nodes if ops.quantizes(n) == "from")
     gone = {n.id: n for n in made if _stands_between(graph, n)}

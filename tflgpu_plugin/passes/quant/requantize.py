@@ -1,9 +1,7 @@
-"""Layers over 8-bit constants in integers, as hosts compute them: the device sums products of
-integer weights and of inputs that are multiples of their scale in float32. The sum divided by that
-scale is rounded to an integer, and the multiplication in fixed point that follows is exact. The
-layer then gives exactly the numbers of the reference kernels; sums of millions may be off by one
-through their roundings, and then results by one level.
-"""
+"""Computes 8-bit layers in integers, as hosts do. The device sums products of integer weights and
+inputs (stored as multiples of their scale) in float32, divides the sum by the scale, and rounds it
+to an integer; the fixed-point multiplication that follows is exact. Results equal the reference
+kernels'; sums of millions may be off by one from rounding, and results then by one level."""
 
 from __future__ import annotations
 
@@ -16,32 +14,32 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, ONE, Levels, fixed_point
 
-BIAS_UNIT = 1 << 12  # of the high part, so that float32 holds both parts exactly
-SMALL = 1 << 21  # products of a sum and a fraction that float32 tells to a quarter
-MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
+BIAS_UNIT = 1 << 12  # unit of a bias's high part: float32 holds both parts exactly
+SMALL = 1 << 21  # float32 holds smaller products of a sum and a fraction to a quarter
+MAX_WEIGHT = 255  # largest magnitude of 8-bit weights minus a zero point
 
 
 def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """Returns a layer's constants: integer weights in the layout of the op, and the rows [5 or
-    3, channels] that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (a multiple
-    of `BIAS_UNIT` and the rest), and the factor as fraction (high and low parts) and power of
-    two, or as one float32 number.
+    """Returns a layer's constants: integer weights in the layout of the op, and the rows [5 or 3,
+    channels] that `requantized` or `rescaled` of kernels/numbers.wgsl reads: bias (a multiple of
+    `BIAS_UNIT` and the remainder), and the factor as fraction (high and low part) and power of two,
+    or as one float32 number.
 
-    Returns None unless input and result have one scale each, and weights and bias are constants.
-    The only epilogue op that may be there is the bias."""
+    Returns None unless input and result have one scale each, weights and bias are constants, and
+    the epilogue is empty or only the bias."""
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
     result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
     if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
         return None
-    if ops.bias(node) is not None:  # it is no step
+    if ops.bias(node) is not None:  # the bias is not in the epilogue
         return None
     scale = np.asarray(weights.quantization.scale, np.float64)
     if scale.size not in (1, channels) or weights.data.dtype != np.float32:
         return None
     numbers = whole_numbers(weights)
     if np.abs(numbers).max(initial=0) > MAX_WEIGHT:
-        return None  # sums would leave 32 bits
-    sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
+        return None  # sums could exceed 32 bits
+    sums = scale * quantization.parameters(x)[0]  # the real value of 1 in a sum
     bias = np.zeros(channels)
     if node.epilogue:
         given = graph.constant(node.epilogue[0].tensor)
@@ -65,18 +63,18 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 
 
 def parted(bias: Array) -> tuple[Array, Array]:
-    """Returns a multiple of `BIAS_UNIT` and the rest, both exact in float32."""
+    """Splits a bias into a multiple of `BIAS_UNIT` and the remainder, both exact in float32."""
     return bias // BIAS_UNIT * BIAS_UNIT, bias % BIAS_UNIT
 
 
 def fixed_rows(bias: Array, fraction: Array, shift: Array) -> Array:
-    """Returns the rows of `requantized`, for factors fraction * 2^(shift - 31)."""
+    """Returns the rows of `requantized` for factors fraction * 2^(shift - 31)."""
     high, low = fraction // FACTOR_UNIT * FACTOR_UNIT, fraction % FACTOR_UNIT
     return np.array([*parted(bias), high / ONE, low / ONE, np.exp2(shift)], np.float32)
 
 
 def factor_rows(factor: float, count: int, channels: int) -> Array:
-    """Returns the rows of `rescaled`, for means of `count` numbers, times a factor."""
+    """Returns the rows of `rescaled` for means of `count` numbers, times a factor."""
     return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
 
 
@@ -93,15 +91,15 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
-    """Returns the epilogue op after the sums. `scale` is that of the layer's input, `rows` the
-    tensor of the rows that `whole` gives."""
+    """Returns the epilogue op that follows the sums. `scale` is that of the layer's input, `rows`
+    the tensor of the rows from `whole`."""
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
 def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
-    """Returns the name of the epilogue op that multiplies by these rows: `once`, where hosts
-    round the product once; else the quicker one, where no result that is not limited exceeds
-    `SMALL`, no sum twice that, and no sum is shifted to the left."""
+    """Returns the name of the epilogue op that multiplies by these rows. With `once`, it rounds
+    once, as some hosts do. Otherwise it is the faster variant if no unclamped result exceeds
+    `SMALL`, no sum twice that, and no sum is shifted left."""
     if once:
         return "requantize_once"
     _, _, high, low, power = rows
@@ -123,5 +121,5 @@ def whole_numbers(weights: Tensor) -> Array:
 
 
 def retyped(weights: Tensor, data: Array) -> Tensor:
-    """Returns the weights' tensor with integers."""
+    """Returns the weights' tensor with integers as its data."""
     return replace(weights, name=f"{weights.name}, whole", data=data, quantization=None)

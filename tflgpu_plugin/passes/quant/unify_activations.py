@@ -1,6 +1,6 @@
-"""Activations that are limits become one step with its limits in the uniform block, so that nodes
-which differ in nothing else share a pipeline: a pipeline of a convolution is what costs most at the
-start."""
+"""Replaces activations that limit values by one clip step with limits in the uniform block, so that
+nodes that differ in nothing else share a pipeline: compiling pipelines of convolutions dominates
+the start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from tflgpu_plugin.ir import EpilogueOp, Graph, Node
 
 
 def unify_activations(graph: Graph) -> Graph:
-    """Makes activations that are limits one kind of step, where a graph has more than one, so
-    that layers share pipelines. The values are the same, bit by bit (a limit keeps NaN, as these
-    activations do)."""
+    """Replaces different activations that limit values by clip steps, so that layers share
+    pipelines. Results stay bit-identical: a clip step keeps NaN, as these activations do."""
     nodes = graph.nodes
     for op in {node.op: None for node in nodes if ops.weights(node)}:
         forms = {_form(node) for node in nodes if node.op == op and _bias_first(node)}
@@ -24,7 +23,7 @@ def unify_activations(graph: Graph) -> Graph:
 
 
 def _bias_first(node: Node) -> bool:
-    """Whether an epilogue is a bias and at most a limit."""
+    """Whether an epilogue is a bias followed by at most one activation that limits values."""
     first, *rest = node.epilogue or (EpilogueOp(""),)
     cut = not rest or ops.traits(_form(node)).limits is not None
     return first.op == "add" and first.tensor is not None and cut
