@@ -1,7 +1,7 @@
 """The onnxruntime frontend: `providers=["TflGpuExecutionProvider"]` after
 `tflgpu_plugin.register()`.
 
-This module is the provider; it imports neither numpy nor a host, so that finding it is fast.
+This module imports neither numpy nor onnxruntime, so that discovering the frontend is fast.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ install = INSTALL
 
 
 def connect() -> None:
-    """Registers this frontend's callbacks with the shared library, and gives it the adapters."""
+    """Registers this frontend's callbacks with the shared library, and passes it the adapters."""
     from . import registration
 
     registration.connect()
 
 
 def register() -> None:
-    """Registers the provider with onnxruntime; further calls do nothing. Raises ImportError or
-    RuntimeError with a sentence when onnxruntime is missing or too old.
+    """Registers the provider with onnxruntime; further calls do nothing. Raises ImportError when
+    onnxruntime is missing, RuntimeError when it is older than 1.24.4.
     """
     from . import registration
 
@@ -33,8 +33,8 @@ def register() -> None:
 
 
 def assert_used(session: Any) -> None:
-    """Raises AssertionError with the reasons when no node of this InferenceSession is on the
-    GPU.
+    """Raises AssertionError with the reasons when no node of the InferenceSession `session` runs on
+    the GPU.
     """
     from . import registration
 
@@ -42,14 +42,16 @@ def assert_used(session: Any) -> None:
 
 
 def preferring(module: str) -> Any:
-    """Returns the methods to wrap in onnxruntime so that sessions of the CPU provider use ours."""
+    """Returns the methods of onnxruntime to wrap, each as (class, method name, wrapper), so that
+    sessions which name only the CPU provider use this one.
+    """
     from . import preferred
 
     return preferred.wrapped()
 
 
 def report(target: Any) -> Any:
-    """Returns the Report of an InferenceSession, or None when it does not use this provider."""
+    """Returns the Report of an InferenceSession, None if it does not use this provider."""
     if "onnxruntime" not in sys.modules:
         return None
     from . import sessions

@@ -1,4 +1,4 @@
-"""Rows for the attention operators that onnxruntime's optimizer writes."""
+"""Table rows and builders for the attention operators that onnxruntime's optimizer writes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tflgpu_plugin.providers import Builder
 from .presence import absent, together, unread, unset
 from .rearranging import part, parts
 
-# Positions of inputs: of Attention, of QAttention, of MultiHeadAttention.
+# Input positions of Attention, then QAttention, EmbedLayerNormalization and MultiHeadAttention.
 MASK, PAST, BIAS = 3, 4, 5
 Q_MASK, Q_PAST = 5, 8
-KEPT = 7  # the position of the mask of an EmbedLayerNormalization
-KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # the past values come next
-Part = int  # a tensor of queries, keys or values
+KEPT = 7  # the mask
+KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY = 3, 4, 5, 6  # past values are input 7
+Part = int  # the id of a tensor of queries, keys or values
 
 
 def attention(e: Builder) -> list[int | None]:
-    """Builds Attention, where each head's queries, keys and values are parts of x W + b."""
+    """Builds Attention, whose queries, keys and values are slices of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.get(2))
     return attended(e, made, MASK, PAST, e.get(BIAS))
 
@@ -30,8 +30,8 @@ def attention(e: Builder) -> list[int | None]:
 def attended(
     e: Builder, made: int, mask: int, past: int, bias: int | None = None
 ) -> list[int | None]:
-    """Builds attention of concatenated queries, keys and values; `mask` and `past` are positions of
-    inputs.
+    """Builds attention over `made`, which holds queries, keys and values concatenated on the last
+    axis. `mask` and `past` are input positions, `bias` is a tensor added to the scores.
     """
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
     q, k, v = parts(e, made, widths(e))
@@ -51,7 +51,9 @@ def attended(
 
 
 def multi_head(e: Builder) -> list[int | None]:
-    """Builds MultiHeadAttention: queries, keys and values are inputs, each with a bias."""
+    """Builds MultiHeadAttention: queries, keys and values are separate inputs with an optional
+    bias.
+    """
     heads, given = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
     k, v, before = with_past(e, k, v, heads, PAST_KEY)
@@ -62,8 +64,9 @@ def multi_head(e: Builder) -> list[int | None]:
 
 
 def with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
-    """Returns keys and values appended to those of the past at this position and the next one, with
-    the heads first where there is a past or they are results, and the number of past keys.
+    """Returns (keys, values, number of past keys). Keys and values are appended to the past ones,
+    which are inputs `position` and `position + 1`. They are [batch, heads, keys, depth] where the
+    node has a past or outputs them, else as given.
     """
     if e.has(position) or e.wants(1) or e.wants(2):
         k, v = (heads_first(e, t, heads) for t in (k, v))
@@ -74,7 +77,7 @@ def with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[
 
 
 def _behind(e: Builder, pasts: Sequence[Part], *new: Part) -> tuple[Part, Part]:
-    """Returns keys and values appended to those of a past, [batch, heads, keys, depth]."""
+    """Returns the new keys and values appended to `pasts`, all [batch, heads, keys, depth]."""
     k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, new, strict=True))
     return k, v
 
@@ -83,8 +86,8 @@ def of_heads(
     e: Builder, given: Sequence[Part], heads: tuple[int, int], mask: int | None,
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
-    """Adds the attention op; its result is [batch, queries, values of all heads] where q has that
-    rank.
+    """Adds the attention op over `given` (q, k, v); `heads` is (query heads, key and value heads).
+    The result is [batch, queries, heads * depth] where q is of rank 3.
     """
     return e.add("attention", *given, mask, lengths, heads=heads[0], kv_heads=heads[1],
                  scale=score_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
@@ -96,8 +99,8 @@ def score_scale(e: Builder, q: Part, heads: int) -> float:
 
 
 def heads_first(e: Builder, x: int, heads: int) -> int:
-    """Returns [batch, length, heads * depth] as [batch, heads, length, depth], or a tensor that has
-    this shape already.
+    """Returns `x`, [batch, length, heads * depth], as [batch, heads, length, depth]; a tensor of
+    rank 4 unchanged.
     """
     if e.rank(x) == 4:
         return x
@@ -107,20 +110,20 @@ def heads_first(e: Builder, x: int, heads: int) -> int:
 
 
 def as_integers(e: Builder, x: int) -> int:
-    """Returns integers, which constants hold as int32."""
+    """Returns the integer tensor `x`; a constant is converted to int32."""
     known = e.constant(x)
     return x if known is None else e.index(known)
 
 
 def listed(e: Builder, places: int, values: Sequence[int]) -> int:
-    """Returns the values of a list at these indices; an index out of range is an error of the
-    run.
+    """Returns `values` gathered at the indices in the tensor `places`; an index out of range fails
+    the run.
     """
     return e.add("gather", e.index(values), places, axis=0, raises=True)
 
 
 def _sum(e: Builder, *terms: int | None) -> int | None:
-    """Returns the sum of the summands that are present."""
+    """Returns the sum of at most two tensors, without those that are None; None if all are."""
     given = [term for term in terms if term is not None]
     return e.add("add", *given) if len(given) == 2 else given[0] if given else None
 
@@ -130,20 +133,20 @@ def _causal(e: Builder) -> bool:
 
 
 def biased(e: Builder, given: Sequence[Part]) -> list[Part]:
-    """Returns queries, keys and values with their part of the bias."""
+    """Returns queries, keys and values, each plus its slice of the bias."""
     sizes = [e.shape(t)[-1] for t in given[:2]]
     biases = parts(e, e.x(KEY_BIAS), (*sizes, e.shape(e.x(KEY_BIAS))[0] - sum(sizes)))
     return [e.add("add", *pair) for pair in zip(given, biases, strict=True)]
 
 
 def widths(e: Builder) -> tuple[int, ...]:
-    """Returns the number of values per token of queries, keys and values."""
+    """Returns the widths (values per token) of queries, keys and values."""
     return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
 
 def _masks(scores: Shape) -> dict[Shape, Shape]:
-    """Returns the shapes that a mask of these scores [batch, queries, keys] may have, each with the
-    shape in which it broadcasts to them.
+    """Maps each shape that a mask of `scores` [batch, queries, keys] may have to the shape to
+    reshape it to, so that it broadcasts to [batch, heads, queries, keys].
     """
     batch, length, keys = scores
     return {
@@ -154,8 +157,9 @@ def _masks(scores: Shape) -> dict[Shape, Shape]:
 
 
 def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int | None:
-    """Returns the summand of the scores: 0 where the mask is positive, or for as many first keys as
-    it says for each batch; with `raises`, a negative length is an error of the run.
+    """Returns the tensor to add to the scores: 0 for keys that are attended to, else
+    mask_filter_value. A mask [batch] holds the number of leading keys to attend to; with `raises`,
+    a negative one fails the run. Other masks are positive for keys that are attended to.
     """
     if not e.has(position):
         return None
@@ -172,7 +176,9 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
 
 
 def embedding(e: Builder) -> list[int | None]:
-    """Builds EmbedLayerNormalization: words, positions and segments, summed and normalized."""
+    """Builds EmbedLayerNormalization: the embeddings of words, positions and segments are summed
+    and normalized.
+    """
     total = e.add("gather", e.x(2), e.x(0), axis=0, raises=True)
     if e.has(8):
         places = e.add("gather", e.x(3), e.x(8), axis=0, raises=True)
@@ -185,7 +191,7 @@ def embedding(e: Builder) -> list[int | None]:
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
     if not e.wants(1):
         return [y, None, total]
-    # The number of ones in each row of the mask.
+    # Output 1 is the number of ones in each row of the mask.
     ones = e.add("cast", e.add("equal", e.x(KEPT), e.index([1]), dtype="bool"), dtype="i32")
     return [y, e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32"), total]
 
@@ -194,7 +200,7 @@ def embedding(e: Builder) -> list[int | None]:
 
 
 def _past(e: Builder, past: int) -> int:
-    """Returns the number of keys in the past of an Attention, which is [2, batch, heads, keys,
+    """Returns the number of past keys of an Attention. Input `past` is [2, batch, heads, keys,
     depth].
     """
     return e.shape(e.x(past))[3] if e.has(past) and e.rank(e.x(past)) == 5 else 0
@@ -205,36 +211,37 @@ def _masked(e: Builder, position: int, scores: Shape) -> bool:
 
 
 def key_count(e: Builder, past: int) -> int:
-    """Returns the number of keys, those of a past at this position included."""
+    """Returns the number of keys, including those of the past keys at input `past`."""
     return (e.shape(e.x(past))[2] if e.has(past) else 0) + e.shape(e.x(1))[-2]
 
 
-BOTH_PASTS = "Both a past of keys and one of values."
+BOTH_PASTS = "Both past keys and past values, or neither."
 WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 
 
 @asks("shape.mismatch")
 def divided(e: Builder) -> bool:
-    """Queries, keys and values that divide into the heads."""
+    """Widths of queries, keys and values that are divisible by the number of heads."""
     return divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1]
 
 
 def divides(e: Builder, sizes: Sequence[int]) -> bool:
-    """These are three widths of so many heads."""
+    """Whether `sizes` are three positive widths that are divisible by num_heads."""
     heads = e.integer("num_heads", 1)
     return heads > 0 and len(sizes) == 3 and all(n > 0 and n % heads == 0 for n in sizes)
 
 
 def _projected(mask: int, past: int, *buffers: int) -> tuple[Condition, ...]:
-    """Returns the conditions of operators that project their input themselves. `mask` and `past`
-    are positions of inputs, and `buffers` those of inputs that only a shared past buffer has."""
+    """Returns the conditions of operators that project their input to queries, keys and values.
+    `mask` and `past` are input positions, `buffers` those of inputs that only a shared past buffer
+    has."""
     return (
         needs(
             "input.unsupported",
-            "No past in a buffer that is longer.",
+            "No past buffer shared with the present (past_present_share_buffer).",
             lambda e: not (e.integer("past_present_share_buffer") or any(map(e.has, buffers))),
         ),
-        unset("No rotary positions.", "do_rotary"),
+        unset("No rotary embedding (do_rotary).", "do_rotary"),
         needs(
             "rank.unsupported",
             "An input of rank 3 and a matrix of weights.",
@@ -243,7 +250,7 @@ def _projected(mask: int, past: int, *buffers: int) -> tuple[Condition, ...]:
         divided,
         needs(
             "shape.unsupported",
-            "Keys and values of one width where there is a past.",
+            "Keys and values of equal width where past or present is used.",
             lambda e: not (e.has(past) or e.wants(1)) or widths(e)[1] == widths(e)[2],
         ),
         needs(
@@ -260,15 +267,15 @@ QUANTIZED = _projected(Q_MASK, Q_PAST)
 
 @asks("rank.unsupported")
 def _apart_already(e: Builder) -> bool:
-    """Queries of rank 3, keys and values that are not packed."""
+    """Queries of rank 3, and separate keys and values, not packed into one tensor."""
     if e.rank() != 3 or not (e.has(1) and e.has(2)) or e.rank(e.x(1)) != e.rank(e.x(2)):
         return False
     return e.rank(e.x(1)) == 3 or (e.rank(e.x(1)) == 4 and not (e.has(KEY_BIAS) or e.has(PAST_KEY)))
 
 
 MULTI_HEAD = (
-    absent("No indirection of beams.", 8, 9),
-    unread("Scores that nothing reads.", 3),
+    absent("No beam search (past_sequence_length, cache_indirection).", 8, 9),
+    unread("An output of scores (output 3) that nothing reads.", 3),
     _apart_already,
     together(BOTH_PASTS, PAST_KEY, PAST_KEY + 1),
     needs(
@@ -282,12 +289,12 @@ MULTI_HEAD = (
 EMBEDDING = (
     needs(
         "input.missing",
-        "A mask where its lengths are read.",
+        "A mask where the output mask_index is read.",
         lambda e: not e.wants(1) or e.has(KEPT),
     ),
     needs(
         "input.missing",
-        "Embeddings of segments where there are segments.",
+        "A segment embedding where segment ids are given.",
         lambda e: not e.has(1) or e.has(4),
     ),
 )

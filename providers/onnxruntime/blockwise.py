@@ -1,6 +1,6 @@
-"""Rows of block quantization: scales and zero points of blocks along an axis (block_size of
-QuantizeLinear-23), and weights that are stored in blocks (MatMulNBits and GatherBlockQuantized of
-com.microsoft).
+"""Table rows and builders for block quantization: one scale and zero point per block of an axis
+(block_size of QuantizeLinear-23), and weights stored in blocks (MatMulNBits and
+GatherBlockQuantized of com.microsoft).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .presence import absent
 
 
 def counts(axis: int, block: int, shape: Shape) -> Shape:
-    """Returns the number of blocks along every axis."""
+    """Returns `shape` with the extent of `axis` replaced by its number of blocks, rounded up."""
     return (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
 
 
 def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
-    """Returns one value per block as one per element."""
+    """Repeats `values`, one per block of `axis`, to one per element of `shape`."""
     return np.repeat(values, block, axis).take(range(shape[axis]), axis)
 
 
 def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
-    """Returns one value per block of a float32 tensor, which need not be constant, as one per
-    element; all blocks must be full.
+    """Repeats the float32 tensor `values`, one per block of `axis`, to one per element of `shape`.
+    All blocks must be full unless `values` is constant.
     """
     if e.constant(values) is not None:
         return e.derived(
@@ -43,7 +43,7 @@ def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
 
 
 def matmul_n_bits(e: Builder) -> int:
-    """Builds a product with weights [outputs, blocks, bytes] in 4 or 8 bits, which stay packed."""
+    """Builds MatMulNBits: the weights [outputs, blocks, bytes] of 4 or 8 bits stay packed."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     shape = outputs, -(-e.integer("K") // block)
     words = e.derived(
@@ -59,14 +59,14 @@ def matmul_n_bits(e: Builder) -> int:
 
 
 def gather_block_quantized(e: Builder) -> int:
-    """Builds a lookup of rows of a table in 4 or 8 bits, which stays packed where each row has
-    blocks of its own.
+    """Builds GatherBlockQuantized: the table of 4 or 8 bits stays packed where `_by_rows` holds,
+    else it is dequantized before the run.
     """
     if not _by_rows(e):
         return _widened(e)
     bits, block, packed = e.integer("bits", 4), e.integer("block_size", 128), _packed(e)
     held, shape, least = e.value(0), e.shape(e.x(2)), 0
-    if held.dtype == np.int8:  # numbers are counted from the lowest
+    if held.dtype == np.int8:  # the op takes unsigned numbers, so signed ones are offset
         least = -(2 ** (bits - 1))
     words = e.derived(
         e.x(0), "words", bits, block, packed, shape,
@@ -86,8 +86,8 @@ def gather_block_quantized(e: Builder) -> int:
 
 
 def _by_rows(e: Builder) -> bool:
-    """Whether rows of a matrix, with blocks along them, are selected by indices that are not
-    constant.
+    """Whether the node gathers rows of a matrix whose blocks run along the rows, by indices that
+    are not constant, with a block size that is a power of two.
     """
     axis, block, ids = e.integer("gather_axis"), e.integer("block_size", 128), e.x(1)
     return (
@@ -98,28 +98,26 @@ def _by_rows(e: Builder) -> bool:
 
 
 def _words(held: Array, bits: int, block: int, shape: Shape) -> Array:
-    """Returns bytes of rows as words of full blocks, [rows, blocks, words]."""
+    """Returns the bytes `held` [rows, n] as int32 [rows, blocks, words], zero-padded."""
     rest = shape[1] * block * bits // 8 - held.shape[1]
     whole = np.pad(held, ((0, 0), (0, rest))) if rest else np.ascontiguousarray(held)
     return np.asarray(whole.view(np.int32).reshape(*shape, -1))
 
 
 def _bytes(numbers: Array, bits: int, least: int) -> Array:
-    """Returns numbers, counted from the lowest one, as bytes; a byte holds two numbers of 4
-    bits.
-    """
+    """Returns `numbers - least` as bytes; with 4 bits, each byte holds two of them."""
     counted = np.asarray(numbers - numbers.dtype.type(least), np.uint8)
     return counted if bits == 8 else paired(counted)
 
 
 def _middle(e: Builder) -> int:
-    """Returns the zero point of a node without one: for bytes it is the middle of their range."""
+    """Returns the default zero point: the middle of the range of unsigned numbers, else 0."""
     unsigned = e.value(0).dtype == np.uint8 and (_packed(e) or e.integer("bits", 4) == 8)
     return int(2 ** (e.integer("bits", 4) - 1)) if unsigned else 0
 
 
 def _widened(e: Builder) -> int:
-    """Builds the lookup in a table that is converted to float32 once."""
+    """Builds the lookup in a table that is dequantized to float32 before the run."""
     axis, block = _quantize_axis(e), e.integer("block_size", 128)
     numbers, zeros, scales = e.value(0), e.optional(3), e.value(2)
     if _packed(e):
@@ -144,21 +142,21 @@ def _quantize_axis(e: Builder) -> int:
 
 
 def _packed(e: Builder) -> bool:
-    """Whether a byte holds two numbers of the last axis: the scales then match the numbers, not the
-    bytes.
+    """Whether each byte of the table holds two numbers of 4 bits: the shape of the scales then
+    matches the unpacked shape, not that of the bytes.
     """
     held = e.value(0)
     return e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
 
 
 def _blocked(e: Builder, shape: Shape) -> bool:
-    """Whether there is a scale for each block of a table of this shape."""
+    """Whether the scales have one value for each block of a table of `shape`."""
     return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
 
 def _zeros(given: Array, bits: int, shape: Shape) -> Array:
-    """Returns zero points by output and block; a byte holds two of 4 bits, unless they are
-    floats.
+    """Returns the zero points `given` as float32 of `shape` [outputs, blocks]. uint8 holds two zero
+    points of 4 bits per byte; floats are not packed.
     """
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]
@@ -169,14 +167,15 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 
 
 def along(e: Builder) -> Refusal | None:
-    """One scale, as many as elements along the axis, or with block_size one for each block, and as
-    many zero points; blocks are full unless scales and zero points are constant.
+    """One scale, one for each element of the axis, or with block_size one for each block, and as
+    many zero points; with scales or zero points that are not constant, an extent that is a multiple
+    of block_size.
     """
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
         return Impossible(
-            "shape.mismatch", f"{e.host.title} needs a zero point for each of {count} scales."
+            "shape.mismatch", f"{e.host.title} needs one zero point for each of its {count} scales."
         )
     if not block and count == 1:
         return None
@@ -197,7 +196,8 @@ def along(e: Builder) -> Refusal | None:
         )
     if shape[axis] % block and any(e.constant(t) is None for t in given):
         return Refusal(
-            "constant.required", f"{e.host.title} needs constant scales where a block is not full."
+            "constant.required",
+            f"{e.host.title} needs constant scales and zero points if its last block is partial.",
         )
     return None
 
@@ -219,7 +219,7 @@ def _fit(e: Builder) -> bool:
 
 @asks("quantization.unsupported")
 def _in_blocks(e: Builder) -> bool:
-    """Constant weights of 4 or 8 bits, in blocks of 16, 32, 64 or more."""
+    """Constant weights of 4 or 8 bits, in blocks of a power of two of at least 16."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
     sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
     return sized and not e.integer("weight_prepacked")
@@ -227,15 +227,15 @@ def _in_blocks(e: Builder) -> bool:
 
 N_BITS = (
     _in_blocks,
-    absent("No g_idx (an order of the groups).", 4),
+    absent("No g_idx (the group of each input channel).", 4),
     _fit,
 )
 
 
 @asks("shape.mismatch")
 def table(e: Builder) -> bool:
-    """A table in 4 or 8 bits, with scales and zero points of matching shapes."""
-    # The scales show whether a byte holds one number or two.
+    """A table of 4 or 8 bits, with scales and zero points of matching shapes."""
+    # The shape of the scales tells whether a byte holds one number or two.
     bits, block, held = e.integer("bits", 4), e.integer("block_size", 128), e.value(0)
     if bits not in (4, 8) or block < 16 or not held.ndim:
         return False

@@ -1,5 +1,5 @@
-"""Conditions of every node, and conditions of rows beyond operands and types; those of larger
-families are beside their builders. Conditions read a node as the host has it.
+"""Conditions that every node must meet, and conditions of single table rows; conditions of larger
+operator families are beside their builders. A condition reads the host's node.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ CAST = (*REAL, *COUNTED, BFLOAT16)
 
 
 def listed(e: Builder) -> Refusal | None:
-    """There are no outputs beyond those that the row lists."""
+    """The node has no outputs beyond those that its row lists."""
     if not e.row.outputs or not any(e.host.outputs[len(e.row.outputs) :]):
         return None
-    sentence = f"{e.host.title} is supported with {len(e.row.outputs)} output at most."
+    sentence = f"{e.host.title} is supported with at most {len(e.row.outputs)} output(s)."
     return Refusal("output.unsupported", sentence)
 
 
 def constant(e: Builder) -> Refusal | None:
-    """Inputs are constants where the table below says so."""
+    """Inputs that the row marks as constant are constants of the model."""
     for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
             otherwise = (
@@ -41,8 +41,8 @@ def constant(e: Builder) -> Refusal | None:
 
 
 def kernels(e: Builder) -> Refusal | None:
-    """bfloat16 is used only by operators that list it: those for which the host has kernels. Nodes
-    that are evaluated before a run need no kernel.
+    """bfloat16 inputs are read only by operators whose row lists the type, as only for these the
+    host has kernels. Nodes that are evaluated before a run may read any.
     """
     if e.known_limit:
         return None
@@ -51,8 +51,8 @@ def kernels(e: Builder) -> Refusal | None:
 
 
 def filled(e: Builder) -> Refusal | None:
-    """Inputs have elements, except for operators whose results follow from their shapes alone: for
-    others onnxruntime has rules of its own for such shapes, or kernels that crash.
+    """Inputs have elements, unless the operator is elementwise or only moves elements: for others,
+    onnxruntime's rules for empty tensors differ, or its kernels crash.
     """
     row = e.op
     if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
@@ -71,7 +71,7 @@ def filled(e: Builder) -> Refusal | None:
 
 
 EVERY: tuple[Condition, ...] = (
-    kernels, needs("operator.host_only", "No body.", lambda e: not e.host.implicit), listed,
+    kernels, needs("operator.host_only", "No subgraphs.", lambda e: not e.host.implicit), listed,
     constant, shaped,
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ EVERY: tuple[Condition, ...] = (
 
 REMAINDER = needs(
     "attribute.unsupported",
-    "The attribute fmod, integers, or version 28.",
+    "The attribute fmod = 1, integer operands, or opset 28.",
     lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED) or e.version >= 28,
 )
 
@@ -97,7 +97,8 @@ EXPONENTS = needs(
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Types float32, float16, bfloat16, bool, int32, int64, and integers of 8 and 16 bits."""
+    """Input and result of float32, float16, bfloat16, bool, int32, int64, or integers of 8 or 16
+    bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST
@@ -109,7 +110,7 @@ def castable(e: Builder) -> Refusal | None:
 # ---- layers --------------------------------------------------------------------------------------
 
 INFERENCE = needs(
-    "attribute.unsupported", "Inference, not training.", lambda e: not e.integer("training_mode")
+    "attribute.unsupported", "Inference mode.", lambda e: not e.integer("training_mode")
 )
 
 
@@ -119,14 +120,15 @@ def _kept(e: Builder) -> bool:
     return not training or (ratio is not None and not ratio.any())
 
 
-NOTHING_DROPPED = needs("attribute.unsupported", "Inference, not training.", _kept)
-NORM = needs("attribute.unsupported", "A norm of p 1 or 2.", lambda e: e.integer("p", 2) in (1, 2))
+NOTHING_DROPPED = needs("attribute.unsupported", "Inference mode, or a ratio of 0.", _kept)
+NORM = needs("attribute.unsupported", "A norm with p = 1 or 2.",
+             lambda e: e.integer("p", 2) in (1, 2))  # fmt: skip
 MATRICES = needs(
     "rank.unsupported", "Two matrices.", lambda e: len(e.of("value")) == len(e.of("weights")) == 2
 )
 GROUPS = needs(
     "shape.mismatch",
-    "Channels that divide into the groups.",
+    "A number of channels that is divisible by num_groups.",
     lambda e: (
         e.rank() > 1
         and e.integer("num_groups", 1) > 0
@@ -136,11 +138,13 @@ GROUPS = needs(
 CHANNELS_FIRST = needs(
     "attribute.unsupported", "No channels_last.", lambda e: not e.integer("channels_last")
 )
-UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e: not e.wants(1))
+UNREAD_MEAN = needs(
+    "output.unsupported", "A mean (output 1) that nothing reads.", lambda e: not e.wants(1)
+)
 
 
 def activation(e: Builder) -> Refusal | None:
-    """An activation that is one of the operators here."""
+    """An activation that is supported as an operator of its own."""
     name = e.text("activation", "")
     if not name or name in fused_operators.ACTIVATIONS:
         return None
@@ -151,7 +155,7 @@ def activation(e: Builder) -> Refusal | None:
     )
 
 
-# ---- stored numbers ------------------------------------------------------------------------------
+# ---- quantized tensors ---------------------------------------------------------------------------
 
 QUANTIZED = needs(
     "dtype.unsupported",
@@ -163,6 +167,6 @@ QUANTIZED = needs(
 DEQUANTIZED = needs("dtype.unsupported", "Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
 SCALE_AND_ZERO_POINT = needs(
     "input.missing",
-    "A zero point of the result where it has a scale.",
+    "A zero point of the result where it has a scale (y_scale).",
     lambda e: not e.has(7) or e.has(8),
 )

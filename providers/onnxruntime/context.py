@@ -1,5 +1,5 @@
-"""Compiled models: writes partitions into a model as EPContext nodes, and reads such nodes back. A
-node carries a plan with its weights (tflgpu_plugin/cache/plan_file.py), in the node itself or in a
+"""Writes partitions into compiled models as EPContext nodes, and reads such nodes back. A node
+carries a plan with its weights (tflgpu_plugin/cache/plan_file.py), either in its attribute or in a
 file beside the model, for one adapter and one version of this plugin.
 """
 
@@ -22,7 +22,7 @@ from .snapshot import Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"
-PREFIX = "ep.context_"  # prefix of a session's settings about compiled models
+PREFIX = "ep.context_"  # prefix of the session options for compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
 BODY = Refusal(
     "operator.host_only",
@@ -33,8 +33,8 @@ AGAIN = "Compile the original model again on this machine."
 
 @dataclass(frozen=True)
 class Export:
-    """A compiled model to write: its path ("" for the default beside the original), and whether it
-    contains the plans itself.
+    """A compiled model to write. `path` is its file, "" for the default beside the original model;
+    `embedded` is whether the model contains the plans or refers to files beside it.
     """
 
     path: str
@@ -42,16 +42,16 @@ class Export:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Export | None:
-        """Returns the export that a session's settings ask for (without an embed mode, plans go to
-        files beside the model).
+        """Returns the export that the session options ask for, None without one. Plans go to files
+        beside the model unless ep.context_embed_mode is 1.
         """
         if settings.get(ENABLE) != "1":
             return None
         return cls(settings.get(PATH, ""), settings.get(EMBED) == "1")
 
     def target(self, model: str) -> Path | None:
-        """Returns the compiled model's path; None when it goes to memory and the original had no
-        path.
+        """Returns the path of the compiled model, where `model` is the path of the original one;
+        None if neither has a path.
         """
         if self.path:
             return Path(self.path)
@@ -60,7 +60,9 @@ class Export:
 
 @dataclass(frozen=True)
 class Context:
-    """The content of an EPContext node: the bytes, or the name of the file that has them."""
+    """The content of an EPContext node. `data` is the plan if `embedded`, else the name of the file
+    that holds it.
+    """
 
     data: bytes
     embedded: bool
@@ -68,12 +70,12 @@ class Context:
 
 @dataclass(frozen=True)
 class Interface:
-    """The mapping between a fused node and a plan, by the names of values: `ports` are the plan's
-    inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
-    they were planned for; `guards` are defaults that were planned as constants (a compiled model
-    has their digests). `part` are the nodes, for runs on the host's kernels; with `open` other
-    shapes can be planned from them, and other `run_values`; `arithmetic` are its nodes that were
-    shape arithmetic.
+    """Maps the values of a fused node to the ports of its plan. `ports` and `outputs` name the
+    plan's inputs and outputs; `inputs` names all values whose shape the plan depends on, and
+    `shapes` holds the shapes that it was made for. `part` holds the nodes, for runs on the host's
+    kernels and, if `open`, for plans with other shapes or `run_values` (values that the plan is
+    specialized for). `arithmetic` are the ids of nodes that are shape arithmetic. `guards` are
+    default values of inputs that were planned as constants (a compiled model stores digests).
     """
 
     ports: tuple[str, ...]
@@ -88,16 +90,15 @@ class Interface:
 
     @property
     def key(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the key of the first plan: the shapes of all inputs, then the numbers of those
-        whose values matter.
+        """Returns the key of the first plan: the shapes of `inputs`, then the `numbers` of each of
+        the `run_values`.
         """
         return (*self.shapes, *map(numbers, self.run_values.values()))
 
 
 def numbers(value: Array) -> tuple[int, ...]:
-    """Returns a value that a plan is specialized for as int32, as native code passes it: numbers
-    beyond int32 become the nearest int32, which is equally out of range of every tensor; floats
-    become their bits.
+    """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
+    to int32 (a clipped one is out of range of every tensor, too), floats as their bits.
     """
     if value.dtype == np.float32:
         value = value.view(np.int32)
@@ -105,15 +106,16 @@ def numbers(value: Array) -> tuple[int, ...]:
 
 
 def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
-    """Returns the value of these `numbers`."""
+    """Returns the array that `numbers` made `given` from."""
     held = np.array(given, np.int32)
     whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
     return whole.reshape(shape)
 
 
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
-    """Returns the content for this partition's node; writes its file, named by its digest, where
-    the export wants one. `model` is the path of the original model. Raises OSError.
+    """Returns the content of the partition's EPContext node, and writes the file of its plan unless
+    the plan is embedded; the file name contains the digest. `model` is the path of the original
+    model. Raises BuildError if the file cannot be written.
     """
     arrays: dict[str, Array] = {}
     extra = {
@@ -137,15 +139,15 @@ def write(partition: Partition, interface: Interface, export: Export, model: str
 
 
 def is_ours(node: HostNode) -> bool:
-    """Whether this provider has written the node into a compiled model."""
+    """Whether `node` is an EPContext node that this provider wrote."""
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
 def read(
     node: HostNode, taken: Snapshot, adapter: AdapterInfo, options: Options
 ) -> tuple[Partition, Interface]:
-    """Returns the built partition that a node carries. Raises BuildError with a sentence, also for
-    any damage of its bytes.
+    """Returns (partition, interface) from the EPContext node `node`, ready to run. Raises
+    BuildError if its content is damaged or was compiled for another model, adapter or version.
     """
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter, options)
@@ -184,8 +186,9 @@ def _bytes(node: HostNode, model: str) -> bytes:
 
 
 def _guards(recorded: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
-    """Returns the defaults that a run may replace; onnxruntime makes constants of them in the
-    models that it writes, and these cannot be replaced.
+    """Returns the default values that a run may override. onnxruntime turns some defaults into
+    constants when it writes a model; those cannot be overridden. Raises ValueError if a value
+    differs from the recorded digest.
     """
     found = {}
     for name, digest in recorded.items():
@@ -202,8 +205,8 @@ def _guards(recorded: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
 def check_node(
     found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot
 ) -> None:
-    """Raises ValueError unless the node's values are those of the plan, which reads and writes
-    their data.
+    """Raises ValueError unless names, types and shapes of the node's values match the stored plan,
+    which would otherwise access their memory out of bounds.
     """
     plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):

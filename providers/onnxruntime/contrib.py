@@ -1,5 +1,5 @@
-"""The rows of onnxruntime's own operators; its optimizer writes some of them into models that it
-saves.
+"""The table rows of the operators of the com.microsoft domain; onnxruntime's optimizer writes some
+of them into the models that it saves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
 
 
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
-    """Returns the row of an operator of ONNX as one over quantized tensors."""
+    """Returns the row of the QLinear (quantized) variant of the ONNX operator `one`, with operands
+    `takes`, conditions `asked` in addition to its own, and `types`.
+    """
     return _contrib(
         f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
         by=quantized.over(one.name), types=types,
@@ -155,7 +157,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
 )  # fmt: skip
 
-# Operators of ONNX over quantized tensors: operands, conditions and types.
+# ONNX operators with a QLinear variant: its operands, additional conditions and types.
 _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
     "Add": (PAIR, (), SCALED),
     "AveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
@@ -169,8 +171,8 @@ _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
 
 
 def contributed(standard: Sequence[HostOp]) -> tuple[HostOp, ...]:
-    """Returns all rows, given those of ONNX: operators that onnxruntime extends have the rows of
-    ONNX with other element types.
+    """Returns all rows of com.microsoft, given the `standard` rows of ONNX, from which QLinear
+    variants and QuantizeLinear and DequantizeLinear are derived.
     """
     named = {one.name: one for one in standard}
     quantized_ones = (_qlinear(named[name], *asked) for name, asked in _QLINEAR.items())

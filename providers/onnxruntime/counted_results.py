@@ -1,5 +1,5 @@
-"""Rows whose number of results is known only after a run: the largest possible number is computed,
-and a count says how many are valid.
+"""Table rows and builders whose number of results is known only after the run: the results are
+padded to the largest possible number, and a count tells how many are valid.
 """
 
 from __future__ import annotations
@@ -16,21 +16,19 @@ from . import narrow_integers
 from .rearranging import joined, part, parts
 
 SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
-MOST_SORTED = (
-    4096  # limit of boxes, which are selected one by one: more would take longer than the host
-)
-MOST_COMPARED = 1 << 22  # pairs of elements: 16 MiB
+MOST_SORTED = 4096  # elements; sorting more takes longer than on the host
+MOST_COMPARED = 1 << 22  # pairs of elements: a tensor of 16 MiB
 
 
 def _axis(e: Builder) -> int | None:
-    """Returns the axis that the node names; None where it selects single elements."""
+    """Returns the axis attribute of the node; None if absent: single elements are selected."""
     given = e.host.attributes.get("axis")
     return None if given is None else e.axis(int(given), e.rank())
 
 
 @asks("constant.invalid")
 def within(e: Builder) -> bool:
-    """A condition with an element that can be true, and none beyond the axis."""
+    """A condition of rank 1; if constant, with a true element and none beyond the axis."""
     known = e.constant(e.x(1))
     if known is None:
         return e.rank(e.x(1)) == 1
@@ -39,11 +37,11 @@ def within(e: Builder) -> bool:
     return len(chosen) > 0 and int(chosen[-1]) < extent
 
 
-RANKED = needs("rank.unsupported", "An axis at least.", lambda e: e.rank() > 0)
+RANKED = needs("rank.unsupported", "An input of rank 1 or more.", lambda e: e.rank() > 0)
 
 
 def compress(e: Builder) -> int:
-    """Builds a selection of elements, or of slices along an axis, for which a condition holds."""
+    """Builds Compress: selects the elements, or slices of an axis, whose condition is true."""
     named, condition = _axis(e), e.x(1)
     x = e.reshape(e.x(), (prod(e.shape()),)) if named is None else e.x()
     axis, shape, known = named or 0, e.shape(x), e.constant(condition)
@@ -60,8 +58,8 @@ def compress(e: Builder) -> int:
 
 
 def places_of(e: Builder, flags: int) -> tuple[int, int]:
-    """Returns the indices of the flags [n] that are true, [n] with any valid indices after them,
-    and their number.
+    """Returns (indices, count) of the true elements of `flags` [n]. `indices` is [n]; its elements
+    from `count` on are arbitrary but in range.
     """
     if not prod(e.shape(flags)):
         flags = e.const([False], np.bool_)
@@ -70,7 +68,7 @@ def places_of(e: Builder, flags: int) -> tuple[int, int]:
 
 
 def nonzero(e: Builder) -> int:
-    """Builds the coordinates of nonzero elements, a column for each element."""
+    """Builds NonZero: the coordinates of nonzero elements, one column per element."""
     if e.known_limit:
         return e.const(np.array(np.nonzero(e.value(0)), np.int64), np.int64)
     shape, flags = e.shape(), e.x()
@@ -97,21 +95,21 @@ def nonzero(e: Builder) -> int:
 
 @asks("shape.too_large")
 def listed(e: Builder) -> bool:
-    """At most 4,096 single elements (no axis, or an input of rank 1), or slices along an axis that
-    have 1 to 4,194,304 pairs of elements.
+    """At most 4,096 elements without an axis or with an input of rank 1; else 1 to 4,194,304
+    comparisons (input elements times slices along the axis).
     """
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
 
 def _parts_axis(e: Builder) -> int | None:
-    """Returns the axis whose slices are compared; None where single elements are compared."""
+    """Returns the axis whose slices are compared; None if single elements are compared."""
     return None if e.rank() == 1 else _axis(e)
 
 
 def unique(e: Builder) -> list[int]:
-    """Builds the distinct elements, the index of their first occurrence, the index of each input
-    among them, and their frequencies.
+    """Builds the four outputs of Unique: the distinct elements, the index of the first occurrence
+    of each, for each input element the index of its distinct element, and the frequencies.
     """
     axis, n = _parts_axis(e), prod(e.shape())
     if axis is not None:
@@ -143,9 +141,7 @@ def unique(e: Builder) -> list[int]:
 
 
 def _unique_parts(e: Builder, axis: int) -> list[int]:
-    """Builds the same for slices along an axis, ordered by the first element in which two of them
-    differ.
-    """
+    """Builds Unique of the slices along `axis`, in lexicographic order if sorted."""
     n, others = e.shape()[axis], [k for k in range(e.rank()) if k != axis]
     turned = e.transpose(e.x(), (axis, *others))
     whole = e.shape(turned)
@@ -175,18 +171,20 @@ def _unique_parts(e: Builder, axis: int) -> list[int]:
 
 
 def _ones(e: Builder, op: str, *pair: int) -> int:
-    """Returns 1 where a comparison holds, 0 elsewhere."""
+    """Returns int32: 1 where the comparison `op` of `pair` is true, else 0."""
     return e.add("cast", e.add(op, *pair, dtype="bool"), dtype="i32")
 
 
 def _argsort(e: Builder, x: int) -> int:
-    """Returns the indices of the elements [n] in ascending order."""
+    """Returns the indices that sort `x` [n] in ascending order."""
     _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=False, dtype="i32")
     return order
 
 
 def _limits(e: Builder) -> tuple[int, float, float]:
-    """Returns the largest number of boxes per class, the largest overlap, and the least score."""
+    """Returns (boxes per class, largest overlap, least score). The node's threshold is exclusive;
+    the least score is the next float above it.
+    """
     count, overlap, least = (e.optional(k) for k in (2, 3, 4))
     above = (
         -np.inf if least is None else np.nextafter(np.float32(least.flat[0]), np.float32(np.inf))
@@ -198,8 +196,8 @@ def _limits(e: Builder) -> tuple[int, float, float]:
 
 @asks("constant.required")
 def choice(e: Builder) -> bool:
-    """A number of boxes, an overlap between 0 and 1 and a least score that are known before the
-    run, and a limited number of boxes.
+    """Constant max_output_boxes_per_class, iou_threshold (0 to 1) and score_threshold, and
+    ceil(boxes / 256) * (max_output_boxes_per_class + 1) of at most 1,048,576.
     """
     boxes, scores = e.shape(), e.shape(e.x(1))
     if not e.known(*e.inputs[2:]) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
@@ -209,7 +207,7 @@ def choice(e: Builder) -> bool:
 
 
 def chosen_boxes(e: Builder) -> int:
-    """Builds rows of batch, class and box: the best boxes of each class."""
+    """Builds NonMaxSuppression: rows [batch, class, box] of the selected boxes."""
     (batches, many, _), classes = e.shape(), e.shape(e.x(1))[1]
     each, overlap, least = _limits(e)
     bound = batches * classes * each
@@ -238,7 +236,7 @@ def chosen_boxes(e: Builder) -> int:
 
 
 def _corners(e: Builder) -> int:
-    """Returns boxes (center x, center y, width, height) as corners."""
+    """Returns the boxes of input 0 (center x, center y, width, height) as corners."""
     centre, size = parts(e, e.x(), (2, 2))
     half = e.exact(e.times(size, 0.5))
     pair = e.exact(e.add("sub", centre, half)), e.exact(e.add("add", centre, half))

@@ -1,5 +1,5 @@
-"""Rows of the operators that onnxruntime's optimizer writes into diffusion models for GPUs: images
-have their channels last. onnxruntime has no CPU kernels for them.
+"""Table rows and builders for the operators that onnxruntime's optimizer writes into diffusion
+models for GPUs. Images are NHWC. onnxruntime has no CPU kernels for these operators.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from .rearranging import parts
 
 @asks("shape.mismatch")
 def grouped(e: Builder) -> bool:
-    """Images whose channels divide into the groups."""
+    """Images of rank 4 with a number of channels that is divisible by groups."""
     groups = e.integer("groups")
     channels = 3 if e.integer("channels_last", 1) else 1
     return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
 
 
 SILU = needs(
-    "activation.unsupported", "No activation but SiLU.", lambda e: e.integer("activation") in (0, 1)
+    "activation.unsupported",
+    "The activation SiLU, or none.",
+    lambda e: e.integer("activation") in (0, 1),
 )
 
 
 @asks("shape.unsupported")
 def skipped(e: Builder) -> bool:
-    """Channels at the end (channels_last), and a summand for each element or each channel."""
+    """Channels on the last axis (channels_last), and a skip input with one value per element or
+    per image and channel."""
     (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
     shapes = (e.shape(), (count, 1, 1, channels), (count, channels))
     return bool(e.integer("channels_last", 1)) and skip in shapes
@@ -39,21 +42,19 @@ def skipped(e: Builder) -> bool:
 
 @asks("shape.unsupported")
 def halved(e: Builder) -> bool:
-    """An even number of channels."""
+    """A last axis of even extent."""
     return e.rank() > 0 and e.shape()[-1] % 2 == 0
 
 
 def group_norm(e: Builder) -> int:
-    """Builds GroupNorm: groups of channels are normalized, multiplied by gamma, added to beta, and
-    activated.
-    """
+    """Builds GroupNorm: normalizes groups of channels, applies gamma, beta and activation."""
     last = e.integer("channels_last", 1)
     y = _normalized(e, e.x() if last else e.channels_last(e.x()))
     return y if last else e.channels_first(y)
 
 
 def skip_group_norm(e: Builder) -> list[int]:
-    """Builds SkipGroupNorm: GroupNorm of a sum, which is a result, too."""
+    """Builds SkipGroupNorm: the GroupNorm of x + skip + bias, and that sum."""
     (count, *_, channels), skip = e.shape(), e.x(3)
     if e.rank(skip) == 2:
         skip = e.reshape(skip, (count, 1, 1, channels))
@@ -62,7 +63,7 @@ def skip_group_norm(e: Builder) -> list[int]:
 
 
 def _normalized(e: Builder, x: int) -> int:
-    """Returns the group normalization of an image with its channels last."""
+    """Returns the group normalization of `x` [N, H, W, C], with gamma, beta and activation."""
     groups, epsilon = e.integer("groups"), e.number("epsilon", 1e-5)
     y = e.channels_last(normalized_groups(e, e.channels_first(x), groups, epsilon))
     y = e.add("add", e.add("mul", y, e.x(1)), e.x(2))
@@ -70,8 +71,8 @@ def _normalized(e: Builder, x: int) -> int:
 
 
 def _turned(e: Builder) -> Builder:
-    """Returns a builder of the equivalent Conv of an NhwcConv: image and weights have channels
-    first.
+    """Returns a builder of the Conv that is equivalent to an NhwcConv: image and weights are
+    transposed to NCHW.
     """
     if e.rank() != 4 or e.rank(e.x(1)) != 4:
         return e
@@ -80,7 +81,7 @@ def _turned(e: Builder) -> Builder:
 
 
 def _of_turned(condition: Condition) -> Condition:
-    """Returns a condition of Conv as one of NhwcConv."""
+    """Returns the condition of NhwcConv that checks `condition` of the equivalent Conv."""
 
     @wraps(condition)
     def asked(e: Builder) -> Refusal | None:
@@ -89,26 +90,27 @@ def _of_turned(condition: Condition) -> Condition:
     return asked
 
 
-IMAGE = needs("rank.unsupported", "Images.", lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)
+IMAGE = needs("rank.unsupported", "An image and weights of rank 4.",
+              lambda e: e.rank() == 4 == e.rank(e.x(1)))  # fmt: skip
 CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 
 def conv(e: Builder) -> int:
-    """Builds NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers its shape as for
-    Conv.
+    """Builds NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers the result's shape
+    as for Conv (NCHW), which `misinferred` declares wrong.
     """
     e.misinferred = True
     return e.channels_last(windows.conv(_turned(e)))
 
 
 def bias_add(e: Builder) -> int:
-    """Builds BiasAdd: the sum of the input, a bias and another input."""
+    """Builds BiasAdd: the sum of input, bias and skip."""
     return e.add("add", e.add("add", e.x(), e.x(1)), e.x(2))
 
 
 def bias_split_gelu(e: Builder) -> int:
-    """Builds BiasSplitGelu: of the sum with a bias, the left half times the GELU of the right
-    half.
+    """Builds BiasSplitGelu: adds the bias, splits the last axis in halves, and returns the left
+    half times the GELU of the right half.
     """
     total = e.add("add", e.x(), e.x(1))
     half = e.shape(total)[-1] // 2

@@ -27,9 +27,9 @@ LSTM = {"W": (1, 8, 3), "R": (1, 8, 2)}
 # Operator, the page's sentence, its inputs (a shape, or a constant), attributes with which a node
 # runs, and those with which it does not.
 SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = [
-    ("BatchNormalization", "Inference, not training.",
+    ("BatchNormalization", "Inference mode.",
      {"x": (1, 2, 3), **{k: np.ones(2, np.float32) for k in "sbmv"}}, {}, {"training_mode": 1}),
-    ("Cast", "Types float32, float16, bfloat16, bool, int32, int64, and", {"x": (4,)}, {"to": 16},
+    ("Cast", "Input and result of float32, float16, bfloat16, bool,", {"x": (4,)}, {"to": 16},
      {"to": 11}),
     ("Resize", "No antialiasing but of height", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
      "s": np.float32([1, 1, 2, 2])}, {}, {"antialias": 1}),
@@ -59,7 +59,7 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
      {"perm": (0, 0)}),
     ("Reshape", "No 0 in the shape for an axis that the input lacks.",
      {"x": (0, 3), "s": np.array([1, 3, 0])}, {"allowzero": 1}, {}),
-    ("GroupNormalization", "Channels that divide into the groups.",
+    ("GroupNormalization", "A number of channels that is divisible by num_groups.",
      {"x": (1, 6, 4), **{k: np.ones(6, np.float32) for k in "sb"}}, {"num_groups": 3},
      {"num_groups": 4}),
     ("Resize", "A batch and channels (first or last) that are not resized.",
