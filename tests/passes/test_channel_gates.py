@@ -13,7 +13,7 @@ from conformance import settings
 from tests.support.harness import device_of
 from tests.support.net import ShapedNet
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir import Array, EpilogueOp, verify
+from tflgpu_plugin.ir import Array, EpilogueOp, Target, verify
 from tflgpu_plugin.passes.fuse.channel_gates import fuse_channel_gates
 from tflgpu_plugin.runtime.program import Instance, Program
 
@@ -98,7 +98,7 @@ def _answer(n: Gated, x: Array, raw: Array) -> Array:
 def test_answers_of_every_setting(batch: int, side: int, channels: int) -> None:
     n = Gated(batch, side, channels)
     y = n.conv(n.times(n.x, n.gates()))
-    graph, chance = fuse_channel_gates(n.graph(y)), np.random.default_rng(1)
+    graph, chance = n.graph(y), np.random.default_rng(1)
     x = chance.uniform(-1, 1, n.tensors[n.x].shape).astype("f4")
     raw = chance.uniform(-4, 4, n.tensors[n.raw].shape).astype("f4")
     expected, device = _answer(n, x, raw), device_of()
@@ -110,9 +110,22 @@ def test_answers_of_every_setting(batch: int, side: int, channels: int) -> None:
                  for name, plan in plans.items()}  # fmt: skip
     assert len(different) > 10
     for name, plan in different.values():
+        fused = "mul" not in {each.form for each in plan.dispatches}
+        assert fused != (batch > 1 and "point=never" in name)  # split_k takes one batch
         instance = Instance(Program(plan, device.handle, device.pipelines))
         found = dict(zip(graph.outputs, instance.run([x, raw], []), strict=True))[y]
         np.testing.assert_allclose(found, expected, atol=2e-5, err_msg=name)
+
+
+def test_gates_stay_apart_where_no_form_is_left_that_takes_them() -> None:
+    n = Gated(2, 5, 12)
+    graph = n.graph(n.conv(n.times(n.x, n.gates())))
+    for without, forms in (
+        ((), {"logistic", "point"}),
+        (("point",), {"logistic", "mul", "window"}),
+    ):
+        plan = compiler.compile(graph, Target(without=frozenset(without)))
+        assert {each.form for each in plan.dispatches} == {"io_layout", *forms}
 
 
 @pytest.mark.adapter

@@ -57,6 +57,11 @@ def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | No
     return None
 
 
+def refuses_some(target: Target) -> bool:
+    """Whether anything may be refused on this target."""
+    return bool(QUIRKS or target.without or "never" in target.tuning.values())
+
+
 def none_left(op: str, forms: Iterable[str], last: Refusal) -> Refusal:
     """Returns the refusal of an op whose forms are all refused, the last one so."""
     return last.reworded(f"{op} has no form left besides {', '.join(dict.fromkeys(forms))}. {last}")

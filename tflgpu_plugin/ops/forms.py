@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir import Node, Refusal
+from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ir.quirks import none_left, refusal
 from tflgpu_plugin.ops.lowering import Lowering
 
@@ -83,6 +83,15 @@ class Forms(Generic[Problem]):
         if slower is None:
             raise Unsupported(self._refusal(problem, reasons, node), node.id, *node.sources)
         return slower
+
+    def any_left(self, graph: Graph, node: Node, target: Target) -> bool:
+        """Whether a form that is not refused suits the node."""
+        low = Lowering(graph, target)
+        try:
+            self.chosen(self.problem(low, node), low, node)
+        except Unsupported:
+            return False
+        return True
 
     def _refusal(self, problem: Problem, reasons: dict[str, Refusal], node: Node) -> Refusal:
         """The refusal of a node all of whose forms are refused, as the last of them is."""

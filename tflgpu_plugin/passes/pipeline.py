@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from tflgpu_plugin import log, ops
 from tflgpu_plugin.errors import debugging, defect
-from tflgpu_plugin.ir import Graph, Target, verify
+from tflgpu_plugin.ir import Graph, Node, Target, quirks, verify
+from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.passes import (
     canonical,
     common_subexpressions,
@@ -112,12 +113,24 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
         return rewrite(graph)
     try:
         rewritten = rewrite(graph)
+        if rewritten is graph:
+            return graph
         verify(rewritten)
+        before = {*map(id, graph.nodes)}
+        made = (node for node in rewritten.nodes if id(node) not in before)
+        if quirks.refuses_some(target) and any(_refused(rewritten, node, target) for node in made):
+            return graph
     except Exception as error:  # a defect of ours must not take the host down
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
-    refused = any(ops.refused(rewritten, node, target) for node in rewritten.nodes)
-    return graph if refused else rewritten
+    return rewritten
+
+
+def _refused(graph: Graph, node: Node, target: Target) -> bool:
+    """Whether the op of a node is refused, or each of its forms that suits the node."""
+    lower = ops.traits(node.op).lower
+    none_left = isinstance(lower, Forms) and not lower.any_left(graph, node, target)
+    return none_left or ops.refused(graph, node, target) is not None
 
 
 def counts(graph: Graph) -> str:
