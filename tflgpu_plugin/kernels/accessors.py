@@ -27,12 +27,11 @@ class Operand:
     """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32
     words).
 
-    `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
-    it is not raw, and written by whole vec4: two threads must not share a word), `native`: in
-    WGSL's own type. `bytes`: a vec4 of
-    integers is stored in a word, counted from the parameter `low_<name>` (then it is read
-    only, as vec4). `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which
-    are read as padding: one place is chosen then, and not each lane of a value.
+    `access` is r or w. `half`: stored as float16 (then it is not raw, and written by whole vec4:
+    two threads must not share a word), `native`: in WGSL's own type. `bytes`: a vec4 of integers is
+    stored in a word, counted from the parameter `low_<name>` (then it is read only, as vec4).
+    `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which are read as
+    padding: one place is chosen then, and not each lane of a value.
     """
 
     name: str

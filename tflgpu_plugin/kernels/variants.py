@@ -36,10 +36,10 @@ class Depthwise:
     form: str
     height: int
     pixels: int
-    lanes: int
-    shared: bool
-    width: int
-    stride: int
+    lanes: int = 0
+    shared: bool = False
+    width: int = 1
+    stride: int = 1
 
 
 @dataclass(frozen=True)

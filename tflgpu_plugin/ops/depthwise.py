@@ -4,10 +4,11 @@ Output channel o reads input channel o / multiplier, multiplier = O / C."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -108,8 +109,8 @@ def _lower_rows(d: Depthwise, form: str, pixels: int) -> None:
         items = groups * _groups(rows, height)
         parameters["rows"] = height
     parameters["items"] = items
-    variant = {"height": height, "width": columns.kernel, "stride": columns.stride}
-    _dispatch(d, items, parameters, {"form": form, "pixels": pixels, **variant})
+    made = variants.Depthwise(form, height, pixels, width=columns.kernel, stride=columns.stride)
+    _dispatch(d, items, parameters, made)
 
 
 def _lower_taps(d: Depthwise, form: str, pixels: int) -> None:
@@ -119,12 +120,11 @@ def _lower_taps(d: Depthwise, form: str, pixels: int) -> None:
     if form == "multiplied":
         slices = -(-d.x[3] // 4)
         parameters |= {"multiplier": d.multiplier, "channels": d.x[3], "x_slices": slices}
-    variant = {"height": 0, "width": 1, "stride": 1}
-    _dispatch(d, -(-count // pixels), parameters, {"form": form, "pixels": pixels, **variant})
+    _dispatch(d, -(-count // pixels), parameters, variants.Depthwise(form, 0, pixels))
 
 
 def _dispatch(
-    d: Depthwise, items: int, parameters: dict[str, object], variant: dict[str, object]
+    d: Depthwise, items: int, parameters: dict[str, object], variant: variants.Depthwise
 ) -> None:
     low, node, weights = d.low, d.node, d.weights
     low.loops(node, weights[1] * (2 + weights[2]) + 33)
@@ -133,8 +133,8 @@ def _dispatch(
     # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
     # compile fewer load sites sooner.
     shared = passes_weights(low.target) and (items > 1 or software)
-    view = 1 if variant["form"] == "multiplied" else 4
-    height = 0 if software else variant["height"]
+    view = 1 if variant.form == "multiplied" else 4
+    height = 0 if software else variant.height
     low.dispatch(
         Kernel(
             "depthwise",
@@ -144,7 +144,7 @@ def _dispatch(
                 **window.parameters((d.rows, d.columns)),
                 **parameters,
             },
-            {**variant, "height": height, "lanes": lanes, "shared": shared},
+            vars(replace(variant, height=height, lanes=lanes, shared=shared)),
         ),
         node,
         {"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},
