@@ -1,1 +1,1 @@
-"""From the graph of a partition to a Plan: pure data, no device needed."""
+"""Compiles a partition's graph to a Plan: pure data, made without a device."""

@@ -1,6 +1,4 @@
-"""From a partition's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is
-needed.
-"""
+"""Compiles a partition's graph to a Plan: passes, lowering, memory, pipelines. Needs no device."""
 
 from __future__ import annotations
 
@@ -21,20 +19,20 @@ from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, S
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
-ZEROS = 16  # vec4 before the tensors of a pool: padding, as far from them as caches have lines
+ZEROS = 16  # vec4 of padding before the tensors of a pool, at least a cache line
 ALL_LANES = 0xFFFF_FFFF
-IO_LAYOUT = "io_layout"  # the form of what packs inputs and unpacks outputs
+IO_LAYOUT = "io_layout"  # the form of launches that pack inputs and unpack outputs
 
 
 def compile(graph: Graph, target: Target) -> Plan:
-    """Plan a partition. Raises Unsupported with the node that cannot run on this target."""
+    """Plans a partition. Raises Unsupported with the node that cannot run on this target."""
     rewritten = pipeline.run(graph, target)
     low = lower(rewritten, target)
     return Assembly(graph, rewritten, low).plan()
 
 
 def lower(graph: Graph, target: Target) -> Lowering:
-    """Launches of a rewritten graph, I/O layout conversion included."""
+    """Returns the launches of a rewritten graph, I/O layout conversion included."""
     low = Lowering(graph, target, form=IO_LAYOUT)
     table = ops.rows()
     for tensor in _filled(graph, graph.inputs):
@@ -70,7 +68,7 @@ def _at_the_host(tensor: int) -> Node:
 @dataclass
 class Assembly:
     """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
-    graph before it was rewritten: the plan's ports have its shapes and types."""
+    graph before passes rewrote it, which has the shapes and types of the plan's ports."""
 
     whole: Graph
     graph: Graph
@@ -80,10 +78,10 @@ class Assembly:
     weights: dict[tuple[object, ...], Weight] = field(default_factory=dict)
     pipelines: dict[Pipeline, int] = field(default_factory=dict)
     views: copies.Views = field(default_factory=copies.Views)
-    halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
+    halves: set[object] = field(default_factory=set)  # keys of sources stored as float16
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
-    powers: dict[object, int] = field(default_factory=dict)  # of two, times weights, by key
-    lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
+    powers: dict[object, int] = field(default_factory=dict)  # see `half_products.chosen`
+    lows: dict[object, float] = field(default_factory=dict)  # see `precision.whole`
 
     def plan(self) -> Plan:
         target = self.low.target
@@ -135,7 +133,7 @@ class Assembly:
         )
 
     def _refuse_size(self, size: int, node: Node) -> NoReturn:
-        """Raise Unsupported for a tensor of so many bytes, which this node makes or reads."""
+        """Raises Unsupported for a tensor of this many bytes, which the node makes or reads."""
         raise Unsupported.of(
             "device.limit",
             f"A tensor of {size:,} bytes is over this adapter's binding limit of "
@@ -145,8 +143,8 @@ class Assembly:
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
-        """Chooses what is stored as float16, and which products are added up in it. Small weights
-        are stored so for such products only."""
+        """Chooses which sources are stored as float16, and which products are summed in float16.
+        Small weights are stored as float16 for such products only."""
         able = half_products.candidates(self.low, self._memory)
         small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
         stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)
@@ -158,7 +156,7 @@ class Assembly:
         self.halves, self.powers = stored - wide, scaled
 
     def _memory(self, source: Source) -> Source:
-        """The memory that holds a source, that of a tensor around it where it lies in one."""
+        """Returns the memory that holds a source: the enclosing tensor for one inside another."""
         root = self.low.root(source)
         return self.views.find(root)[0] if isinstance(root, int) else root
 
@@ -166,14 +164,15 @@ class Assembly:
         return bool(self.halves) and precision.key(self._memory(source)) in self.halves
 
     def _whole(self, source: Source) -> bool:
-        """It holds int32."""
+        """Whether a source holds int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
             return tensor >= 0 and is_integer(self.graph.tensors[tensor])
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:
-        """The number that bytes 0 stand for; None for what is not stored in bytes."""
+        """Returns the number that a byte of 0 stands for; None for a source that is not stored in
+        bytes."""
         root = self.low.root(source) if self.lows else source
         return self.lows.get(root.key) if isinstance(root, Constant) else None
 
@@ -182,9 +181,8 @@ class Assembly:
         return [self.views.find(root)[0] for root in roots]
 
     def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
-        """A launch that reads what nothing wrote would give a wrong answer silently: refuse to
-        plan it.
-        """
+        """Raises ValueError for a launch that reads a tensor before it is written, which would
+        silently give a wrong result."""
         written: set[int] = set()
         for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
             if not written.issuperset(read):
@@ -194,9 +192,8 @@ class Assembly:
             written.update(write)
 
     def _writer(self, tensor: int) -> Node:
-        """The node to blame for a tensor: the first that writes it, else the first that reads
-        it.
-        """
+        """Returns the node to blame for a tensor: the first that writes it, else the first that
+        reads it."""
         for attribute in ("writes", "reads"):
             for launch in self.low.launches:
                 if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
@@ -204,8 +201,9 @@ class Assembly:
         return self.graph.nodes[0]
 
     def _pool(self, size: int, limit: int) -> int:
-        """For so many vec4, behind zeros where there is room for them: not on software adapters,
-        which choose each lane of a value as quickly as a place."""
+        """Adds a pool for this many vec4, after zeros for padding if there is room. Software
+        adapters get none: for them, selecting each lane of a value is as fast as selecting an
+        address."""
         zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
         return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
 
@@ -214,7 +212,7 @@ class Assembly:
         return len(self.buffers) - 1
 
     def _place_raw(self) -> None:
-        """A buffer for every port, also for an input that no kernel reads."""
+        """Adds a buffer for every port, also for inputs that no kernel reads."""
         ports = [Raw("input", tensor) for tensor in self.whole.inputs]
         ports += [Raw("output", tensor) for tensor in self.whole.outputs]
         ports += [Raw("state", before) for before, _ in self.whole.states]
@@ -228,13 +226,14 @@ class Assembly:
             self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
 
     def _at_port(self, raw: Raw) -> Node | None:
-        """The node that makes an output, or the first that reads an input or state."""
+        """Returns the node that makes an output, or the first that reads an input or state."""
         if raw.role == "output":
             return self.graph.producers().get(raw.tensor)
         return next((node for node in self.graph.nodes if raw.tensor in node.reads), None)
 
     def _place_weights(self) -> None:
-        """Constants one after another, in a new buffer where the binding limit would be passed."""
+        """Places constants one after another, in a new buffer where the binding limit would be
+        exceeded."""
         limit, end, number = self.low.target.storage_bytes, 0, -1
         for launch in self.low.launches:
             for _, raw in launch.operands:
@@ -259,21 +258,22 @@ class Assembly:
 
     @property
     def _aligned(self) -> int:
-        """Bytes of which a constant's place is a multiple: on GPUs those of eight vec4."""
+        """The alignment of constants in bytes: on GPUs, eight vec4."""
         return VECTOR if self.low.target.software else VECTOR * kernels.EIGHT
 
     def _eights(self, source: Source) -> bool:
-        """A kernel may read it as eights: a constant in a type that kernels have."""
+        """Whether a kernel can read a source as arrays of eight vec4: a constant stored in a WGSL
+        type."""
         words = self._half(source) and self.low.target.halves != "native"
         constant = isinstance(self.low.root(source), Constant) and self._low(source) is None
         return constant and not words and not self.low.target.software
 
     def _locate(self, raw: Source) -> tuple[int, int]:
-        """(buffer, offset in vec4 of its storage) of a source."""
+        """Returns (buffer, offset in vec4 of its storage) of a source."""
         source = self.low.root(raw)
         if isinstance(source, Raw):
             return self.raw[source], 0
-        each = 2 if self._half(source) else 1  # vec4 in the bytes of one of float32
+        each = 2 if self._half(source) else 1  # stored vec4 per 16 bytes
         if isinstance(source, Constant):
             weight = self.weights[source.key]
             each = each if self._low(source) is None else 4
@@ -306,7 +306,7 @@ class Assembly:
         if variant.get("eights"):
             weights = next(source for operand, source in launch.operands if operand.name == "w")
             variant["eights"] = self._eights(weights)
-        # In one order, so that launches that differ in nothing else share a pipeline.
+        # A fixed order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
         operands = [
@@ -344,14 +344,13 @@ class Assembly:
 
 
 def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
-    """A key as numbers and texts, which a plan is made of."""
+    """Returns a key as numbers and strings, which a plan can store."""
     return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
 
 
 def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-    """(groups in x when folded else 0, groups to dispatch): a dispatch over the limit becomes a
-    two-dimensional one.
-    """
+    """Returns (groups in x when folded else 0, groups to dispatch): a dispatch with more groups
+    than the limit is folded into two dimensions."""
     if max(workgroups) <= limit:
         return 0, workgroups
     total = workgroups[0] * workgroups[1] * workgroups[2]

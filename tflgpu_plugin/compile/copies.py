@@ -1,9 +1,8 @@
-"""Copies that need not happen: a tensor whose only way is into a slice of another is written there
-at once (concatenation into place), and one that is a slice of another is read there.
+"""Avoids copies: a tensor that is only copied into a slice of another is written there directly
+(concatenation), and a slice of another tensor is read in place.
 
-Works on recorded launches, so it holds for every op that copies whole tensors. In the storage of
-`graph.geometry` channels joined, or split, at multiples of four are such slices.
-"""
+Works on recorded launches, and so for every op that copies whole tensors. In the storage of
+`graph.geometry`, channels joined or split at multiples of four are such slices."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ Root = Callable[[Source], Source]
 
 @dataclass
 class Views:
-    """Tensors that lie inside others: `offsets` maps one to (the tensor around it, offset in
-    vec4); `grown` are the sizes of those at whose end one lies that goes on."""
+    """Tensors inside others: `offsets` maps one to (the enclosing tensor, offset in vec4); `grown`
+    are new sizes of enclosing tensors that were extended at the end."""
 
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     grown: dict[int, int] = field(default_factory=dict)
 
     def find(self, tensor: int) -> tuple[int, int]:
-        """The outermost tensor around this one, and the offset in it."""
+        """Returns the outermost enclosing tensor, and the offset in it."""
         offset = 0
         while tensor in self.offsets:
             tensor, step = self.offsets[tensor]
@@ -39,18 +38,18 @@ def elide(
     homes: Collection[int] = (),
     most: int = 1 << 31,
 ) -> tuple[list[Launch], Views]:
-    """The launches that remain, and where the sources of the others, or their results, lie now.
+    """Returns the launches that remain, and the locations of the sources or results of removed
+    copies.
 
-    `root` follows aliases; `sizes` are in vec4, of which a tensor has so many at `most`; `homes`
-    are tensors with a buffer of their own. A copy stays when what it copies is not a tensor of the
-    partition, when that, or for a slice the result, is one of `homes` or lies in another tensor
-    already (but at the beginning of one, if it is copied to the end of the result: the rest of that
-    one goes on there), when the source is written later, or when some launch would then read and
-    write one buffer.
-    """
+    `root` follows aliases; `sizes` are in vec4, at most `most` for a tensor; `homes` are tensors
+    with a buffer of their own. A copy stays if its source is not a tensor of the partition, if the
+    source (or for a slice the result) is in `homes` or already inside another tensor, if the source
+    is written later, or if a launch would then read and write one buffer. A source at the beginning
+    of another tensor may be copied to the end of a result, which is then extended by the rest of
+    that tensor."""
     views, gone = Views(), set[int]()
     touched = [(_tensors(launch.reads, root), _tensors(launch.writes, root)) for launch in launches]
-    near: dict[int, list[int]] = {}  # launches by the outermost tensors that they read or write
+    near: dict[int, list[int]] = {}  # outermost tensor: launches that read or write it
     last: dict[int, int] = {}  # launch that writes a tensor
     for k, (reads, writes) in enumerate(touched):
         for tensor in reads | writes:
@@ -74,7 +73,7 @@ def elide(
         if inner in views.offsets or inner in homes or inner in views.grown:
             continue
         if last.get(source, k) >= k or (inner == target and last[target] > k):
-            continue  # written later, or by nothing
+            continue  # written later, or by no launch
         joined = {views.find(inner)[0], views.find(outer)[0]}
         both = [j for tensor in joined for j in near[tensor] if j != k and j not in gone]
         if any(all(_reach(side, joined, views) for side in touched[j]) for j in both):
@@ -92,5 +91,5 @@ def _tensors(sources: Sequence[Source], root: Root) -> set[int]:
 
 
 def _reach(tensors: Collection[int], outer: Collection[int], views: Views) -> bool:
-    """Whether one of the tensors lies in one of those."""
+    """Whether one of the tensors is inside one of `outer`."""
     return any(views.find(tensor)[0] in outer for tensor in tensors)

@@ -1,19 +1,17 @@
-"""How much of an error made in the middle of a graph arrives at its outputs, from the weights
-alone: a first-order analysis of rounding errors, which costs one look at every weight.
+"""Estimates how much of an error made inside a graph reaches its outputs, from the weights alone: a
+first-order analysis of rounding errors that reads every weight once.
 
-Errors, each value's by itself, are followed as mean squares from the outputs back to where they are
-made: a product with weights w passes on w^2, a sum adds. An activation that is closed for negative
-arguments passes on one half (K. He and others, "Delving Deep into Rectifiers", 2015, section 2.2,
-says so of the values themselves). Values are taken to be of magnitude 1: training keeps them there
-by normalizations, whose scales are part of the weights now. So weights whose rows are large mean
-that what they multiply is small or that terms cancel, and either makes errors matter more. Outputs
-have the magnitude that the last weights and biases give.
+Independent errors of values are propagated as mean squares from the outputs back to their origin: a
+product with weights w passes on w^2, a sum adds. A ReLU passes on one half (K. He and others,
+"Delving Deep into Rectifiers", 2015, section 2.2, derives this for the values). Values are assumed
+to have magnitude 1: training keeps them there by normalizations, whose scales are now part of the
+weights. So large weights mean small inputs or cancelling terms, and both make errors matter more.
+Outputs have the magnitude that the last weights and biases give.
 
-Where a value is put by where the largest of others was, the smallest error may put it elsewhere, so
-that all of it is wrong there: such errors count as infinite.
+If the position of a value depends on a maximum of others, any error can move it, which makes the
+result there entirely wrong: such errors count as infinite.
 
-An op that is not known here passes errors on as they are.
-"""
+Unknown ops pass errors on unchanged."""
 
 from __future__ import annotations
 
@@ -30,15 +28,14 @@ from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
-REAL = ("f32", "f16", "bool", BFLOAT16)  # dtypes that errors go through
-TINY, SMALL_ERROR = sys.float_info.min, 2.0**-126  # the least normal numbers of both types
+REAL = ("f32", "f16", "bool", BFLOAT16)  # dtypes that propagate errors
+TINY, SMALL_ERROR = sys.float_info.min, 2.0**-126  # the least normal numbers of float64 and float32
 
 
 def sensitivities(graph: Graph) -> dict[int, float]:
-    """For every float tensor that the outputs depend on: the mean square error of an output, as a
-    share of the square of its magnitude and summed over outputs, where every value of the tensor
-    has an error of mean square 1. For a constant, where every value has a relative error so large.
-    """
+    """Returns, for each float tensor that the outputs depend on, the mean square error of an
+    output, relative to the square of its magnitude and summed over outputs, when every value of the
+    tensor has an error of mean square 1 (for a constant, a relative error of mean square 1)."""
     walk = Walk(graph)
     with np.errstate(over="ignore", invalid="ignore"):
         for tensor in graph.outputs:
@@ -51,7 +48,8 @@ def sensitivities(graph: Graph) -> dict[int, float]:
 
 @dataclass
 class Walk:
-    """From the outputs back to the inputs. `found` holds a tensor's sensitivity by channel."""
+    """A walk from the outputs back to the inputs. `found` holds a tensor's sensitivity by
+    channel."""
 
     graph: Graph
     found: dict[int, Sensitivity] = field(default_factory=dict)
@@ -64,7 +62,8 @@ class Walk:
         self.normalized = {tensor for node in inside for tensor in node.reads}
 
     def give(self, tensor: int | None, sensitivity: Sensitivity) -> None:
-        """Add to that of a tensor. Where it has other channels, the sum is spread over them."""
+        """Adds to the sensitivity of a tensor; with a different number of channels, spreads the sum
+        over them."""
         if tensor is None or self.graph.tensors[tensor].dtype not in REAL:
             return
         channels = 1 if self.graph.constant(tensor) is not None else self.channels(tensor)
@@ -75,7 +74,8 @@ class Walk:
         )
 
     def node(self, node: Node) -> None:
-        """Give the inputs of a node, and the operands of its fused steps, what its results have."""
+        """Propagates the sensitivity of a node's results to its inputs and to the operands of its
+        epilogue."""
         given = [self.found[t] for t in node.outputs if t in self.found]
         if not given:
             return
@@ -96,7 +96,7 @@ class Walk:
                 self.give(tensor, sensitivity / share)
 
     def square(self, tensor: int) -> float:
-        """The mean square of a tensor, if weights make it, perhaps in parts that were moved."""
+        """Returns the mean square of a tensor that is computed with weights, 1 for any other."""
         node = self.producers.get(tensor)
         if node is None:
             return 1.0
@@ -121,7 +121,8 @@ class Walk:
         return shape[-1] if planar(shape) else max(1, prod(shape))
 
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
-        """The sensitivity in front of a fused step. Its operand has that after it."""
+        """Returns the sensitivity before an epilogue op, and gives its operand the sensitivity
+        after it."""
         errors = _errors(each.op)
         gated = errors.floors and each.parameters[:1] == (0.0,)
         sensitivity = sensitivity * (GATE.passes if gated else errors.passes)
@@ -136,12 +137,13 @@ class Walk:
         return sensitivity * (squares if len(squares) == len(sensitivity) else squares.mean())
 
     def _product(self, node: Node, weights: Array, sensitivity: Sensitivity) -> None:
-        """A weight passes on its square of what its row has; its own relative error is like one of
-        the value that it meets."""
+        """Propagates through a product: each input gets the squares of its weights times the
+        sensitivity of their rows; a weight's relative error acts like an error of the value that it
+        multiplies."""
         source = node.inputs[0]
         assert source is not None
         squares, channels = _squares(node, weights), self.channels(source)
-        if self.normalized.intersection(node.outputs):  # whatever the magnitude, it will be 1
+        if self.normalized.intersection(node.outputs):  # its magnitude becomes 1
             squares = squares / np.maximum(squares.sum(1, keepdims=True), SMALL_ERROR)
         rows, columns = squares.shape
         if len(sensitivity) != rows:
@@ -154,12 +156,13 @@ class Walk:
         passed = np.matmul(scaled, blocks).ravel().astype(np.float64) * largest
         for tensor in node.inputs[1:]:
             self.give(tensor, np.full(1, passed.sum()))
-        if len(passed) % channels == 0:  # of an image as one row the channels come last
+        if len(passed) % channels == 0:  # for an image flattened to a row, channels come last
             passed = passed.reshape(-1, channels).sum(0)
         self.give(source, passed)
 
     def _parts(self, node: Node, sensitivity: Sensitivity) -> None:
-        """Every part of a concatenation has its channels, or its share of the elements."""
+        """Gives each operand of a concatenation the sensitivity of its channels, or of its share of
+        elements."""
         whole, start = self._elements(node.outputs[0]), 0
         along = sum(self.channels(t) for t in node.inputs if t is not None) == len(sensitivity)
         for tensor in node.inputs:
@@ -173,7 +176,7 @@ class Walk:
         return self.graph.constant(node.inputs[1]) if ops.weights(node) else None
 
     def _terms(self, node: Node, tensor: int | None) -> float:
-        """How many values of a tensor make one of the result."""
+        """Returns how many values of a tensor contribute to one of the result."""
         there = 1 if tensor is None else self._elements(tensor)
         return max(1.0, there / self._elements(node.outputs[0]))
 
@@ -181,15 +184,15 @@ class Walk:
         return max(1, prod(self.graph.shape(tensor)))
 
     def _mean_square(self, tensor: int | None, numbers: tuple[float, ...] = ()) -> float:
-        """Returns the mean square of a constant, else of these numbers; 0 where there are none."""
+        """Returns the mean square of a constant, else of these numbers; 0 if there are none."""
         data = self.graph.constant(tensor)
         values = np.asarray(numbers if data is None else data, np.float64)
         return float(np.mean(values**2)) if values.size else 0.0
 
 
 def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
-    """[outputs, inputs of a group]: the squares of weights, summed over the places of a window that
-    make one value."""
+    """Returns [outputs, inputs of a group]: the squares of weights, summed over the positions of a
+    window that contribute to one value."""
     squares = np.square(weights, dtype=np.float32)
     if (ops.weights(node) or Weights()).axis != 0:
         return np.asarray(squares.reshape(-1, weights.shape[-1]).sum(0)[:, None])

@@ -1,16 +1,14 @@
-"""Which products are added up in float16, on devices that do so as they should: runs of a few
-neighbours, and two such runs, whose sum goes on in float32.
+"""Chooses products that are summed in float16, on devices whose float16 arithmetic is precise
+enough: runs of a few adjacent terms, two runs at a time, whose sum is added in float32.
 
-Both operands must be stored as float16, the weights be known, and the layer be large enough to gain
-by it. Weights are multiplied by a power of two, the sums divided by it at the end: the largest then
-times the terms of a sum is below 1, so that no sum passes what float16 holds, whatever finite input
-they meet. Products below 2^-14 lose digits: of inputs below about 2^-8, where weights are ordinary.
+Both operands must be stored as float16, the weights constant, and the layer large enough to gain.
+Weights are multiplied by a power of two, and sums divided by it at the end: the largest weight
+times the number of terms is then below 1, so that no finite input makes a sum overflow float16.
+Products below 2^-14 lose precision: those of inputs below about 2^-8 with ordinary weights.
 
-A run of n terms is rounded n times, at magnitudes that grow with the root of the terms so far. Of
-the square of a term's magnitude that is (n + 1) / 2 squares of one rounding per term, one more for
-the sum of two runs, and so much of the square of the sum: `precision` decides how many layers the
-outputs bear.
-"""
+A run of n terms is rounded n times, at magnitudes that grow with the square root of the terms so
+far. In squares of one rounding of a term, that is (n + 1) / 2, and 1 more for the sum of two runs,
+per term. `precision` decides for how many layers the outputs tolerate this."""
 
 from __future__ import annotations
 
@@ -25,16 +23,17 @@ from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import Array, Node, Pack
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
-RUN = 8  # products that are added up one after the other
-TERMS = 2 * RUN  # that are added up in float16
-MIN_WORK = 1 << 23  # multiply-adds of a layer; smaller ones wait for memory, not for arithmetic
-MANY = 64  # pixels; widening a weight for each of them takes longer than reading it as float32
+RUN = 8  # terms that are added sequentially
+TERMS = 2 * RUN  # terms that are summed in float16
+MIN_WORK = 1 << 23  # multiply-adds of a layer; smaller ones are bound by memory
+MANY = 64  # pixels; converting a weight for each takes longer than reading it as float32
 GROWTH = (RUN + 1) / 2 + 1
-ROOM = 1.01  # for what rounding adds to a sum
+ROOM = 1.01  # margin for rounding errors of a sum
 
 
 def candidates(low: Lowering, memory: Memory) -> dict[int, tuple[object, Constant]]:
-    """Launches, by their place, whose kernels can, with what holds their inputs and weights."""
+    """Returns the launches (by index) whose kernels support float16 sums, with their input's memory
+    and their weights."""
     if not low.target.half or low.target.halves != "native":
         return {}
     logged = precision.before_logs(low.graph)
@@ -62,8 +61,8 @@ def _pays(low: Lowering, node: Node) -> bool:
 def chosen(
     low: Lowering, found: Mapping[int, tuple[object, Constant]], stored: set[object]
 ) -> dict[int, int]:
-    """Returns the candidates that are added up so, each with the power of two that its weights
-    are multiplied by. Weights are multiplied for all launches that read them, or for none."""
+    """Returns the candidates to sum in float16, each with the exponent of the power of two that
+    scales its weights. Weights are scaled for all launches that read them, or for none."""
     both = {k: w for k, (x, w) in found.items() if x in stored and w.key in stored}
     outputs = {place: low.launches[place].node.outputs[0] for place in both}
     wide = {place for place, tensor in outputs.items() if low.graph.tensors[tensor].wide}
@@ -83,8 +82,8 @@ def chosen(
 
 
 def widened(low: Lowering, halved: Collection[int]) -> set[object]:
-    """Keys of weights that stay float32: what multiplies many pixels in float32 would be widened by
-    each lane, where a GPU has it in registers for all of them otherwise. `halved`: places of
+    """Returns keys of weights to keep as float32: in a float32 product over many pixels every lane
+    would convert them repeatedly, while a GPU could keep them in registers. `halved`: indices of
     launches that multiply in float16."""
     return {
         root.key
@@ -96,8 +95,8 @@ def widened(low: Lowering, halved: Collection[int]) -> set[object]:
 
 
 def _widens(low: Lowering, launch: Launch) -> bool:
-    """Each lane loads weights of its own, for many pixels or, walking along columns, for a few, in
-    a layer that waits for arithmetic."""
+    """Whether each lane of a compute-bound launch loads its own weights, for many pixels or, if it
+    walks along columns, for a few."""
     alone = not launch.variant.get("shared", True) and not launch.variant.get("memory")
     pixels = launch.parameters.get("pixels", MANY)
     many = isinstance(pixels, int) and pixels >= MANY
@@ -105,13 +104,14 @@ def _widens(low: Lowering, launch: Launch) -> bool:
 
 
 def shift(data: Array | None) -> int:
-    """The power of two that leaves `TERMS` of the largest of these numbers below 1."""
+    """Returns the exponent of the power of two that scales `TERMS` times the largest number below
+    1."""
     largest = 0.0 if data is None else float(np.max(np.abs(data), initial=0.0))
     return -frexp(largest * TERMS * ROOM)[1]
 
 
 def shifted(pack: Pack, power: int) -> Iterator[Array]:
-    """A packed constant times 2 to the power, piece by piece."""
+    """Yields a packed constant times 2 to the power, piece by piece."""
     packed = pack()
     for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
         yield np.ldexp(piece, power)

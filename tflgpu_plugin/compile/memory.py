@@ -1,10 +1,9 @@
-"""Gives every tensor of a partition a (pool, offset): greedy by size over coloured pools.
+"""Assigns each tensor of a partition a (pool, offset): greedy by size over coloured pools.
 
-WebGPU refuses one buffer as source and destination of a dispatch, so tensors that meet in a
-launch, one read and one written, lie in different pools. Within a pool, tensors whose lives do not
-overlap share bytes. Largest first, lowest offset (after the "greedy by size" offset calculation of
-arXiv 2001.03288). Sizes and offsets are in vec4 (16 bytes).
-"""
+WebGPU refuses one buffer as source and destination of a dispatch, so tensors that one launch reads
+and writes are in different pools. Within a pool, tensors whose lifetimes do not overlap share
+bytes: largest first, at the lowest offset ("greedy by size" of arXiv 2001.03288). Sizes and offsets
+are in vec4 (16 bytes)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Life:
-    """A tensor's size in vec4 and the launches between which it must exist, both ends included."""
+    """A tensor's size in vec4, and the first and last launch for which it must exist."""
 
     size: int
     first: int
@@ -36,7 +35,7 @@ class _Pool:
 def lives(
     reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes: Mapping[int, int]
 ) -> dict[int, Life]:
-    """The life of each tensor, from what each launch reads and writes."""
+    """Returns the lifetime of each tensor, from what each launch reads and writes."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step, (read, write) in enumerate(zip(reads, writes, strict=True)):
@@ -49,7 +48,7 @@ def lives(
 def conflicts(
     reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]]
 ) -> dict[int, set[int]]:
-    """For each tensor those it must not share a buffer with."""
+    """Returns, for each tensor, those it must not share a buffer with."""
     found: dict[int, set[int]] = {}
     for read, write in zip(reads, writes, strict=True):
         for source in read:
@@ -63,9 +62,8 @@ def conflicts(
 def assign(
     alive: Mapping[int, Life], apart: Mapping[int, set[int]], limit: int
 ) -> tuple[dict[int, Allocation], list[int]]:
-    """An allocation for each tensor and the size of each pool; no pool exceeds `limit` unless one
-    tensor alone does.
-    """
+    """Returns an allocation for each tensor and the size of each pool; no pool exceeds `limit`
+    unless a single tensor does."""
     pools: list[_Pool] = []
     found: dict[int, Allocation] = {}
     for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
@@ -91,7 +89,7 @@ def assign(
 
 
 def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
-    """The lowest offset at which nothing alive at the same time is in the way."""
+    """Returns the lowest offset that is free for the tensor's whole lifetime."""
     offset = 0
     for start, other in pool.members:
         theirs = alive[other]
@@ -104,8 +102,9 @@ def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
 
 
 def lower_bound(alive: Mapping[int, Life]) -> int:
-    """The largest sum of sizes alive at one launch: no assignment can need less."""
-    begins = {life.first for life in alive.values()}  # it is at the first launch of one of them
+    """Returns the largest sum of sizes alive at one launch, the least memory that any assignment
+    needs."""
+    begins = {life.first for life in alive.values()}  # the maximum is at one of these
     return max(
         (sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in begins), default=0
     )

@@ -1,16 +1,14 @@
-"""Which tensors and constants lie in memory as float16, when the user allows it, and which
-constants as bytes: weights that are integers, of which nothing is lost.
+"""Decides which tensors and constants are stored as float16, if the user allows it, and which
+integer constants are stored as bytes, without loss.
 
-What is decided here is how values are kept between kernels (`half_products` says what is added up
-in float16; all other arithmetic is float32). They stay float32 where float16 would be wrong rather
-than less precise: integers and other types, state that is kept between runs, sums (results of
-reductions, which may pass 65,504 or be differences of large numbers), whatever lies inside an op
-made of other ops (a normalization), what a kernel writes one float at a time, scratch memory with
-partial sums. Or where the outputs would suffer: what `error_sensitivity` says to be the worst,
-until the rest is bearable, and all that a logarithm is taken of, whose smallest values count as
-much as the largest. And where there is nothing to gain: inputs and outputs of the partition, which
-are read or written once, and anything small.
-"""
+This is about storage between kernels; arithmetic stays float32, except for sums chosen by
+`half_products`. Stored as float32 are values that float16 would make wrong rather than less
+precise: integers, state kept between runs, sums (results of reductions may exceed 65,504 or be
+differences of large numbers), intermediate results of composite ops such as normalizations,
+operands written one float at a time, and scratch memory with partial sums. So are the values to
+which outputs are most sensitive (`error_sensitivity`), until the rest is tolerable; inputs of
+logarithms, for which the smallest values matter as much as the largest; and values with nothing to
+gain: small ones, and inputs and outputs of the partition, which are read or written once."""
 
 from __future__ import annotations
 
@@ -24,16 +22,16 @@ from tflgpu_plugin.compile import error_sensitivity
 from tflgpu_plugin.ir import MAX_FLOAT16, Array, Graph, Pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 
-MIN_NORMAL_FLOAT16 = 2.0**-14  # smaller ones lose digits
-CACHED_VECTORS = 4096  # vec4 (64 KiB of float32), which fit in any cache
+MIN_NORMAL_FLOAT16 = 2.0**-14  # smaller ones lose precision
+CACHED_VECTORS = 4096  # vec4 (64 KiB of float32), fit in any cache
 FLOATS = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
 
-# Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what
-# `error_sensitivity` may add up from that, of an output. It is an estimate: 31 of 36 real models
+# Rounding to float16 has a relative error of about 2^-12, root mean square. BEARABLE limits the sum
+# of these errors at an output, by `error_sensitivity`. It is an estimate: 31 of 36 real models
 # have up to 0.06, and none of them is off by over 1e-2 of an output's largest value; the other
 # five, three of which are, have 0.5 to 5e5.
 ROUNDING, BEARABLE = 2.0**-12, 0.1
-HARMLESS = 20 * ROUNDING  # as 400 roundings that the outputs show as they are
+HARMLESS = 20 * ROUNDING  # as 400 roundings that reach the outputs unchanged
 
 Name = TypeVar("Name")
 Memory = Callable[[Source], Source]
@@ -43,8 +41,8 @@ Size = Callable[[int], int]
 def halves(
     low: Lowering, memory: Memory, size: Size, small: Collection[object] = ()
 ) -> set[object]:
-    """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
-    many vec4 that is. `small`: constants that may be, however small they are."""
+    """Returns keys (see `key`) of sources to store as float16. `memory` gives the memory that holds
+    a source, `size` its vec4. `small`: constants that may be float16 however small they are."""
     logged = before_logs(low.graph)
     wide = {key(memory(tensor)) for tensor in (*wide_tensors(low.graph, logged), *low.homes)}
     found: dict[object, Source] = {}
@@ -70,17 +68,17 @@ def halves(
 
 
 def unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -> set[object]:
-    """Returns what must stay float32: the worst sources, until the errors that the others bring to
-    the outputs are BEARABLE. If the errors of all of them are n times BEARABLE, the rest may only
-    reach BEARABLE / n, or HARMLESS: the larger the estimate, the further single elements are from
-    the mean. Infinite errors do not count."""
+    """Returns the sources that must stay float32: the most sensitive ones, until the errors of the
+    others add up to at most BEARABLE at the outputs. If all errors together are n times BEARABLE,
+    the limit is BEARABLE / n instead, but at least HARMLESS: the larger the estimate, the more
+    single elements deviate from the mean. Infinite errors do not count in n."""
     sensitivities = error_sensitivity.sensitivities(low.graph) if narrow else {}
     found = {
         name: sensitivities.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow
     }
     for tensor, sensitivity in sensitivities.items():
         name = key(memory(tensor)) if low.graph.constant(tensor) is None else None
-        if name in found:  # the tensor, or one that it is part of
+        if name in found:  # the tensor, or the one that contains it
             found[name] = max(found[name], sensitivity)
     return {name for name in worst(found) if not exact_in_half(narrow[name])}
 
@@ -95,7 +93,7 @@ def worst(found: Mapping[Name, float]) -> Iterator[Name]:
 
 
 def whole(low: Lowering) -> dict[object, float]:
-    """Keys of constants that are stored in bytes, with the number that 0 stands for."""
+    """Returns keys of constants to store in bytes, with the number that a byte of 0 stands for."""
     found: dict[object, float] = {}
     other: set[object] = set()
     for launch in low.launches:
@@ -112,7 +110,8 @@ def whole(low: Lowering) -> dict[object, float]:
 
 
 def least_number(source: Constant) -> float | None:
-    """The least number of a constant in bytes, zero (which fills it up) among them."""
+    """Returns the least number of a constant to store in bytes, or 0 (for padding) if that is
+    less."""
     data = source.data
     if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
         return None
@@ -121,27 +120,27 @@ def least_number(source: Constant) -> float | None:
 
 
 def bytes_from(pack: Pack, low: float) -> Iterator[Array]:
-    """A packed constant of integers as bytes counted from `low`, piece by piece."""
+    """Yields a packed constant of integers as bytes counted from `low`, piece by piece."""
     packed = pack()
     for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
         yield np.asarray(piece - np.float32(low)).astype(np.uint8)
 
 
 def key(source: Source) -> object:
-    """Returns what identifies memory: a tensor's id, a constant's key."""
+    """Returns the identity of memory: a tensor's id, a constant's key."""
     return source.key if isinstance(source, Constant) else source
 
 
 def inputs_and_outputs(graph: Graph) -> set[int]:
-    """Tensors that a host writes or reads."""
+    """Returns the tensors that a host writes or reads."""
     return {*graph.inputs, *graph.outputs}
 
 
 def before_logs(graph: Graph) -> set[int]:
-    """Tensors and constants that a logarithm is taken of, or of sums, products and roots of them: a
-    spectrum of magnitudes, say, and the signal and the waves that it is made with. Rounding is an
-    error in proportion to the largest of the terms, and underflow one of small values whole; the
-    logarithm shows either. Functions that saturate end this."""
+    """Returns the tensors and constants from which the input of a logarithm is computed by sums,
+    products and roots: for example a magnitude spectrum, the signal, and the waves of its Fourier
+    transform. A sum has rounding errors in proportion to its largest term, and underflow loses
+    small values entirely; the logarithm exposes both. Functions that saturate end the search."""
     found: set[int] = set()
     for node in reversed(graph.nodes):
         inside = not found.isdisjoint(node.outputs)
@@ -155,7 +154,7 @@ def before_logs(graph: Graph) -> set[int]:
 
 
 def _goes_on(op: str, inside: bool) -> bool:
-    """A logarithm is taken of what this op reads, its result being `inside` or not."""
+    """Whether inputs of this op belong to the set; `inside`: its result does."""
     row = ops.row(op)
     if row is None:
         return inside
@@ -166,14 +165,14 @@ def _goes_on(op: str, inside: bool) -> bool:
 
 
 def wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
-    """Tensors that must stay float32, and so all that lies in the same memory."""
+    """Returns the tensors that must stay float32, and with them everything in the same memory."""
     kept = logged | {t for pair in graph.states for t in pair} | inputs_and_outputs(graph)
     kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.wide}
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 
 
 def exact_in_half(source: Source) -> bool:
-    """Whether this is a constant all of whose values float16 represents."""
+    """Whether a source is a constant whose values are all exact in float16."""
     data = source.data if isinstance(source, Constant) else None
     return data is not None and bool(np.array_equal(data.astype(np.float16), data))
 
@@ -186,8 +185,8 @@ def may_be_half(source: Source, size: Size, small: bool = False) -> bool:
 
 
 def representable(data: Array) -> bool:
-    """Floats, all in range, the largest not among those that lose digits: an error is then at most
-    2^-11 of the largest value."""
+    """Whether all values are floats in range and the largest is a normal float16: the error is then
+    at most 2^-11 of the largest value."""
     if data.dtype.kind not in "fb":
         return False  # integers, which may be indices
     largest = float(np.max(np.abs(data), initial=0.0))

@@ -1,8 +1,7 @@
-"""Tuning on the device: a partition is planned in a few ways, each is run, the fastest is kept.
+"""Tunes a partition on the device: plans it in a few ways, runs each, and keeps the fastest.
 
-Off unless the user asks for sustained speed, since each way compiles kernels of its own. Results
-are kept per adapter, driver and partition in the user's cache folder.
-"""
+Off unless the user asks for sustained speed, since each way compiles its own kernels. Results are
+cached per adapter, driver and partition in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ from tflgpu_plugin.runtime.program import Instance, shared
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.device import Device
 
-VERSION = 6  # of what the settings mean; results of other versions are ignored
+VERSION = 6  # version of the settings; results of other versions are ignored
 RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
-MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
+MIN_TUNING_GAIN = 0.97  # relative to the best time; smaller gains are noise
 
-# Ways to try, the vendor's own first: settings of kernels (see ops.tiles), and forms that are never
+# Settings to try, the vendor's default first: of kernels (see ops.tiles), and forms that are never
 # or always chosen.
 GPU: tuple[Mapping[str, str], ...] = (
     {},
@@ -62,8 +61,8 @@ SOFTWARE: tuple[Mapping[str, str], ...] = (
 
 
 def best(graph: Graph, device: Device, target: Target) -> Target:
-    """The target, which is one of this device, with the fastest settings for this partition: from
-    the cache, or measured now and put there."""
+    """Returns the target with the fastest settings for this partition: cached ones, or measured now
+    and cached. The target must be one of this device."""
     path = _path(graph, target)
     stored = kept_settings(path)
     if stored is None:
@@ -74,7 +73,7 @@ def best(graph: Graph, device: Device, target: Target) -> Target:
 
 
 def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str]:
-    """Settings are added one at a time to those that were fastest so far."""
+    """Returns the fastest settings, found by adding one at a time to the fastest so far."""
     chosen: dict[str, str] = {}
     fastest, plans = float("inf"), set[bytes | None]()
     end = time.monotonic() + MAX_TUNING_SECONDS
@@ -99,7 +98,7 @@ def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str
 
 
 def fastest_run(instance: Instance) -> float:
-    """Nanoseconds of the fastest of a few runs on zeros: other work on the machine only adds."""
+    """Returns the nanoseconds of the fastest of a few runs on zeros: other load only adds time."""
     ports = instance.plan.inputs, instance.plan.states
     inputs, states = (
         [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in some] for some in ports
