@@ -1,7 +1,5 @@
-"""Ops that are made of other ops: `Op.decompose` lists the nodes that stand for one, before
-lowering.
-
-Its argument, a `Decomposition`, adds nodes and works out their shapes."""
+"""Ops that are replaced by other ops before lowering. `Op.decompose` adds the nodes to its
+argument, a `Decomposition`, which infers their shapes."""
 
 from __future__ import annotations
 
@@ -26,26 +24,27 @@ class Decomposition:
 
     @property
     def graph(self) -> Graph:
-        """The tensors so far, for functions that ask a graph for shapes and constants."""
+        """Returns the graph with the tensors so far, for functions that need shapes and
+        constants."""
         return self.editor.now
 
     def shape(self, tensor: int) -> Shape:
         return self.editor.shape(tensor)
 
     def data(self, tensor: int | None) -> Array | None:
-        """The value of a constant, None for anything else."""
+        """Returns the value of a constant, None for any other tensor."""
         return self.editor.data(tensor)
 
     def indices(self, values: Any) -> int:
-        """A new constant of axes, extents and the like."""
+        """Returns a new constant of axes, extents and the like."""
         return self.editor.indices(values)
 
     def number(self, value: Any) -> int:
-        """A new float32 constant."""
+        """Returns a new float32 constant."""
         return self.editor.constant(np.asarray(value, np.float32))
 
     def add(self, op: str, *inputs: int | None, **attributes: Any) -> int:
-        """A further node; returns its result."""
+        """Adds a node and returns its result."""
         first = next(tensor for tensor in inputs if tensor is not None)
         made = self.editor.tensor((), like=first)
         if not ops.rows()[op].keeps:
@@ -54,7 +53,7 @@ class Decomposition:
         return made
 
     def typed(self, dtype: str, op: str, *inputs: int) -> int:
-        """A further node whose result is of plain numbers of this type."""
+        """Adds a node whose result has this type without quantization, and returns the result."""
         made = self.editor.tensor((), like=inputs[0])
         model = self.editor.tensors[made]
         self.editor.tensors[made] = replace(model, dtype=dtype, quantization=None)
@@ -69,11 +68,11 @@ class Decomposition:
         self.editor.tensors[tensor] = model
 
     def last(self, op: str, *inputs: int | None, **attributes: Any) -> None:
-        """The node whose result is that of the whole."""
+        """Adds the node that computes the result of the replaced node."""
         self.put(self.node.outputs[0], op, *inputs, **attributes)
 
     def put(self, made: int, op: str, *inputs: int | None, **attributes: Any) -> None:
-        """The node that makes this tensor, for example one of the results of the whole."""
+        """Adds a node that computes this tensor, for example one of the replaced node's results."""
         self.nodes.append(self.editor.node(op, inputs, (made,), [self.node], **attributes))
         (shape,) = ops.rows()[op].shapes(self.graph, self.nodes[-1])
         self.editor.reshaped(made, tuple(shape))
@@ -81,8 +80,8 @@ class Decomposition:
     def many(
         self, op: str, *inputs: int | None, outputs: Iterable[int | None], **attributes: Any
     ) -> tuple[int, ...]:
-        """A node with several results: these tensors, and new ones (None, and at the end) like the
-        results of the whole. Returns all."""
+        """Adds a node with several results and returns them: the given tensors, and a new one, like
+        a result of the replaced node, for each None and each that is not given."""
         whole, given = self.node.outputs, list(outputs)
         node = self.editor.node(op, inputs, (), [self.node], **attributes)
         shapes = ops.rows()[op].shapes(self.graph, node)
@@ -97,7 +96,8 @@ class Decomposition:
         return made
 
     def pairs(self, tensor: int) -> int:
-        """The tensor, whose complex numbers are float32 pairs on a further axis from now on."""
+        """Turns complex numbers of a tensor into float32 pairs on a further axis, and returns
+        it."""
         held = self.editor.tensors[tensor]
         if held.dtype == COMPLEX:
             self.editor.tensors[tensor] = replace(paired(held), wide=True)
@@ -108,7 +108,7 @@ class Decomposition:
 
 
 def lower_decomposed(low: Lowering, node: Node) -> None:
-    """In place of a lowering: such a node never gets there."""
+    """Raises Unsupported: a node that has a decomposition must not reach lowering."""
     raise Unsupported.of(
         "defect", f"{node.op} was not expanded before it was lowered; please report it.", node.id
     )

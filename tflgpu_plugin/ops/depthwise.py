@@ -18,7 +18,9 @@ from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
 MOST_SPANNED = 7  # taps of a row in the span form
-AT_ONCE = 2  # output rows whose input a thread of a GPU loads at once; a third costs GCN waves
+AT_ONCE = (
+    2  # output rows that a GPU thread loads at once; with 3, GCN's registers allow fewer waves
+)
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -41,8 +43,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """A depthwise convolution as its forms see it: shapes of the input and the weights, and the
-    window along rows and columns."""
+    """A depthwise convolution: shapes of the input and the weights, and the window along rows and
+    columns."""
 
     low: Lowering
     node: Node
@@ -53,17 +55,17 @@ class Depthwise:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Depthwise:
-        """Returns the convolution that a node is."""
+        """Returns the convolution of this node."""
         return cls(low, node, *operands(low.graph, node), *windows(low.graph, node))
 
     @property
     def multiplier(self) -> int:
-        """Filters of each input channel."""
+        """Returns the filters per input channel."""
         return self.weights[3] // self.x[3]
 
     @property
     def walks(self) -> bool:
-        """Whether neighbours that lie `dilation` apart may share what they load."""
+        """Whether outputs that are `dilation` apart may share loads."""
         rows, columns = self.rows, self.columns
         near = columns.dilation <= columns.positions and rows.dilation <= rows.positions
         return near and self.multiplier == 1
@@ -85,19 +87,20 @@ def _span_suits(d: Depthwise) -> bool:
 
 
 def _span_pays(d: Depthwise) -> bool:
-    """The form has a load per tap and column, one for all taps where weights are shared."""
+    """Whether the span form pays: it loads input per tap and column, and weights once if shared."""
     return d.columns.kernel <= (MOST_SPANNED if d.low.target.shuffles else 4)
 
 
 def _spanned(d: Depthwise) -> int:
-    """Pixels of a thread: SIMDs with subgroups of 64 lanes hold few waves."""
+    """Returns the pixels per thread; fewer for subgroups of 64 lanes, whose registers allow few
+    waves."""
     if d.columns.stride == 2:
         return 2
     return 3 if d.low.target.least_subgroup >= 64 else 4
 
 
 def _lower_rows(d: Depthwise, form: str, pixels: int) -> None:
-    """Threads of `pixels` columns, and of one row or several."""
+    """Records one launch whose threads compute `pixels` columns of one or more rows."""
     rows, columns = d.rows, d.columns
     groups = _groups(columns, pixels)
     parameters: dict[str, object] = {"out_h": rows.positions, "column_groups": groups}
@@ -114,7 +117,7 @@ def _lower_rows(d: Depthwise, form: str, pixels: int) -> None:
 
 
 def _lower_taps(d: Depthwise, form: str, pixels: int) -> None:
-    """Threads of any `pixels` pixels."""
+    """Records one launch whose threads compute any `pixels` pixels."""
     count = d.rows.positions * d.columns.positions
     parameters: dict[str, object] = {"pixels": count}
     if form == "multiplied":
@@ -129,9 +132,9 @@ def _dispatch(
     low, node, weights = d.low, d.node, d.weights
     low.loops(node, weights[1] * (2 + weights[2]) + 33)
     lanes, software, slices = _lanes(low.target), low.target.software, -(-weights[3] // 4)
-    # Lanes that all compute one item have no weights to share, and an NVIDIA H200 (driver
-    # 580.159.04) loses the ninth tap there when values are stored as float16. Software drivers
-    # compile fewer load sites sooner.
+    # Lanes that all compute one item have no weights to share, and sharing them there drops the
+    # ninth tap on an NVIDIA H200 (driver 580.159.04) when values are stored as float16. Software
+    # drivers share weights even so: fewer load sites compile sooner.
     shared = passes_weights(low.target) and (items > 1 or software)
     view = 1 if variant.form == "multiplied" else 4
     height = 0 if software else variant.height
@@ -167,9 +170,9 @@ FORMS = Forms(
 
 
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
-    """Output rows per thread of the row forms: the higher, the fewer input rows are read per output
-    row. GPUs need more threads instead, which load all of their rows at once; on software adapters
-    so many that groups of threads are busiest."""
+    """Returns the output rows per thread. More rows read fewer input rows per output row, but GPUs
+    need more threads, each of which loads all its rows at once. On software adapters the busiest
+    workgroup decides."""
     lanes, most = _lanes(target), -(-rows.positions // rows.dilation)
     if not target.software:
         return min(AT_ONCE, most)
@@ -188,7 +191,7 @@ def _lanes(target: Target) -> int:
 
 
 def _groups(along: Span, size: int) -> int:
-    """Groups of `size` output pixels that lie `dilation` apart."""
+    """Returns the number of groups of `size` output pixels that are `dilation` apart."""
     return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
 
 

@@ -1,21 +1,22 @@
 """`detections(encodings [1, N, 4 or more], scores [1, N, columns], anchors [N, 4]): count, each,
-classes, least, overlap, scales` gives boxes [1, count, 4], classes and scores [1, count] and how
-many there are [1], zeros behind them: as TFLite_Detection_PostProcess of
-tensorflow/lite/kernels/detection_postprocess.cc, with one class for a box.
+classes, least, overlap, scales` returns boxes [1, count, 4], classes and scores [1, count], padded
+with zeros, and the number of detections [1], as TFLite_Detection_PostProcess
+(tensorflow/lite/kernels/detection_postprocess.cc) with one class per box.
 
-It is made of two ops. `class_boxes(encodings, anchors, scores): scales, classes, best` decodes
-boxes: centres y / scale * h + y and sides exp(h / scale) * h of anchors (y, x, h, w), as corners
-(S. Ren and others, "Faster R-CNN", 2015, equation 2). With `best` it gives the highest of the last
-`classes` scores of each box, too, and its class; of equal ones the first.
+It decomposes into two ops. `class_boxes(encodings, anchors, scores): scales, classes, best` decodes
+boxes to corners, from centres y / scale * h + y and sides exp(h / scale) * h of anchors (y, x, h,
+w) (S. Ren and others, "Faster R-CNN", 2015, equation 2). With `best` it also returns the highest of
+the last `classes` scores of each box, and its class (the first of equal ones).
+
 `chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None): classes, count,
-least, overlap, rest` chooses for each of the last `classes` columns by itself: boxes with scores of
-at least `least`, the best first (of equal ones the first), without those whose intersection with
-one before is more than `overlap` of the union (None: with all). It gives [classes, count, 4], their
-labels (default: the class) and scores [classes, count], with the score `rest` where there are no
-more, and how many there are [classes, 1].
+least, overlap, rest` is a non-maximum suppression for each of the last `classes` columns: it
+selects boxes with scores of at least `least`, the best first (of equal ones the first), and drops
+those whose intersection over union with a selected one exceeds `overlap` (None: drops none). It
+returns boxes [classes, count, 4], labels (default: the class) and scores [classes, count], with the
+score `rest` where no box is left, and the number of boxes [classes, 1].
 
-Without `each` boxes of all classes stand against each other; with it those of one class, of which
-`each` are chosen, and then the best of all. Of equal scores the lower class comes first."""
+Without `each`, boxes of all classes suppress each other. With it only boxes of one class do: `each`
+boxes per class are selected, then the best of all. Of equal scores the lower class comes first."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op
 
-THREADS = 256  # that choose among many boxes of a class
-MAX_VISITS = 1 << 20  # of boxes by one thread: a launch must not seem to hang
+THREADS = 256  # that select from many boxes of a class
+MAX_VISITS = 1 << 20  # boxes that a thread reads: longer launches may hit a driver's timeout
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -56,28 +57,28 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         )
     each, count = given["each"], given["count"]
     if count < 1 or (each is not None and each < 1):
-        return Refusal("shape.empty", "Of no boxes there is nothing to choose.")
+        return Refusal("shape.empty", "There are no boxes to select from.")
     last = 0 if each is None else visits(classes * each, count)
     if max(visits(boxes[1], each or count), last) > MAX_VISITS:
         return Refusal(
-            "shape.too_large", f"{count:,} of {boxes[1]:,} boxes are too many to choose."
+            "shape.too_large", f"{count:,} of {boxes[1]:,} boxes are too many to select."
         )
     return None
 
 
 def visits(boxes: int, count: int) -> int:
-    """How often a thread looks at a box while so many are chosen."""
+    """Returns how many boxes a thread reads to select so many."""
     return -(-boxes // THREADS) * (count + 1)
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Boxes, classes, scores and how many."""
+    """Returns the shapes of boxes, classes, scores and the number of detections."""
     count = node.attributes["count"] * node.attributes.get("several", 1)
     return [(1, count, 4), (1, count), (1, count), (1,)]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """All classes together, or each by itself and then the best."""
+    """Selects boxes of all classes together or, with `each`, per class and then the best of all."""
     encodings, scores, anchors = (node.operand(k) for k in range(3))
     given = node.attributes
     each, classes = given["each"], given["classes"]
@@ -107,14 +108,14 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def box_shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Boxes; with `best` scores and classes."""
+    """Returns the shape of the boxes and, with `best`, of scores and classes."""
     count = graph.shape(node.operand())[1]
     each = [(1, count, last) for last in (1, 1) if node.attributes["best"]]
     return [(1, count, 4), *each]
 
 
 def lower_boxes(low: Lowering, node: Node) -> None:
-    """One launch, one thread per box."""
+    """Records one launch with a thread per box."""
     graph, best = low.graph, node.attributes["best"]
     (_, count, columns) = graph.shape(node.operand(2))
     reads: dict[str, Source | Access] = {
@@ -140,22 +141,22 @@ def lower_boxes(low: Lowering, node: Node) -> None:
     )
 
 
-# ---- the choice ----------------------------------------------------------------------------------
+# ---- selection -----------------------------------------------------------------------------------
 
 
 def _fit(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Boxes and scores as `detections` makes them."""
+    """Accepts every node, since only `detections` makes them."""
     return None
 
 
 def chosen_shapes(graph: Graph, node: Node) -> list[Shape]:
-    """For each class boxes, labels, scores and how many."""
+    """Returns the shapes of boxes, labels, scores and the number of boxes per class."""
     classes, count = node.attributes["classes"], node.attributes["count"]
     return [(classes, count, 4), (classes, count), (classes, count), (classes, 1)]
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, one workgroup for each class."""
+    """Records one launch with a workgroup per class."""
     graph, given = low.graph, node.attributes
     _, count, columns = graph.shape(node.operand(1))
     overlap, labelled = given["overlap"], count_given(node.inputs) > 2
@@ -168,7 +169,7 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     if labelled:
         reads["labels"] = Access(low.stored(node.operand(2)), 1)
-    # The first share above `overlap`, since the comparison is with that or more.
+    # The kernel drops boxes at or above the limit: the next number above `overlap`.
     above = inf if overlap is None else float(np.nextafter(np.float32(overlap), np.float32(inf)))
     words = given["classes"] * (count + given["count"])
     low.dispatch(

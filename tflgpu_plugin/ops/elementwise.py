@@ -1,9 +1,6 @@
-"""Shared by elementwise families: numpy broadcasting, and the launch of a function of two or three
-operands.
-
-The expression is written for one vec4 of each operand; `kernels/binary.wgsl` fetches them. Two ways
-to fetch one: in place (same storage as the output), or by slices (an affine index, lane 0 spread
-where the operand has one channel)."""
+"""Shared by elementwise families: numpy broadcasting, and the launch of an expression over a vec4
+of two or three operands. `kernels/binary.wgsl` loads an operand in place (stored like the output),
+or by slices (an affine index; lane 0 is broadcast if the operand has one channel)."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ VALUES = "vew"  # their values in an expression
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The common shape, aligned from the right. Raises Misfit when there is none."""
+    """Returns the common shape, aligned from the right. Raises Misfit if there is none."""
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
@@ -40,7 +37,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def spreads(given: Shape, shape: Shape) -> bool:
-    """Whether what has one shape broadcasts to another."""
+    """Whether a tensor of one shape broadcasts to another."""
     pairs = zip(given[::-1], shape[::-1], strict=False)
     return len(given) <= len(shape) and all(n in (1, extent) for n, extent in pairs)
 
@@ -50,7 +47,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
-    """A sentence when the inputs cannot be combined by `lower_pair`."""
+    """Refuses inputs that do not broadcast together."""
     try:
         shapes(graph, node)
     except ValueError as error:
@@ -59,7 +56,8 @@ def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
-    """Neighbouring axes of the result along which each operand is either whole or one value."""
+    """Groups adjacent axes of the result along which each operand either has all elements or is
+    broadcast."""
     ranked = [_ranked(operand, len(shape)) for operand in operands]
     long = [k for k, extent in enumerate(shape) if extent != 1]
     alike = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
@@ -68,7 +66,7 @@ def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
 
 
 def decompose_spread(steps: Decomposition, node: Node) -> bool:
-    """Merges axes that go together, where there are more than the kernel walks."""
+    """Merges axes with the same broadcasting if there are more than the kernel supports."""
     shape, given = steps.shape(node.outputs[0]), operands(node)
     shapes = [steps.shape(tensor) for tensor in given]
     spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
@@ -97,10 +95,10 @@ def lower_pair(
     checked: str = "",
     refused: str = "",
 ) -> None:
-    """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
-    spread to the output. `numbers` are further parameters that it uses; a run is flagged where
-    `checked` (a vec4 of bool) is true of what is computed, or `refused` of an element's operands.
-    """
+    """Records a launch of `expression` (WGSL over vec4 `v`, `e` and, with three inputs, `w`) on the
+    inputs, broadcast to the output. `numbers` are further parameters that it uses. The run is
+    flagged where `checked` (a vec4 of bool) is true of the result, or `refused` of an element's
+    operands."""
     shape = low.graph.shape(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
@@ -133,8 +131,8 @@ def lower_pair(
 
 
 def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> tuple[str, str]:
-    """The expression and its check, where an operand or the result may be a number beyond
-    int32."""
+    """Returns the expression and its check, extended for operands or results that may be numbers
+    beyond int32."""
     given = [value for value, t in zip(VALUES, operands(node), strict=False) if t in low.unflagged]
     made, chooses = node.outputs[0] in low.unflagged, ops.rows()[node.op].unknown == CHOOSES
     if chooses:
@@ -146,7 +144,8 @@ def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> t
 
 
 def overflow(low: Lowering, node: Node, whole: str) -> str:
-    """Where this expression, of integers, passes int32; "" where its host computes in that."""
+    """Returns WGSL for where this integer expression exceeds int32; "" where hosts compute in
+    int32."""
     if low.graph.tensors[node.outputs[0]].dtype != "i64":
         return ""
     near = re.sub(r"\b([ve])\b", r"vec4f(\1)", whole)
@@ -154,7 +153,7 @@ def overflow(low: Lowering, node: Node, whole: str) -> str:
 
 
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
-    """Launch a fused step over a copy of the first input."""
+    """Records a launch of a fused step on a copy of the first input."""
     stepped = replace(node, epilogue=(step, *node.epilogue))
     low.each_vector(
         Kernel("unary"),
@@ -167,8 +166,8 @@ def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
 def pair_epilogue(
     first: str | None, second: str | None
 ) -> Callable[[Graph, Node, int], EpilogueOp | None]:
-    """The rule for a row: names of the fused steps when the produced value is the first operand,
-    and when it is the second (None: cannot be)."""
+    """Returns the rule that makes a fused step of a node: the step's name if the produced value is
+    the first operand, and if it is the second (None: cannot be fused)."""
 
     def rule(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
         name = f"{node.op}_nan" if node.attributes.get("nan") else (first, second)[position]
@@ -178,14 +177,14 @@ def pair_epilogue(
         value = graph.constant(other)
         if value is None or value.size != 1:
             return EpilogueOp(name, other)
-        single = float(value.reshape(-1)[0])  # takes no buffer
+        single = float(value.reshape(-1)[0])  # a parameter, which needs no buffer
         return EpilogueOp(name, None, (single,))
 
     return rule
 
 
 def operands(node: Node) -> list[int]:
-    """The inputs of an elementwise node. Raises ValueError when one is absent."""
+    """Returns the inputs of an elementwise node. Raises ValueError if one is absent."""
     found = [tensor for tensor in node.inputs if tensor is not None]
     if len(found) != len(node.inputs) or len(found) > len(NAMES):
         raise ValueError(f"node {node.id} ({node.op}) has {len(found)} operands")
@@ -197,12 +196,12 @@ def _ranked(shape: Shape, rank: int) -> Shape:
 
 
 def _in_place(operand: Shape, shape: Shape) -> bool:
-    """Whether an operand lies in memory exactly like the output."""
+    """Whether an operand is stored exactly like the output."""
     return _ranked(operand, len(shape)) == shape and geometry(operand) == geometry(shape)
 
 
 def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
-    """Per output axis the distance between neighbours in the operand, 0 where it is broadcast."""
+    """Returns the operand's stride along each output axis, 0 where it is broadcast."""
     lead = len(shape) - len(operand)
     own = [0] * lead + list(strides)
     return [
@@ -212,8 +211,9 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
 
 
 def _slice_strides(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
-    """How many axes the kernel walks, and its parameters: extents, and steps of each operand."""
-    if len(shape) > MAX_AXES:  # row-major: only a single value is spread
+    """Returns the number of axes of the kernel, and its parameters: extents, and each operand's
+    strides."""
+    if len(shape) > MAX_AXES:  # row-major: only a single value is broadcast
         one_value: dict[str, object] = {f"{name}_k0": 0 for name in spread}
         return 1, one_value | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
     # Slowest in device storage first: batch, channel slices, space.

@@ -1,7 +1,5 @@
 """Evaluates a node with constant inputs in numpy: by `Op.meaning`, or by the views of an op that
-only moves data.
-
-Conformance does not use this: `conformance.references` has reference implementations of its own."""
+only moves data. Conformance has reference implementations of its own (`conformance.references`)."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ def known(op: Op) -> bool:
 def evaluate(
     op: Op, values: Sequence[Array | None], attributes: Mapping[str, Any], results: int, limit: int
 ) -> list[Array] | None:
-    """Returns the results of an op for these inputs (None: absent) and attributes, or None when the
-    op cannot be evaluated or an input or result has more than `limit` elements. The shape function
-    is asked first, so that no memory is allocated for a result that is too large."""
+    """Returns the results of an op for these inputs (None: absent) and attributes; None if the op
+    cannot be evaluated, or a tensor has more than `limit` elements (checked by shape before any
+    memory is allocated)."""
     try:
         with np.errstate(all="ignore"):
             found = _results(op, values, attributes, results, limit)
@@ -59,7 +57,7 @@ def _results(
 
 
 def _arguments(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the attributes that are keyword arguments of a meaning."""
+    """Returns the attributes that `Op.meaning` takes as keyword arguments."""
     given = {name: value for name, value in attributes.items() if name not in IGNORED}
     if given.get("activation") == "none":
         del given["activation"]

@@ -1,7 +1,6 @@
-"""Forms: the ways to compute a family, as rows in order of preference.
-
-Target.without, the option `without`, TFLGPU_WITHOUT, tuning and `ir.quirks` name forms: one that is
-refused is passed over, and the next that suits computes the node."""
+"""Forms: the ways to compute a family, in order of preference. Target.without, the option
+`without`, TFLGPU_WITHOUT, tuning and `ir.quirks` name forms; a node is computed by the first form
+that suits and is not refused."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ Other = TypeVar("Other")
 
 
 def always(problem: Any) -> bool:
-    """Whether a form suits, or pays, that does so for every node of its family."""
+    """Returns True: the form suits (or pays) for every node of its family."""
     return True
 
 
 @dataclass(frozen=True)
 class Form(Generic[Problem]):
     """One way to compute a node. `suits` says whether its result is right, `pays` whether it is
-    also expected to be faster than the forms after it; `lower` records its launches."""
+    expected to be faster than the forms after it; `lower` records its launches."""
 
     name: str
     suits: Callable[[Problem], bool]
@@ -34,8 +33,8 @@ class Form(Generic[Problem]):
     pays: Callable[[Problem], bool] = always
 
     def within(self, view: Callable[[Other], Problem | None]) -> Form[Other]:
-        """Returns this form for another family, of whose problems `view` makes one of this family;
-        it suits none for which that is None."""
+        """Returns this form for another family; `view` translates a problem of that family to one
+        of this, or to None where the form does not suit."""
 
         def seen(problem: Other) -> Problem:
             found = view(problem)
@@ -52,14 +51,15 @@ class Form(Generic[Problem]):
 
 @dataclass(frozen=True)
 class Forms(Generic[Problem]):
-    """The `lower` of an op with several forms: `problem` is what these need to know of a node."""
+    """The `lower` of an op with several forms; `problem` collects what these need to know of a
+    node."""
 
     problem: Callable[[Lowering, Node], Problem]
     rows: tuple[Form[Problem], ...]
 
     def __call__(self, low: Lowering, node: Node) -> None:
-        """Record the launches of the node in the first form that suits and pays. Raises Unsupported
-        where none is left."""
+        """Records the node's launches in the form that is chosen. Raises Unsupported if none is
+        left."""
         problem = self.problem(low, node)
         form = self.chosen(problem, low, node)
         low.form = form.name
@@ -67,7 +67,7 @@ class Forms(Generic[Problem]):
 
     def chosen(self, problem: Problem, low: Lowering, node: Node) -> Form[Problem]:
         """Returns the first form that suits and pays (or is preferred), else the first that suits.
-        Raises Unsupported."""
+        Raises Unsupported if none is left."""
         reasons = {
             form.name: reason
             for form in self.rows
@@ -94,6 +94,6 @@ class Forms(Generic[Problem]):
         return True
 
     def _refusal(self, problem: Problem, reasons: dict[str, Refusal], node: Node) -> Refusal:
-        """The refusal of a node all of whose forms are refused, as the last of them is."""
+        """Returns the refusal of a node with no form left, with the reason of its last form."""
         suiting = [form.name for form in self.rows if form.name in reasons and form.suits(problem)]
         return none_left(node.op, suiting, reasons[suiting[-1]])

@@ -1,6 +1,5 @@
-"""Fully connected: x [..., I], weights [O, I] -> [N, O].
-
-With keep_num_dims the result is x.shape[:-1] + [O]."""
+"""Fully connected: x [..., I], weights [O, I] -> [N, O], or x.shape[:-1] + [O] with
+`keep_num_dims`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
 KEPT = 4  # dimensions
-MANY_ROWS = 8  # from here on rows are treated as the pixels of a 1x1 convolution
+MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 convolution
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -49,7 +48,8 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _decompose(steps: Decomposition, node: Node) -> bool:
-    """More dimensions than rows have in memory are joined, and parted again."""
+    """Flattens the leading dimensions of inputs of higher rank than the kernel supports, and
+    restores them after the product."""
     weights, *bias = node.inputs[1:]
     shape = steps.shape(node.operand())
     if not node.attributes.get("keep_num_dims") or len(shape) <= KEPT:
@@ -78,13 +78,13 @@ class Rows:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Rows:
-        """Returns the product that a node is."""
+        """Returns the matrix product of this node."""
         x, (_, inputs) = operands(low.graph, node)
         return cls(low, node, prod(x) // inputs, low.geometry(node.outputs[0]).spatial)
 
     @property
     def shape(self) -> Shape:
-        """That of the weights."""
+        """Returns the shape of the weights."""
         return self.low.graph.shape(self.node.operand(1))
 
     @property
@@ -93,12 +93,12 @@ class Rows:
 
     @property
     def flat(self) -> bool:
-        """Whether rows of the product are no rows of the input's storage."""
+        """Whether rows of the product are not rows in the input's storage."""
         return self.x.channels != self.shape[-1]
 
 
 def _multiply_rows(r: Rows) -> None:
-    """A thread, or eight of them, for each row and slice of outputs."""
+    """Records one launch with a thread, or eight of them, per row and slice of outputs."""
     low, node, x, flat = r.low, r.node, r.x, r.flat
     outputs, inputs = r.shape[0], r.shape[-1]
     shared, slices_in = low.target.shuffles, -(-inputs // 4)
@@ -133,20 +133,20 @@ def _multiply_rows(r: Rows) -> None:
 
 
 def are_many(x: Geometry) -> bool:
-    """Whether it pays to take rows in this storage as the pixels of planes."""
+    """Whether there are enough rows that treating them as pixels pays."""
     return x.batch * x.spatial >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
 
 
 def tiled(low: Lowering, x: Geometry, shape: Shape) -> tuple[Tile, Blocks]:
-    """The tile of a product with weights of this shape [O, ..., I] whose rows are pixels, and the
-    order of the weights."""
+    """Returns the tile and the weight order of a product whose rows are pixels, for weights [O,
+    ..., I]."""
     tile = choose_tile(low.target, -(-shape[0] // 4), x.batch if x.spatial == 1 else x.spatial)
     return tile, Blocks(shape[0], 1, shape[-1], 1, tile.slices)
 
 
 def as_point(r: Rows, shape: Shape) -> Product:
-    """The same as a 1x1 convolution whose pixels are the rows of each plane of x's storage, with
-    weights of this shape."""
+    """Returns the product as a 1x1 convolution with these weights, whose pixels are the rows of
+    each plane of x's storage."""
     x, slices = r.x, -(-shape[0] // 4)
     planes, plane_rows = (1, r.rows) if x.spatial == 1 else (x.batch, x.spatial)
     tile, blocks = tiled(r.low, x, shape)

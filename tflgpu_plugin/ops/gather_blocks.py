@@ -1,8 +1,8 @@
 """`gather_blocks(indices, weights [rows, blocks, words], scales [rows, blocks], zeros | None):
-bits, block, width, raises` -> [..., width]: rows of a table that stays 4 or 8 bits in memory, each
-as many numbers wide. What weights, scales and zero points are is said in `matmul_blocks`; all of
-them are constants. Negative indices count from the end; what lies outside becomes the nearest row,
-and with `raises`, where the host answers with an error, the run is flagged."""
+bits, block, width, raises` -> [..., width]: rows of a table that stays in 4 or 8 bits in memory,
+dequantized as in `matmul_blocks`; all operands but the indices are constants. Negative indices
+count from the end. Indices out of range are clamped, and with `raises`, where hosts fail, the run
+is flagged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tflgpu_plugin.ops.matmul_blocks import (
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import Op, unplanned
 
-MAX_RANK = 4  # of indices: rows of results by channel planes are whole vec4
+MAX_RANK = 4  # of indices
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -43,7 +43,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """A launch for as many rows as are in one binding, which makes what it finds in these."""
+    """Records a launch for each part of the table that fits a binding; it writes the rows found
+    there."""
     indices, (rows, *_) = node.operand(), low.graph.shape(node.operand(1))
     width, data = int(node.attributes["width"]), geometry(low.graph.shape(indices))
     raises = bool(node.attributes.get("raises"))

@@ -1,12 +1,12 @@
-"""`grid_sample(x [B, H, W, C], grid [B, h, w, 2]): method, outside, align_corners, places` gives
-[B, h, w, C]: the image at the places (column, row) of the grid, -1 and 1 being its edges, or with
-`align_corners` the centres of its outermost pixels; with `places` "pixels" they count pixels from
-0. Volumes [B, D, H, W, C] have a third coordinate, the layer.
+"""`grid_sample(x [B, H, W, C], grid [B, h, w, 2]): method, outside, align_corners, places` -> [B,
+h, w, C]: the image at the grid's coordinates (column, row), where -1 and 1 are its edges or, with
+`align_corners`, the centres of its outermost pixels; with `places` "pixels" coordinates count
+pixels from 0. Volumes [B, D, H, W, C] have a third coordinate, the layer.
 
-`method` is "nearest" (halves to the even pixel), "linear" or, of images, "cubic" (Keys' kernel with
-a = -0.75). What is `outside` is 0 for "zeros", the nearest pixel for "border", and for "reflection"
-the mirror image at the edges, or at the centres with `align_corners`. A place that is NaN gives any
-numbers."""
+`method` is "nearest" (ties to even), "linear" or, for images, "cubic" (Keys' kernel with a =
+-0.75). Pixels `outside` are 0 for "zeros", the nearest pixel for "border", and mirrored at the
+edges (centres with `align_corners`) for "reflection". The result at a NaN coordinate is
+undefined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 
-TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels that count, per axis
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels per axis
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -44,7 +44,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four channels of a result per thread."""
+    """Records one launch with a thread per four channels of a result."""
     _, *extents, _ = low.graph.shape(node.operand())
     low.each_vector(
         Kernel(

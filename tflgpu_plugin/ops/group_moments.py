@@ -1,8 +1,9 @@
-"""Means of groups of channels, over all axes between batch and channels: what a normalization of
-groups too large for one launch, or of no whole slices, is made of.
+"""Means of groups of channels over all axes between batch and channels. They implement
+normalizations of groups that are too large for one launch or do not begin at a slice.
 
 * `mean_of_groups(x [B, ..., C]): groups` -> [B, 1, ..., groups]
-* `mean_square_of_groups(x, None, centre [B, 1, ..., groups]): groups`, of differences from it"""
+* `mean_square_of_groups(x, None, centre [B, 1, ..., groups]): groups`: mean squares of x -
+centre"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
 
 
 def divides(shape: Shape, groups: int) -> bool:
-    """Whether there are so many groups of channels, of a tensor that has further axes."""
+    """Whether the channels divide into so many groups, and the tensor has further axes."""
     fits = planar(shape) and len(shape) > 2 and 0 not in shape
     return fits and 0 < groups <= shape[-1] and shape[-1] % groups == 0
 
@@ -35,7 +36,7 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _reduced(low: Lowering, node: Node) -> Reduced:
-    """The reduction whose channels are two axes: of groups, and of channels in a group."""
+    """Returns the reduction, with the channels as two axes: groups, and channels of a group."""
     batch, *image, channels = low.graph.shape(node.operand())
     groups = int(node.attributes["groups"])
     shape = (batch, *image, groups, channels // groups)

@@ -1,8 +1,7 @@
-"""Where the elements of a resized axis read: tables of input indices and weights.
-
-They are worked out on the CPU in float32, in the order of operations of the hosts' kernels, so that
-no rounding of the GPU moves a neighbour. A table is float32 [out, taps, 2]: input index (-1:
-outside) and weight of each tap, for each output index of one axis."""
+"""Tables of the input indices and weights that a resized axis reads: float32 [out, taps, 2], an
+input index (-1: outside) and a weight for each tap of each output index. They are computed on the
+CPU in float32, in the hosts' order of operations, so that rounding on the GPU cannot select another
+neighbour."""
 
 from __future__ import annotations
 
@@ -15,35 +14,35 @@ from tflgpu_plugin.ir import Array
 
 
 def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Computes what `ComputeInterpolationValues` does in
+    """Returns the table of `ComputeInterpolationValues` in
     tensorflow/lite/kernels/internal/reference/resize_bilinear.h."""
     half, scale = np.float32(0.5), _step(extent, out, align_corners)
     index = np.arange(out, dtype=np.float32)
     at = (index + half) * scale - half if half_pixel_centers else index * scale
     lower = np.maximum(np.floor(at), np.float32(0))
     upper = np.minimum(np.ceil(at), np.float32(extent - 1))
-    # The host's lower index is not cut at the far end: rounding may put it one past the last index.
+    # The host does not clamp the lower index to the last one, which rounding may exceed by one.
     lower = np.minimum(lower, np.float32(extent - 1))
     return _pair(lower, upper, at - lower)
 
 
 def _step(extent: int, out: int, align_corners: bool) -> np.float32:
-    """Input elements from one output element to the next."""
+    """Returns the distance in input elements between output elements."""
     if align_corners and out > 1:
         return np.float32(extent - 1) / np.float32(out - 1)
     return np.float32(extent) / np.float32(out)
 
 
 def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
-    """The table of two taps with a fraction between them."""
+    """Returns the table of linear interpolation between two taps."""
     weights = np.stack([1 - fraction, fraction], axis=1)
     table = np.stack([np.stack([lower, upper], axis=1), weights], axis=2)
     return np.asarray(table, np.float32)
 
 
 def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The same for int8 tensors, where the host has ten bits after the point
-    (`ComputeInterpolationValuesInteger`): far from the origin its coordinates drift."""
+    """Returns the table for int8 tensors, for which the host computes with 10 fractional bits
+    (`ComputeInterpolationValuesInteger`): its coordinates drift far from the origin."""
     one = 1 << 10
     scale = (one * extent + out // 2) // out
     if align_corners and out > 1:
@@ -51,15 +50,15 @@ def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers
     at = np.arange(out, dtype=np.int64) * scale
     if half_pixel_centers:
         at += scale // 2 - one // 2
-    # Divided towards zero, as in C; the host does not cut the lower index at the far end.
+    # Divided toward zero, as in C; the host does not clamp the lower index to the last one.
     lower = np.minimum(np.maximum(np.trunc(at / one), 0), extent - 1)
     upper = np.minimum(np.trunc((at + one - 1) / one), extent - 1)
     return _pair(lower, upper, at / one - lower)
 
 
 def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The input index that each output index takes, as `GetNearestNeighbor` of
-    tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h finds it."""
+    """Returns the input index for each output index, as `GetNearestNeighbor` in
+    tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h."""
     scale = _step(extent, out, align_corners)
     offset = np.float32(0.5 if half_pixel_centers else 0.0)
     at = (np.arange(out, dtype=np.float32) + offset) * scale
@@ -68,7 +67,8 @@ def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
 
 
 def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:
-    """By the attributes of `resize`; `axis` counts those between batch and channels."""
+    """Returns the table for the attributes of `resize`; `axis` counts axes between batch and
+    channels."""
     mode = attributes.get("mode", "nearest")
     at = _coordinates(extent, out, axis, attributes)
     smooth = bool(attributes.get("antialias"))
@@ -90,8 +90,8 @@ def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> 
 
 
 def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:
-    """Where each output index lies in the input, float32, in the order of operations of the
-    reference implementation, which computes half_pixel_symmetric in float64."""
+    """Returns each output index's coordinate in the input as float32, in the order of operations of
+    the reference implementation, which computes half_pixel_symmetric in float64."""
     half, one = np.float32(0.5), np.float32(1)
     scales = attributes.get("scales")
     scale = np.float32(out) / np.float32(extent) if scales is None else np.float32(scales[axis])
@@ -121,8 +121,8 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]
 
 
 def _rounded(at: Array, how: str) -> Array:
-    """Coordinates within 1e-6 of the middle count as ties, as in newer versions of the reference
-    implementation: float32 leaves 6.4999995 of many a 6.5."""
+    """Returns the coordinates rounded; within 1e-6 of the middle they count as ties, as in newer
+    versions of the reference implementation, since float32 turns many a 6.5 into 6.4999995."""
     exact, half = at.astype(np.float64), 0.5 + 1e-6
     rounded: dict[str, Array] = {
         "floor": np.floor(at),
@@ -134,9 +134,8 @@ def _rounded(at: Array, how: str) -> Array:
 
 
 def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
-    """Four taps after Keys, "Cubic convolution interpolation for digital image processing".
-
-    In float64: where the outer polynomial is small, its terms are a hundred times as large."""
+    """Returns four taps by Keys, "Cubic convolution interpolation for digital image processing",
+    computed in float64: where the outer polynomial is small, its terms cancel."""
     a = float(attributes.get("cubic_a", -0.75))
     base = np.floor(at)
     s = at.astype(np.float64) - base
@@ -144,20 +143,20 @@ def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
     taps = base[:, None] + np.arange(-1, 3, dtype=np.float32)
     if attributes.get("exclude_outside"):
         weights = np.where((taps < 0) | (taps > extent - 1), np.float32(0), weights)
-        with np.errstate(invalid="ignore"):  # all of them are outside
+        with np.errstate(invalid="ignore"):  # 0 / 0 if all taps are outside
             weights = weights / weights.sum(1, keepdims=True)
     return np.asarray(np.stack([np.clip(taps, 0, extent - 1), weights], axis=2), np.float32)
 
 
 def _keys(d: Array, a: float) -> Array:
-    """Weights at distances of up to 2."""
+    """Returns the weights of Keys' kernel at distances of up to 2."""
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, far, 0.0))
 
 
 def _smoothed(extent: int, at: Array, axis: int, attributes: Mapping[str, Any]) -> Array:
-    """The taps of a linear or cubic filter that is as wide as what is taken is apart: antialiasing,
-    of an axis that shrinks."""
+    """Returns the taps of a linear or cubic filter that is widened by the scale of a shrinking axis
+    (antialiasing)."""
     scales, linear = attributes.get("scales"), attributes["mode"] == "linear"
     wide = max(extent / len(at) if scales is None else 1 / float(scales[axis]), 1.0)
     reach = wide if linear else 2 * wide

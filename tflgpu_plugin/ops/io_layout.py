@@ -1,16 +1,15 @@
-"""I/O layout conversion: between a host's row-major buffers and device storage, one launch each
-way at most.
+"""Conversion between a host's row-major buffers and device storage, at most one launch each way.
 
-A tensor whose storage is the host's order (a vector, a matrix of whole slices) lies in the host's
-buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`), as
-movements of inputs do. A transpose to channels first on the way out is part of its launch.
+A tensor whose storage equals the host's order (a vector, or a matrix with a multiple of 4 columns)
+is not converted: it uses the host's buffer. Kernels that read any strides may read the host's
+buffer too (`Lowering.hosted`). A transpose to channels-first before an output is part of the
+output's launch.
 
-float32 and int32 travel as they are, float16 as such (two in a word, too large values as
-infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
-uint8 as a byte and, on the device, as the real value that they stand for (without quantization
-parameters: the number itself), int16 ones two in a word, and so bfloat16, whose bits are the
-number. int64 tensors, of two words, are int32 on the device. Raw buffers are padded to a multiple
-of 16 bytes, so the last incomplete vec4 or word may be accessed whole."""
+In the host's buffer float32 and int32 have a word each, int64 has two, float16, int16 and bfloat16
+share a word by two, bool, int8 and uint8 by four. On the device int64 is int32, bool is 0.0 or 1.0,
+and int8 and uint8 are the dequantized value (without quantization parameters: the number itself).
+Values too large for float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
+that the last vec4 or word may always be accessed."""
 
 from __future__ import annotations
 
@@ -26,13 +25,14 @@ from tflgpu_plugin.ops.views import row_strides
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several in a word
 WORDS = ("i32", "i64")  # of one or two words
-SAME = ("f32", "i32")  # element by element the same on both sides
-PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # numbers without quantization parameters, too
-FORMS = {BFLOAT16: "u16"}  # of kernels, where dtypes have not their own
+SAME = ("f32", "i32")  # the same elements on both sides
+PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # allowed without quantization parameters
+FORMS = {BFLOAT16: "u16"}  # forms of kernels for dtypes without their own
 
 
 class _Views(NamedTuple):
-    """Lanes per element of the operands (0: words); `whole`: four lanes are neighbours in both."""
+    """Lanes per element of the operands (0: words). `whole`: four adjacent lanes are adjacent in
+    both."""
 
     raw: int
     stored: int
@@ -40,20 +40,18 @@ class _Views(NamedTuple):
 
 
 def in_host_order(shape: Geometry) -> bool:
-    """Whether storage is row-major, but for padding after the last element."""
+    """Whether storage is row-major, except for padding after the last element."""
     if shape.batch * shape.spatial == 1:
         return True
     return shape.channels % 4 == 0 and (shape.spatial == 1 or shape.slices == 1)
 
 
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
-    """Record the launch that brings the host's buffer `raw`, row-major elements
-    [batch][spatial][channels], into device storage `tensor`, the output of `node`.
-
-    Both have the tensor's shape and dtype. Raises Unsupported for a dtype that has no device form.
-    """
+    """Records the launch that converts the host's buffer `raw`, row-major elements
+    [batch][spatial][channels], to device storage `tensor`, the output of `node`, of the same shape
+    and dtype. Raises Unsupported for a dtype without a device form."""
     dtype, shape = _dtype(low, node, tensor), low.geometry(tensor)
-    # A state's buffer is written within a run, so nothing may read it then.
+    # A run overwrites the buffer of a state, so kernels must not read it in place.
     if raw.role == "input" and dtype == "f32":
         low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
     if raw.role == "input" and dtype in SAME and in_host_order(shape):
@@ -74,10 +72,9 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
 
 
 def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
-    """Record the launch that brings device storage `tensor` into the host's buffer `raw`.
-
-    Bytes of `raw` past the last element are written too (up to the padding), with no meaning.
-    Raises Unsupported for a dtype that has no device form."""
+    """Records the launch that converts device storage `tensor` to the host's buffer `raw`. It also
+    writes the padding of `raw`, with undefined values. Raises Unsupported for a dtype without a
+    device form."""
     dtype, value = _dtype(low, node, tensor), low.graph.tensors[tensor]
     root = low.root(tensor)
     same = raw.role == "output" and dtype in SAME and in_host_order(low.geometry(tensor))
@@ -131,6 +128,6 @@ def _scaling(tensor: Tensor) -> dict[str, object]:
 def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
     if dtype in WORDS:
         return _Views(0, 1, False)
-    # A single row may be read past its end: the padding is there, and pad lanes are masked.
+    # A single row may be read beyond its end: the buffer is padded, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
     return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)

@@ -1,9 +1,7 @@
-"""The lowering context: what an op family calls to turn a node into dispatches. Records, decides
-nothing about ops.
-
-A family's `lower(low, node)` calls `dispatch` once or more. Tensors may be aliased (a reshape that
-moves nothing), temporaries are tensors of a given number of vec4. Offsets in memory are filled in
-later by `memory`."""
+"""The lowering context, through which an op family turns a node into launches. A family's
+`lower(low, node)` calls `dispatch` once or more. Tensors may be aliases of others (a reshape that
+moves nothing); a temporary is a tensor with a given number of vec4. `memory` assigns offsets
+later."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, stored_pieces
 from tflgpu_plugin.ops.unknown import unflagged
 
-WORKGROUP = 64  # threads, where a kernel says nothing else
-MAX_LOOP_ROUNDS = 65_535  # that every driver runs to the end
+WORKGROUP = 64  # threads, unless a kernel says otherwise
+MAX_LOOP_ROUNDS = 65_535  # loop rounds that every driver completes
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
-    when the program is built, in one piece or in several, one after another. `half`: these are
-    values of the model, float16 will do for them; bytes will where `data` are small integers
-    of an integer type. `whole`: int32 in place of float32."""
+    """A packed constant of `vectors` vec4 of float32. When the program is built, `pack` makes it
+    from `data`, in one or several consecutive pieces (flat, any shape). `half`: values of the
+    model, which may be stored as float16, or as bytes if `data` are small integers of an integer
+    type. `whole`: int32 instead of float32."""
 
     key: tuple[object, ...]
     vectors: int
@@ -43,21 +41,20 @@ class Constant:
 
 @dataclass(frozen=True)
 class Raw:
-    """A buffer in the host's layout: role input, output or state, and the tensor it
-    carries. Or the one of `CHECK`."""
+    """A buffer in the host's layout: its role (input, output, state) and tensor. Also `CHECK`."""
 
     role: str
     tensor: int
 
 
-CHECK = Raw("check", -1)  # a word that is not 0 after a run that the host's kernels must do
+CHECK = Raw("check", -1)  # a word, not 0 if the host's kernels must repeat the run
 Source = int | Constant | Raw
 
 
 @dataclass(frozen=True)
 class Hosted:
-    """Where an input of the partition (float32), or a transpose of one, lies in the host's buffer:
-    element [i, j, ...] at the sum of index * stride, in elements."""
+    """The location in the host's buffer of an input of the partition (float32) or a transpose of
+    it: element [i, j, ...] is at the sum of index * stride, in elements."""
 
     raw: Raw
     strides: tuple[int, ...]
@@ -65,7 +62,7 @@ class Hosted:
 
 @dataclass(frozen=True)
 class Access:
-    """A source, and how a kernel sees it: lanes per element (4, 2, 1; 0 = raw u32)."""
+    """A source, and how a kernel sees it: lanes per element (4, 2, 1; 0: raw u32)."""
 
     source: Source
     view: int = 4
@@ -74,7 +71,7 @@ class Access:
 @dataclass(frozen=True)
 class Kernel:
     """A kernel to launch: the file `kernels/<name>.wgsl`, the `parameters` of its uniform block
-    (int becomes u32, numpy.int32 i32, float f32) and the `variant` that its template gets."""
+    (int becomes u32, numpy.int32 i32, float f32) and the `variant` given to its template."""
 
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -83,12 +80,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Stores:
-    """How a launch stores its results. If `fused`, the node's epilogue is applied where the kernel
-    stores the node's first output; a launch that writes a temporary, or part of an output that a
-    later launch completes, is not. `copies`: it copies its operand as it lies to that vec4 of the
-    result, so that the operand may be put there from the start. `takes`: the result lies in the
-    operand from that vec4 on, and may stay there. `also` lists nodes whose results it stores as
-    well, with their epilogues."""
+    """How a launch stores its results. `fused`: the node's epilogue is applied where the kernel
+    stores its first output; false for launches that write a temporary, or a part of an output that
+    a later launch completes. `copies`: it copies its operand unchanged to this vec4 of the result,
+    so the operand may be computed there. `takes`: the result is the contiguous part of the operand
+    from this vec4 on, and may stay there. `also`: further nodes whose results it stores, with their
+    epilogues."""
 
     fused: bool = True
     copies: int | None = None
@@ -110,9 +107,9 @@ class Launch:
     parameters: Mapping[str, object]
     variant: Mapping[str, object]
     workgroups: tuple[int, int, int]
-    copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
-    takes: int | None = None  # its whole result is, in order, its operand from this vec4 on
-    form: str = ""  # the way in which its node is computed (see `ops.forms`)
+    copies: int | None = None  # the result's vec4 to which the operand is copied, see `Stores`
+    takes: int | None = None  # the operand's vec4 at which the result begins, see `Stores`
+    form: str = ""  # the form that computes its node (see `ops.forms`)
 
     @property
     def reads(self) -> list[Source]:
@@ -125,12 +122,11 @@ class Launch:
 
 @dataclass
 class Lowering:
-    """Collects the launches of one partition. `sizes` holds vec4 counts of temporaries, `aliases`
-    output -> input, or -> a host buffer that is the tensor's storage as it lies; `homes` names
-    the host buffers in which tensors are made. `hosted` tells which tensors can be read from the
-    host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
-    `copied` maps a temporary to the tensor whose elements it holds as they are. `form` is that of
-    the node being lowered."""
+    """Collects the launches of a partition. `sizes`: vec4 counts of temporaries. `aliases`: output
+    -> input, or -> a host buffer that stores the tensor as it is. `homes`: host buffers in which
+    tensors are computed. `hosted`: tensors that can also be read from the host's buffer. `turned`:
+    graph outputs that are channels-first copies, and of which tensors. `copied`: temporaries that
+    hold the elements of a tensor unchanged. `form`: the form of the node being lowered."""
 
     graph: Graph
     target: Target
@@ -145,20 +141,20 @@ class Lowering:
 
     @cached_property
     def following(self) -> dict[int, Node]:
-        """The node that is lowered next, by the first output of the one before."""
+        """Returns the next node to lower, by the first output of the one before."""
         return {node.outputs[0]: after for node, after in pairwise(self.graph.nodes)}
 
     @cached_property
     def unflagged(self) -> frozenset[int]:
-        """Tensors that may hold a number beyond int32."""
+        """Returns tensors that may hold a number beyond int32."""
         return unflagged(self.graph)
 
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))
 
     def temporary(self, vectors: int, copied: int | None = None) -> int:
-        """A scratch tensor of this many vec4; returns its id. `copied`: what it holds is taken
-        from this tensor as it is, so that it is stored like it."""
+        """Returns the id of a new temporary with this many vec4. `copied`: a tensor whose elements
+        it holds unchanged, so that both have one storage type."""
         tensor = -2 - len(self.sizes)
         self.sizes[tensor] = vectors
         if copied is not None:
@@ -166,12 +162,11 @@ class Lowering:
         return tensor
 
     def alias(self, output: int, source: int | Raw) -> None:
-        """Makes `output` the same storage as `source` (same geometry, nothing moves)."""
+        """Makes `output` share the storage of `source` (same geometry, nothing is moved)."""
         self.aliases[output] = source
 
     def root(self, source: Source) -> Source:
-        """Through aliases to the storage that holds a tensor; constants become packed
-        constants."""
+        """Returns the storage of a tensor, following aliases; constants are packed."""
         while isinstance(source, int) and source in self.aliases:
             source = self.aliases[source]
         if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
@@ -179,7 +174,7 @@ class Lowering:
         return source
 
     def drop_unread(self) -> None:
-        """Forget launches whose results nobody reads. Raises Unsupported, with the node, for a
+        """Removes launches whose results nothing reads. Raises Unsupported, with the node, for a
         constant that cannot be packed."""
         read: set[Source] = set()
         kept = []
@@ -206,9 +201,9 @@ class Lowering:
         half: bool = False,
         whole: bool = False,
     ) -> Constant:
-        """The constant `tensor` in another layout; `how` names the layout and its parameters
-        (equal keys are shared). Large ones are best packed in pieces of about `PACKED_BYTES` bytes.
-        `half`, `whole`: see `Constant`."""
+        """Returns the constant `tensor` in another layout. `how` names the layout and its
+        parameters (constants with equal keys are shared). Large ones should be packed in pieces of
+        about `PACKED_BYTES` bytes. `half`, `whole`: see `Constant`."""
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.storage_bytes
@@ -221,8 +216,7 @@ class Lowering:
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
     def stored(self, tensor: int) -> Source:
-        """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
-        constant."""
+        """Returns a tensor as an operand in device storage; a constant is packed."""
         if self.graph.constant(tensor) is None:
             return tensor
         return self._constant_rows(tensor, geometry(self.graph.shape(tensor)), "stored")
@@ -230,8 +224,8 @@ class Lowering:
     def stored_parts(
         self, tensor: int, shape: Shape, step: int = 1
     ) -> Iterator[tuple[int, int, Source]]:
-        """(first, last, source): the rows of a tensor, seen under a planar shape, in device
-        storage. A constant is split where it is over the binding limit, at multiples of `step`."""
+        """Yields (first, last, source) of a tensor's rows in device storage, viewed in a planar
+        shape. A constant above the binding limit is split at multiples of `step` rows."""
         rows = shape[0]
         if self.graph.constant(tensor) is None:
             yield 0, rows, tensor
@@ -246,9 +240,9 @@ class Lowering:
     def fitting(
         self, count: int, unit: int, what: str, step: int = 1, told: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """(first, last) of so many units, as many of this size in bytes as one binding holds, a
-        multiple of `step`. Raises Unsupported where it holds none: `what` is over its limit, whose
-        number is `told`."""
+        """Yields (first, last) of units of this size in bytes, as many as fit a binding, in
+        multiples of `step`. Raises Unsupported if none fit; `what` begins the message, `told` adds
+        the limit to it."""
         limit = self.target.storage_bytes
         most = limit // unit // step * step
         if most == 0:
@@ -261,7 +255,7 @@ class Lowering:
     def _constant_rows(
         self, tensor: int, part: Geometry, *how: object, rows: tuple[Shape, int, int] | None = None
     ) -> Constant:
-        """A constant in device storage, or, seen under a shape, its rows from one to another."""
+        """Returns a constant in device storage or, viewed in a shape, a range of its rows."""
         held = is_integer(self.graph.tensors[tensor])
         kind = "int32" if held else "float32"
 
@@ -277,9 +271,9 @@ class Lowering:
         )
 
     def loops(self, node: Node, rounds: int) -> None:
-        """Records the rounds of a thread, all loops together. Raises Unsupported where a software
-        driver would end them: Mesa's counts the rounds of a whole function, for each loop the one
-        that ends it, too, and says nothing."""
+        """Checks the number of loop rounds of a thread, all loops together. Raises Unsupported
+        where a software driver would silently end them: Mesa counts all rounds of a function, with
+        one more for each loop."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
             raise Unsupported.of(
                 "device.limit",
@@ -297,7 +291,7 @@ class Lowering:
         workgroups: tuple[int, int, int],
         stores: Stores = EPILOGUE,
     ) -> None:
-        """Records a launch of a kernel in so many workgroups per dimension."""
+        """Records a launch of a kernel with this number of workgroups per dimension."""
         operands = [
             (kernels.Operand(name, access, _access(a).view), _access(a).source)
             for access, given in (("r", reads), ("w", writes))
@@ -347,8 +341,8 @@ class Lowering:
         stores: Stores = EPILOGUE,
     ) -> None:
         """Records a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
-        which gets the output's layout in the parameters vectors, spatial and slices. `writes`
-        names the node's outputs in the kernel; a `checked` launch may flag the run."""
+        whose layout is in the parameters vectors, spatial and slices. `writes` names the node's
+        outputs in the kernel; a `checked` launch may flag the run."""
         out = self.geometry(node.outputs[0])
         extents = {"vectors": out.vectors, "spatial": out.spatial, "slices": out.slices}
         made: dict[str, Source | Access] = dict(zip(writes, node.outputs, strict=False))

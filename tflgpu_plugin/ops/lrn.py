@@ -1,6 +1,6 @@
-"""`lrn(x [B, ..., C]): size, alpha, beta, bias`: local response normalization across channels,
-x / (bias + alpha / size * sum of squares)^beta, the sum being over `size` channels of which
-(size - 1) / 2, rounded down, come before."""
+"""`lrn(x [B, ..., C]): size, alpha, beta, bias`: local response normalization across channels, x /
+(bias + alpha / size * sum of squares)^beta. The sum is over `size` channels, floor((size - 1) / 2)
+of them before the element's own."""
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
-"""LSTM layers as hosts have them; those over sequences become `lstm` of `recurrent`.
+"""LSTM layers as hosts define them; those over sequences decompose into `lstm` of `recurrent`.
 
 `lstm_basic(x[B,I], prev_activation[B,D], weights[4D,I+D], bias[4D], prev_state[B,D])` ->
-activation, state, and the host's two scratch outputs, which are not computed.
-
-z = weights * [x, prev_activation] + bias, in blocks input gate, new input, forget gate, output
-gate; state = sigmoid(z0) * tanh(z1) + sigmoid(z2) * prev_state; activation = sigmoid(z3) *
-tanh(state). As `LstmCell` of tensorflow/lite/kernels/internal/reference/lstm_cell.h.
+activation, state, and the host's two scratch outputs, which are not computed. z = weights * [x,
+prev_activation] + bias, in blocks input gate, new input, forget gate, output gate; state =
+sigmoid(z0) * tanh(z1) + sigmoid(z2) * prev_state; activation = sigmoid(z3) * tanh(state), as
+`LstmCell` in tensorflow/lite/kernels/internal/reference/lstm_cell.h.
 
 `lstm_full(x, 4 input weights [D,I], 4 recurrent weights [D,P], 3 peepholes [D], 4 biases [D],
 projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D], 4 layer normalizations [D])` ->
-y, output, state, with gates in the order input, forget, cell, output. x is [B,I], or [T,B,I]
-([B,T,I] with `time_axis` 1); y has P in place of I. What belongs to the input gate may be absent
-(then it is 1 - forget gate), and so may peepholes, projection, its bias and normalizations, which
-scale the gates before the biases come. With `reverse` steps go from the last to the first. As
-tensorflow/lite/kernels/lstm_eval.cc."""
+y, output, state, with gates in the order input, forget, cell, output, as in
+tensorflow/lite/kernels/lstm_eval.cc. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y has P
+in place of I. Without the input gate's operands it is 1 - forget gate. Peepholes, projection, its
+bias and normalizations (which scale the gates before the biases are added) may be absent. With
+`reverse` the last step comes first."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from tflgpu_plugin.ops.recurrent import in_slices
 from tflgpu_plugin.ops.table import Op
 
 GATES = 4
-# Where the inputs of lstm_full begin.
+# Positions of the inputs of lstm_full.
 INPUT, RECURRENT, PEEPHOLE, BIAS, PROJECTION, PROJECTION_BIAS, OUTPUT, STATE, NORM = (
     1, 5, 9, 12, 16, 17, 18, 19, 20,
 )  # fmt: skip
@@ -75,14 +74,14 @@ def _refuse_scratch(graph: Graph, node: Node) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Activation and state [B, D], scratch [B, I + D] and [B, 4 D]."""
+    """Returns the shapes of activation and state [B, D], and scratch [B, I + D] and [B, 4 D]."""
     (batch, inputs), (_, units) = (graph.shape(node.operand(k)) for k in range(2))
     every = [(batch, units), (batch, units), (batch, inputs + units), (batch, GATES * units)]
     return list(every[: len(node.outputs)])
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch: gates and update together."""
+    """Records one launch that computes gates and update."""
     x, h, weights, bias, c = (node.operand(k) for k in range(5))
     inputs, units = low.graph.shape(x)[1], low.graph.shape(h)[1]
     data, cell = low.geometry(x), low.geometry(h)
@@ -113,8 +112,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def pack_weights(weights: Array, inputs: int, units: int) -> Array:
-    """[4D, I+D] as [unit slice][gate][input slice, then activation slice][input lane][unit lane],
-    pads zero."""
+    """Returns weights [4D, I+D] as [unit slice][gate][input slice, then activation slice][input
+    lane][unit lane], padded with zeros."""
     gates = weights.reshape(GATES, units, inputs + units)
     padded = [
         in_slices(in_slices(part, 2), 1) for part in (gates[:, :, :inputs], gates[:, :, inputs:])
@@ -125,7 +124,7 @@ def pack_weights(weights: Array, inputs: int, units: int) -> Array:
 
 
 def pack_bias(bias: Array, units: int) -> Array:
-    """[4D] as [unit slice][gate][unit lane], pads zero."""
+    """Returns the bias [4D] as [unit slice][gate][unit lane], padded with zeros."""
     padded = in_slices(bias.reshape(GATES, units), 1)
     return np.ascontiguousarray(padded.reshape(GATES, -1, 4).transpose(1, 0, 2), np.float32)
 
@@ -167,7 +166,8 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
-    """In 8 bits: the plain layer, output and state quantized as hosts do it."""
+    """Refuses 8-bit layers with optional parts, or whose output and state hosts do not quantize
+    so."""
     x, output, state = (graph.tensors[node.operand(k)] for k in (0, OUTPUT, STATE))
     if not quantization.quantized(x):
         if output.dtype == state.dtype == "f32":
@@ -194,7 +194,7 @@ def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
-    """Every weight fits the input's, the cells' and the output's extents."""
+    """Refuses weights and states whose shapes do not fit the input, cells and output."""
     given = [None if t is None else graph.shape(t) for t in node.inputs]
     cells, outputs = given[INPUT + 1], given[RECURRENT + 1]
     if cells is None or outputs is None or len(cells) != 2 or len(outputs) != 2:
@@ -215,21 +215,22 @@ def _batch(graph: Graph, node: Node) -> int:
 
 
 def shapes_full(graph: Graph, node: Node) -> list[Shape]:
-    """y, then the last output and state."""
+    """Returns the shapes of y and of the last output and state."""
     output, state = (graph.shape(node.operand(k)) for k in (OUTPUT, STATE))
     x = graph.shape(node.operand())
     return [(*x[:-1], output[1]), output, state]
 
 
 def decompose_full(steps: Decomposition, node: Node) -> bool:
-    """The input's part of all gates as a fully connected layer over all steps, then `lstm`."""
+    """Computes the input's part of all gates and steps in one fully connected layer, then
+    `lstm`."""
     x, projection = node.operand(), node.inputs[PROJECTION]
     order = "fco" if node.inputs[INPUT] is None else "ifco"
     flat = len(steps.shape(x)) == 2
     sequence = steps.reshape(x, (1, *steps.shape(x))) if flat else x
     weights, recurrent, biases = (_gates(steps, node, k, order) for k in (INPUT, RECURRENT, BIAS))
     norm = None
-    if node.inputs[NORM + 1] is not None:  # the biases come after it
+    if node.inputs[NORM + 1] is not None:  # biases are added after the normalization
         norm = steps.number(np.stack([_gates(steps, node, NORM, order), biases]))
     z = steps.add("fully_connected", sequence, steps.number(weights),
                   steps.number(biases) if norm is None else None,
@@ -237,7 +238,7 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
     inputs = (z, steps.number(recurrent), node.inputs[OUTPUT], node.inputs[STATE],
               _peepholes(steps, node), projection, node.inputs[PROJECTION_BIAS], norm)  # fmt: skip
     levels, cell_clip = _levels(steps, node), float(node.attributes.get("cell_clip", 0.0))
-    if levels:  # hosts clip the stored number
+    if levels:  # hosts clip the quantized number
         cell_clip = floor(cell_clip / levels[1].scale) * levels[1].scale
     attributes: dict[str, Any] = {
         "levels": levels,
@@ -257,7 +258,7 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
 
 
 def _gates(steps: Decomposition, node: Node, start: int, order: str) -> Array:
-    """The weights of the gates that are there, from input `start` on, as one array."""
+    """Returns the weights of the gates that are present, from input `start` on, as one array."""
     present = range(GATES - len(order), GATES)
     return np.concatenate([_gate(steps, node, start + k) for k in present])
 
@@ -271,7 +272,8 @@ def _gate(steps: Decomposition, node: Node, position: int) -> Array:
 
 
 def _levels(steps: Decomposition, node: Node) -> tuple[quantization.Levels, ...]:
-    """Returns the levels of output and state, when the model stores them in 8 and 16 bits."""
+    """Returns the quantization levels of output and state if the model stores them in 8 and 16
+    bits."""
     held = [steps.editor.tensors[node.operand(k)] for k in (OUTPUT, STATE)]
     if any(tensor.quantization is None for tensor in held):
         return ()
@@ -295,7 +297,7 @@ def _work_full(graph: Graph, node: Node) -> int:
     return prod(x[:-1]) * weights
 
 
-# Hosts keep gates and cell of 8-bit models in 16 bits, and round each step.
+# Hosts store gates and cell of 8-bit models in 16 bits, rounded at each step.
 ATTRIBUTES = {
     "lstm_basic": "activation cell_clip proj_clip",
     "lstm_full": "activation cell_clip proj_clip time_axis",

@@ -1,7 +1,6 @@
-"""`matmul(a [..., M, K], b [..., K, N]): transpose_a, transpose_b` -> [..., M, N], the leading axes
-being broadcast, ranks 2 to 5; more where the leading axes are the same, or b is a constant matrix.
-
-A constant matrix b makes it a fully connected layer; transpose_b runs as it is."""
+"""`matmul(a [..., M, K], b [..., K, N]): transpose_a, transpose_b` -> [..., M, N] with broadcast
+leading axes, for ranks 2 to 5, or more if the leading axes are equal or b is a constant matrix. A
+constant matrix b makes it a fully connected layer; the kernel supports transpose_b."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
 
-ROWS = 4  # of one thread
-AHEAD = 2  # slices of the depth that a thread of a GPU loads before it multiplies
+ROWS = 4  # per thread
+AHEAD = 2  # depth slices that a GPU thread loads at once
 CHUNK = 1 << 15  # rounds of the inner loop
-KEPT = 4  # dimensions that rows of a fully connected layer have in memory
+KEPT = 4  # highest rank of a fully connected layer's input
 
 
 def _swapped(shape: Shape, swap: object) -> Shape:
@@ -26,7 +25,7 @@ def _swapped(shape: Shape, swap: object) -> Shape:
 
 
 def _matrices(graph: Graph, node: Node) -> tuple[Shape, Shape]:
-    """Shapes of the factors as [..., M, K] and [..., K, N]."""
+    """Returns the shapes of the factors as [..., M, K] and [..., K, N]."""
     a, b = (graph.shape(node.operand(k)) for k in range(2))
     if min(len(a), len(b)) < 2:
         raise ValueError(f"shapes {list(a)} and {list(b)} are not matrices")
@@ -53,8 +52,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """transpose_a by a node of its own; a constant matrix b as weights; one leading axis in place
-    of many."""
+    """Adds a transpose for transpose_a, makes a constant matrix b weights, and merges leading axes
+    beyond the kernel's rank."""
     a, b = node.operand(), node.operand(1)
     rank, dense = len(steps.shape(a)), steps.data(b) is not None and len(steps.shape(b)) == 2
     swap = bool(node.attributes.get("transpose_a"))
@@ -125,7 +124,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _distances(name: str, shape: Shape) -> dict[str, object]:
-    """Vec4 between neighbours: rows, slices, and three outer axes (0 where there is one)."""
+    """Returns the strides in vec4 of rows, slices and three outer axes (0 for an extent of 1)."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-2], strides[:-2], strict=True)]
     found: dict[str, object] = {f"{name}_row": strides[-2], f"{name}_slice": strides[-1]}

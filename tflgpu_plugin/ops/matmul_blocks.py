@@ -1,9 +1,8 @@
 """`matmul_blocks(x [..., K], weights [N, blocks, words], scales [N, blocks], zeros [N, blocks] |
-None): bits, block` -> [..., N]: a product with weights that stay 4 or 8 bits in memory. Row n of
-them has K numbers, of which each `block` has a scale and a zero point (float32; default: the middle
-of the range). A word (int32) holds 8 or 4 of them, the first one lowest.
-
-Weights, scales and zero points are constants."""
+None): bits, block` -> [..., N]: a product with block-quantized weights that stay in 4 or 8 bits in
+memory. A row has K numbers; each `block` of them has a scale and a zero point (float32; default:
+the middle of the range). An int32 word holds 8 or 4 numbers, the first in its lowest bits. All
+operands but x are constants."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
 
-LEAST = 16  # numbers of a block, a power of two
-UNIT = 32  # numbers of an iteration at most
-MOST_ROWS = {4: 2, 8: 4}  # of one thread, by bits
+LEAST = 16  # smallest block; blocks are powers of two
+UNIT = 32  # most numbers per iteration
+MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
 
 
 def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
-    """Rows of weights, and blocks of each, which has so many numbers. Raises ValueError where they
-    do not fit."""
+    """Returns the rows of weights, and the blocks of a row of this many numbers. Raises ValueError
+    if the operands do not fit."""
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     weights, scales = (graph.shape(node.operand(k)) for k in (1, 2))
     count = -(-numbers // block) if block > 0 else 0
@@ -53,8 +52,8 @@ def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
 
 
 def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
-    """Inputs, outputs, blocks of an output, and numbers of a block. Raises ValueError where they do
-    not fit."""
+    """Returns inputs, outputs, blocks per output, and numbers per block. Raises ValueError if the
+    operands do not fit."""
     x = graph.shape(node.operand())
     inputs = x[-1] if x else 0
     return inputs, *count_blocks(graph, node, inputs), int(node.attributes["block"])
@@ -83,8 +82,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Rows by themselves have an axis in front; more dimensions than rows have in memory are
-    joined, and parted again."""
+    """Gives vectors a leading axis, and flattens leading dimensions beyond the kernel's rank."""
     shape = steps.shape(node.operand())
     if 2 <= len(shape) <= KEPT:
         return False
@@ -99,7 +97,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 @dataclass(frozen=True)
 class BlockProduct:
-    """A product with weights in blocks, [inputs, outputs], as its forms see it."""
+    """A product with block-quantized weights."""
 
     low: Lowering
     node: Node
@@ -108,7 +106,7 @@ class BlockProduct:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> BlockProduct:
-        """Returns the product that a node is."""
+        """Returns the product of this node."""
         inputs, outputs, *_ = _sizes(low.graph, node)
         return cls(low, node, inputs, outputs)
 
@@ -118,7 +116,7 @@ class BlockProduct:
 
     @property
     def blocks(self) -> Blocks:
-        """The order of the weights as float32."""
+        """Returns the order of the weights as float32."""
         return tiled(self.low, self.x, (self.outputs, self.inputs))[1]
 
     @property
@@ -127,14 +125,14 @@ class BlockProduct:
 
 
 def _fits(b: BlockProduct) -> bool:
-    """Whether one binding holds the weights, as they are and as float32."""
+    """Whether one binding holds the weights, both packed and as float32."""
     most = max(b.vectors * VECTOR_BYTES, row_bytes(b.low, b.node) * b.outputs)
     return most <= b.low.target.storage_bytes and b.inputs <= MAX_LOOP_ROUNDS
 
 
 def _lower_unpacked(b: BlockProduct) -> None:
-    """Two launches: the weights become float32, in memory that all such layers share, and are
-    multiplied."""
+    """Records two launches: one dequantizes the weights, into memory that all such layers share,
+    and one multiplies."""
     low, node, blocks, x = b.low, b.node, b.blocks, b.x
     packed = low.temporary(b.vectors)
     reads, parameters, variant = constant_blocks(low, node, slice(0, b.outputs))
@@ -160,8 +158,8 @@ def _lower_unpacked(b: BlockProduct) -> None:
 
 
 def _multiply(b: BlockProduct) -> None:
-    """Some rows of x for each thread, or group of 8 that share the inputs; a launch for as many
-    outputs as are in one binding."""
+    """Records a launch for each range of outputs whose weights fit a binding; a thread, or 8 that
+    share the inputs, computes some rows of x."""
     low, node, x, inputs, outputs = b.low, b.node, b.x, b.inputs, b.outputs
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     rows, shared = x.batch * x.spatial, low.target.shuffles
@@ -201,14 +199,14 @@ FORMS = Forms(
 
 
 def row_bytes(low: Lowering, node: Node) -> int:
-    """Returns the bytes of the weights of a row, which is an output."""
+    """Returns the bytes of a row of weights (one output)."""
     return 4 * prod(low.graph.shape(node.operand(1))[1:])
 
 
 def constant_blocks(
     low: Lowering, node: Node, rows: slice
 ) -> tuple[dict[str, Access], dict[str, object], dict[str, object]]:
-    """Operands, parameters and variant of a kernel for some rows of weights, outputs."""
+    """Returns the operands, parameters and variant of a kernel for some rows of weights."""
     count = low.graph.shape(node.operand(2))[1]
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     zeros = node.inputs[3] if len(node.inputs) > 3 else None
@@ -224,7 +222,7 @@ def constant_blocks(
 
 
 def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
-    """The bytes of some outputs as they are."""
+    """Returns the packed weights of some outputs."""
     size = 4 * prod(low.graph.shape(tensor)[1:]) * (rows.stop - rows.start)
     vectors = -(-size // 16)
 
@@ -239,7 +237,7 @@ def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
 
 
 def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Constant:
-    """Returns the scales of some outputs, each with its zero point if there are any."""
+    """Returns the scales of some outputs, interleaved with their zero points if there are any."""
     each, points = 1 if zeros is None else 2, low.graph.constant(zeros)
     count = low.graph.shape(tensor)[1] * (rows.stop - rows.start) * each
     vectors = -(-count // 4)

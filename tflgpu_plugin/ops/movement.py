@@ -1,9 +1,7 @@
-"""Data movement by one kernel, or by none: the results of an op that only moves data, read through
-their views.
-
-Nothing moves where a result's storage is the input's as it lies. Otherwise three forms of
-gather.wgsl, the first that fits: `vectors` (whole vec4), `lanes` (the output in storage order, four
-single floats each), `elements` (both sides as flat row-major lists)."""
+"""Data movement: results that are views of an input. A result stored exactly like its input needs
+no launch. Otherwise it is read by the first of three forms of gather.wgsl that fits: `vectors`
+(vec4 by vec4), `lanes` (vec4 of the output from four floats), `elements` (both sides as flat
+row-major lists)."""
 
 from __future__ import annotations
 
@@ -42,20 +40,20 @@ from tflgpu_plugin.ops.lowering import (
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import View, coordinates, row_strides
 
-MAX_AXES = 5  # of tensors by channel planes
-MAX_JOINED = 8  # axes of a view that passes make: their parameters fit a uniform block
+MAX_AXES = 5  # highest rank of tensors in planar storage
+MAX_JOINED = 8  # axes of views that passes make, limited by the uniform block
 MAX_WALKED = 12  # axes of any view
 
 ANY = ("f32", "bool", "i32")
 
 Views = Callable[[Graph, Node], Sequence[View]]
-Row = tuple[Axis, ...]  # an axis, once for each number that it advances
+Row = tuple[Axis, ...]  # an axis, once per number that it advances
 ONE: list[Row] = [(Axis(1, 1),)]
 
 
 def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
-    """The row of an op whose results are these views of its first input, one each. `views` raises
-    ValueError where there are none; `needs` says what they take."""
+    """Returns an op whose results are views of its first input. `views` raises ValueError where
+    there are none; `needs` is the condition for the documentation."""
 
     def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         if found := unplanned(name, views, graph, node):
@@ -72,7 +70,8 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
 
 
 def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
-    """More axes, with those of copies and blocks, than a launch has parameters for."""
+    """Refuses views with more axes, including those of copies and blocks, than a launch has
+    parameters for."""
     most = max(len(view.simple.axes) for view in views)
     if most <= MAX_WALKED:
         return None
@@ -81,12 +80,12 @@ def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
 
 
 def moves(node: Node) -> bool:
-    """Its op moves data, to one result."""
+    """Whether the node's op moves data to a single result."""
     return ops.traits(node.op).views is not None and len(node.outputs) == 1
 
 
 def view_of(graph: Graph, node: Node) -> View | None:
-    """Returns the view that a node with one result makes, if it moves data."""
+    """Returns the view that a node with one result computes, or None if it does not move data."""
     views = ops.rows()[node.op].views if moves(node) else None
     if views is None:
         return None
@@ -98,7 +97,7 @@ def view_of(graph: Graph, node: Node) -> View | None:
 
 
 def decompose_parts(steps: Decomposition, node: Node) -> bool:
-    """Each of several results is a view by itself."""
+    """Replaces a node with several results by one view per result."""
     views = ops.rows()[node.op].views
     assert views is not None
     for output, view in zip(node.outputs, views(steps.graph, node), strict=True):
@@ -107,7 +106,7 @@ def decompose_parts(steps: Decomposition, node: Node) -> bool:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """Make the node's output, a view of its first input, by a launch if need be."""
+    """Makes the node's output a view of its first input, by a launch if necessary."""
     view = view_of(low.graph, node)
     assert view is not None
     given, output = node.operand(), node.outputs[0]
@@ -128,7 +127,7 @@ def lower(low: Lowering, node: Node) -> None:
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
-    # Lanes past the channels must hold zero in a part of the input, too; `zeros` tells of it.
+    # Pad lanes must be zero even if the view reads a part of the input's channels: `zeros`.
     zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
     zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
@@ -150,16 +149,15 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def workgroups(threads: int) -> tuple[int, int, int]:
-    """Workgroups of a one-dimensional launch."""
+    """Returns the workgroups of a one-dimensional launch."""
     return (-(-threads // WORKGROUP), 1, 1)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How one form reads a view: its axes, slowest first, in a row for each number that they
-    advance (`vectors`: vec4; `lanes`: floats between pixels, and channels; `elements`: elements of
-    the list), and these numbers at the origin. `lane` is the axis of form `lanes` that the four
-    lanes of a vec4 are on."""
+    """How a form reads a view: its axes, slowest first, and its origin `base`. A row holds an axis
+    once per number that it advances (`vectors`: vec4; `lanes`: pixels in floats, and channels;
+    `elements`: elements). In form `lanes`, `lane` is the axis along the lanes of a vec4."""
 
     form: str
     rows: list[Row]
@@ -169,7 +167,8 @@ class Reading:
 
     @property
     def block(self) -> int | None:
-        """Where the output lies in the input as one piece: the vec4 that it begins at."""
+        """Returns the vec4 of the input at which the output begins, if it is contiguous there, else
+        None."""
         (first, *_), *others = self.rows
         whole = self.form == "vectors" and first.straight and not others
         return self.base if whole and (first.stride == 1 or first.extent == 1) else None
@@ -179,13 +178,13 @@ class Reading:
         return {k: each for k, row in enumerate(self.rows) if (each := row[0].lookup) is not None}
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
-        """Whether the output's storage is that of the input as it is."""
+        """Whether the output is stored exactly like the input."""
         lanes = inside.channels % 4 == 0 and stored.channels % 4 == 0
         same = inside == stored or (lanes and inside.vectors == stored.vectors)
         return same and self.block == 0
 
     def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
-        """Returns the parameters of the launch: those of the view, and of each axis."""
+        """Returns the launch's parameters for the view and each axis."""
         found: dict[str, object] = {"base": np.int32(self.base)}
         if self.form == "lanes":
             found |= {"channel": np.int32(self.channel), "in_plane": np.int32(4 * inside.spatial)}
@@ -206,7 +205,7 @@ class Reading:
 
 
 def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
-    """The first form that can read this view of a tensor in this storage into that one."""
+    """Returns the first form that can read this view of a tensor in one storage into another."""
     if inside == stored and view.whole:
         return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
@@ -214,8 +213,8 @@ def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
 
 
 def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading | None:
-    """By `vectors` or `lanes`: over batches, channels and pixels of the output, with the batch,
-    pixel and channel of the input."""
+    """Returns a reading by `vectors` or `lanes`, over batches, channels and pixels of the output;
+    None if neither can read the view."""
     extents = [(g.batch, g.spatial, g.channels) for g in (inside, stored)]
     groups = aligned(view.axes, extents[1])
     if groups is None:
@@ -245,14 +244,14 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
 
 
 def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
-    """An axis in vec4 of the input between batches and pixels, and in channels."""
+    """Returns an axis with its stride in vec4 of the input, and with its stride in channels."""
     batches, pixels, channels = steps
     distance = batches * inside.slices * inside.spatial + pixels
     return axis.by(distance), axis.by(channels)
 
 
 def _in_slices(row: Row) -> Row:
-    """The axis along the channels, four at a time."""
+    """Returns the axis along the channels in steps of four."""
     at, c = row
     extent, low, stop = (-(-n // 4) for n in (c.extent, c.low, c.stop))
     return Axis(extent, at.stride, low, stop), Axis(extent, 4 * c.stride, low, stop)
@@ -261,7 +260,7 @@ def _in_slices(row: Row) -> Row:
 def _whole_slices(
     others: Sequence[Row], lane: Sequence[Row], start: int, value: float, channels: int
 ) -> bool:
-    """Whether every vec4 of the output is one vec4 of the input, or all padding."""
+    """Whether every vec4 of the output is a vec4 of the input, or all padding."""
     others = [*others, *lane[:-1]]
     if start % 4 or any(c.stride % 4 for _, c in others):
         return False
@@ -279,15 +278,15 @@ def _whole_slices(
 
 
 def turned(view: View, inside: Geometry) -> bool:
-    """Whether the result is the input with channels before space."""
+    """Whether the result is the input transposed to channels-first."""
     batch, _, spatial, channels = inside
     axes = Axis(batch, channels * spatial), Axis(channels, 1), Axis(spatial, channels)
     return replace(view, axes=axes, offset=0).key == view.key
 
 
 def host_buffer(low: Lowering, given: int, alone: bool = True) -> Raw | None:
-    """The host's buffer of an input, in its order. `alone`: where nothing else reads it, so that it
-    need not be brought into device storage."""
+    """Returns the host's buffer of an input, if it is row-major. With `alone`, only if there is no
+    other reader, so that the input need not be converted to device storage."""
     hosted, shape = low.hosted.get(given), low.graph.shape(given)
     if hosted is None or hosted.strides != row_strides(shape):
         return None
@@ -297,7 +296,8 @@ def host_buffer(low: Lowering, given: int, alone: bool = True) -> Raw | None:
 
 
 def _strides(view: View) -> tuple[int, ...] | None:
-    """Between neighbours on each axis of the result, where these are all."""
+    """Returns the input's stride along each axis of the result; None if these do not describe the
+    view."""
     axes = view.one_each
     if view.offset or axes is None or not all(axis.straight for axis in axes):
         return None
@@ -305,7 +305,7 @@ def _strides(view: View) -> tuple[int, ...] | None:
 
 
 def _table(lookups: Sequence[Array]) -> Constant:
-    """Indices as int32, one list after the other."""
+    """Returns the indices as an int32 constant, one list after another."""
     entries = np.concatenate(lookups).astype(np.int32)
     key = ("lookup", entries.tobytes())
     padded = np.pad(entries, (0, -entries.size % 4))
@@ -313,8 +313,8 @@ def _table(lookups: Sequence[Array]) -> Constant:
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:
-    """Vec4 between neighbours on each axis in device storage, ranks 0 to 5; on the last axis,
-    between slices."""
+    """Returns the strides in vec4 in device storage, for ranks 0 to 5; on the last axis that of
+    slices."""
     if len(shape) < 2:
         return (1,) * len(shape)
     stored = geometry(shape)

@@ -1,15 +1,15 @@
-"""`non_max_suppression(boxes [N, 4], scores [N], count, overlap, least)`, the last three constant:
-the boxes (two corners, either way round) with scores above `least`, the best first, without those
-whose intersection with one before is `overlap` of the union or more, up to `count`: their numbers,
-zeros behind them, and how many there are.
+"""`non_max_suppression(boxes [N, 4], scores [N], count, overlap, least)`, the last three constant,
+returns the indices of up to `count` boxes, padded with zeros, and their number. Boxes are two
+opposite corners in any order. Those with scores above `least` are selected, the best first; one
+whose intersection over union with a selected one is at least `overlap` is dropped.
 
-`soft_non_max_suppression(boxes, scores, count, overlap, least, sigma)` gives scores, too, after the
-numbers. Where sigma is over 0, a box that overlaps less lowers the scores of others by
-exp(-overlap^2 / (2 sigma)) (N. Bodla and others, "Soft-NMS", 2017), and so moves them back.
+`soft_non_max_suppression(boxes, scores, count, overlap, least, sigma)` also returns scores, after
+the indices. If sigma > 0, a selected box with a smaller overlap multiplies the scores of others by
+exp(-overlap^2 / (2 sigma)), and so reorders them (N. Bodla and others, "Soft-NMS", 2017).
 
-As `NonMaxSuppression` of tensorflow/lite/kernels/internal/reference/non_max_suppression.h, ties
-included: of equal scores the first one out of a heap of GNU's C++ library. As there, a box counts
-as one before itself, so that one without an area is chosen again and again where overlap > 0."""
+Both follow `NonMaxSuppression` of tensorflow/lite/kernels/internal/reference/non_max_suppression.h,
+even in ties: of equal scores the first out of a heap of GNU's C++ library. As there, a box is
+compared with itself, so one without an area is selected repeatedly if overlap > 0."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op, unplanned
 
-MAX_COMPARISONS = 1 << 20  # one after another: a launch must not seem to hang
+MAX_COMPARISONS = 1 << 20  # sequential ones; longer launches may hit a driver's timeout
 
 
 def _constant(graph: Graph, node: Node, position: int) -> float:
-    """Raises ValueError where it is no constant number."""
+    """Returns the constant number of an input. Raises ValueError if it is not constant."""
     value = graph.constant(node.inputs[position])
     if value is None or value.size != 1:
         raise NotConstant("its count and thresholds must be constant numbers")
@@ -33,7 +33,7 @@ def _constant(graph: Graph, node: Node, position: int) -> float:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Numbers, and how many."""
+    """Returns the shapes of indices, scores and number."""
     wanted = int(_constant(graph, node, 2))
     if wanted < 0:
         raise ValueError(f"{wanted} boxes cannot be chosen")
@@ -77,12 +77,12 @@ def _settings(graph: Graph, node: Node) -> Settings:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch of one workgroup."""
+    """Records one launch of one workgroup."""
     (count, _), settings = low.graph.shape(node.operand()), _settings(low.graph, node)
     wanted, soft, scored = settings.wanted, settings.sigma > 0, len(node.outputs) == 3
     slices = low.geometry(node.outputs[0]).slices
     blocks, written = (-(-many // WORKGROUP) for many in (count, slices))
-    # Each box comes up once, and once more for each that it was compared with before.
+    # Each box is considered once, and again after each comparison that lowered its score.
     turns = count + wanted + 1 + (count * wanted if soft else 0)
     each = turns + count * wanted if soft else turns * (1 + -(-wanted // WORKGROUP))
     low.loops(node, count + 6 * blocks + turns + each + 6 * written + 3)

@@ -1,8 +1,6 @@
-"""`nonzero(flags [n])`: the numbers of the elements that are true, in order, [n] with n behind
-them, and how many there are.
-
-It is made of sums of the flags so far and `nonzero_places(sums [n])`: element j is how many of the
-sums are j or less, which is where the flag stands that makes them more."""
+"""`nonzero(flags [n])` returns the indices of the true elements in order, padded with n to [n], and
+their number. It decomposes into prefix sums of the flags and `nonzero_places(sums [n])`, whose
+element j is the number of sums of at most j: the index of true element j."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Places, and how many."""
+    """Returns the shapes of the indices and their number."""
     return [graph.shape(node.operand()), ()]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Sums of ones, and where they grow."""
+    """Sums the flags as integers, and finds the indices at which the sum grows."""
     (count,) = steps.shape(node.operand())
     ones = steps.typed("i32", "cast", node.operand())
     sums = steps.add("cumsum", ones, steps.indices([0]), exclusive=False, reverse=False)
@@ -51,7 +49,7 @@ def refuse_places(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four elements per thread, each halving what is left of the list."""
+    """Records one launch with four elements per thread, each found by a binary search."""
     (count,) = low.graph.shape(node.operand())
     low.loops(node, count.bit_length())
     low.each_vector(

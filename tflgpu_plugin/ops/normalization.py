@@ -1,18 +1,18 @@
-"""Normalizations. Of rows, the last axis or groups of channels, they are one launch, with scale and
-bias as steps of its store; others are made of reductions and elementwise ops. The mean of squares
-is that of the differences from the mean, so that a large mean does not cancel it.
+"""Normalizations. Those of rows, of the last axis or of groups of channels, are one launch, with
+scale and bias as fused steps; others decompose into reductions and elementwise ops. Variances are
+computed from differences from the mean, so that a large mean does not cancel them.
 
-* `standardize(x): epsilon, centred`: x - mean (x itself where it is not `centred`) over the root of
-  the mean of its squares + epsilon, along the last axis
+* `standardize(x): epsilon, centred`: (x - mean) / sqrt(mean of squares of that + epsilon) along the
+  last axis; if not `centred`, the mean is not subtracted
 * `standardize_groups(x [B, ..., C]): epsilon, groups`: the same over all axes between batch and
-  channels, and the channels of each of so many groups; of large tensors any groups
+  channels, and the channels of each of `groups` groups
 * `instance_normalization(x [B, ..., C], scale [C] | None, bias [C] | None): epsilon`: over all axes
   between batch and channels
 * `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
   scale and bias broadcast to x
 * `log_softmax(x): axis`
-* `lp_normalization(x): axis, p, least`: x over the sum of |x| (p 1) or the root of that of squares
-  (p 2) along the axis, or over `least` where that is larger"""
+* `lp_normalization(x): axis, p, least`: x / max(norm, least) along the axis, with the L1 norm (p 1)
+  or L2 norm (p 2)"""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tflgpu_plugin.ops.lowering import WORKGROUP, Kernel, Launch, Lowering, Stor
 from tflgpu_plugin.ops.reduce_forms import AHEAD, exchanges, lanes, wide
 from tflgpu_plugin.ops.table import NORMALIZED, Op, elements, same_shape
 
-MAX_CHANNELS = 1 << 14  # of a row that few threads share
-WIDE = 4  # vec4 of a thread where more than usual share a row
+MAX_CHANNELS = 1 << 14  # channels of a row that few threads share
+WIDE = 4  # vec4 per thread if more threads than usual share a row
 HELD = 16  # vec4 of a row that a thread keeps in registers, on GPUs
 MANY_VALUES = 1 << 16
-SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
+SMALLEST = 1.17549435e-38  # smallest normal float32: the divisor of an input of zeros
 
 
 def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
-    """Axes that are normalized together."""
+    """Returns the axes over which the node normalizes."""
     rank = len(graph.shape(node.operand()))
     if node.op == "instance_normalization":
         return tuple(range(1, rank - 1))
@@ -67,8 +67,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def whole_rows(shape: Shape, axes: tuple[int, ...]) -> bool:
-    """Whether these axes are rows that `standardize` takes. With longer ones fewer threads are busy
-    than in several launches."""
+    """Whether `standardize` takes these axes as rows; longer rows are faster in several
+    launches."""
     return axes == (len(shape) - 1,) and planar(shape) and shape[-1] <= MAX_CHANNELS
 
 
@@ -81,8 +81,8 @@ def refuse_rows(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def whole_groups(shape: Shape, groups: int) -> bool:
-    """Whether `standardize_groups` takes these: groups of whole slices, or of one channel, as long
-    as rows may be."""
+    """Whether `standardize_groups` computes these groups in one launch: groups of whole slices or
+    of one channel, within the limit of rows."""
     if not planar(shape) or not 0 < groups <= shape[-1] or shape[-1] % groups:
         return False
     each = shape[-1] // groups
@@ -91,8 +91,8 @@ def whole_groups(shape: Shape, groups: int) -> bool:
 
 
 def groups_pay(shape: Shape, groups: int) -> bool:
-    """Whether these groups are better off as the op than as rows that a tensor is brought into:
-    whole ones, or those of a tensor that takes long to move."""
+    """Whether these groups are faster as `standardize_groups` than transposed to rows: one launch
+    computes them, or the tensor is expensive to move."""
     large = divides(shape, groups) and prod(shape) >= MANY_VALUES
     return large or whole_groups(shape, groups)
 
@@ -111,9 +111,8 @@ def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Standardized:
-    """A normalization of `rows` of `items` vec4, which hold `count` values. `groups` says whose
-    channels a row has: all ("") or those of one or more "slices"; rows of "lanes" lie side by side
-    in one slice."""
+    """A normalization of `rows` of `items` vec4, which hold `count` values. `groups`: a row has all
+    channels (""), those of one or more "slices", or of one of the "lanes" of a slice."""
 
     low: Lowering
     node: Node
@@ -124,13 +123,13 @@ class Standardized:
 
     @classmethod
     def of_rows(cls, low: Lowering, node: Node) -> Standardized:
-        """Returns the normalization of the rows of [batch, spatial]."""
+        """Returns the normalization over the last axis."""
         x = low.geometry(node.operand())
         return cls(low, node, x.batch * x.spatial, x.slices, x.channels)
 
     @classmethod
     def of_groups(cls, low: Lowering, node: Node) -> Standardized:
-        """Returns the normalization of the rows of [batch, groups], or of slices."""
+        """Returns the normalization over groups of channels."""
         x, groups = low.geometry(node.operand()), int(node.attributes["groups"])
         apart = groups == x.channels
         rows = x.batch * (x.slices if apart else groups)
@@ -139,14 +138,14 @@ class Standardized:
 
     @property
     def threads(self) -> tuple[int, int]:
-        """Threads of a workgroup, and those that share a row."""
+        """Returns the threads of a workgroup, and those that share a row."""
         together = lanes(self.low.target, self.items, self.rows)
         threads = wide(self.low.target, self.items, self.rows, together, WIDE)
         return threads, threads if threads > WORKGROUP else together
 
     @property
     def each(self) -> int:
-        """Vec4 of a row that a thread has."""
+        """Returns the vec4 of a row per thread."""
         return -(-self.items // self.threads[1])
 
     @property
@@ -156,12 +155,13 @@ class Standardized:
 
     @property
     def summed(self) -> bool:
-        """Whether rows are sums of parts, which are yet to be added up."""
+        """Whether the input is given as partial sums that are still to be added (split-K)."""
         return not self.groups and split_depth.taken(self.low, self.node) is not None
 
 
 def _lower_sums(s: Standardized) -> None:
-    """Adds up the parts in this launch, and writes the sum for other readers."""
+    """Records the launch with the addition of partial sums; it also stores the sums for other
+    readers."""
     held = s.each if s.short and not s.low.target.software else 0
     adding = s.low.launches.pop()
     parts = adding.variant["parts"]
@@ -170,7 +170,8 @@ def _lower_sums(s: Standardized) -> None:
 
 
 def _launch(s: Standardized, held: int, adding: Launch | None = None, parts: int = 0) -> None:
-    """One launch. A thread keeps `held` vec4 of its row in registers, or reads rows again."""
+    """Records one launch. A thread keeps `held` vec4 of its row in registers, or reads rows
+    again."""
     low, node, (threads, together) = s.low, s.node, s.threads
     x = low.geometry(node.operand())
     low.loops(node, (s.each + 1) * (3 + parts) + 2 * together.bit_length())
@@ -215,7 +216,7 @@ FORMS: tuple[Form[Standardized], ...] = (
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+    """Computes (x - mean) / sqrt(variance + epsilon) * scale + bias."""
     x = node.operand()
     if whole_rows(steps.shape(x), _axes(steps.graph, node)):
         return _decompose_rows(steps, node, "standardize", centred=True)
@@ -243,7 +244,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_groups(steps: Decomposition, node: Node) -> bool:
-    """Normalizes groups beyond one launch: means and variances of groups, then all elements."""
+    """Normalizes groups that exceed one launch: means and variances of groups, then all
+    elements."""
     x, groups = node.operand(), int(node.attributes["groups"])
     shape = steps.shape(x)
     if whole_groups(shape, groups):
@@ -261,7 +263,7 @@ def decompose_groups(steps: Decomposition, node: Node) -> bool:
 
 
 def _decompose_rows(steps: Decomposition, node: Node, op: str, **more: int) -> bool:
-    """Rows are standardized, scaled and moved."""
+    """Standardizes rows, then multiplies by the scale and adds the bias."""
     tail = zip(("mul", "add"), node.inputs[1:3], strict=False)
     given = [(op, operand) for op, operand in tail if operand is not None]
     epsilon = node.attributes.get("epsilon", 1e-5)
@@ -275,7 +277,7 @@ def _decompose_rows(steps: Decomposition, node: Node, op: str, **more: int) -> b
 
 
 def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
-    """x - max - log(sum(exp(x - max)))."""
+    """Computes x - max - log(sum(exp(x - max)))."""
     x = node.operand()
     axes = steps.indices(_axes(steps.graph, node))
     top = steps.add("reduce_max", x, axes, keep_dims=True)
@@ -294,9 +296,9 @@ def refuse_lp(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_lp(steps: Decomposition, node: Node) -> bool:
-    """x / max(norm, least). Without a `least` of its own small x is multiplied by 2^75 first, since
-    devices may take squares below 2^-126 for zero; what is so small that the hosts' squares are
-    zero, too, gives zeros."""
+    """Computes x / max(norm, least). Without the attribute `least`, small x is multiplied by 2^75
+    first, since devices may flush squares below 2^-126 to zero; x whose squares are zero on hosts
+    gives zeros."""
     x, axes = node.operand(), steps.indices(_axes(steps.graph, node))
     power, least = node.attributes.get("p", 2), steps.number(node.attributes.get("least", SMALLEST))
     if power == 2 and "least" not in node.attributes:
@@ -307,7 +309,9 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
         factor = steps.add("add", factor, steps.number(1.0))
         x = steps.add("mul", x, steps.add("mul", steps.typed("f32", "cast", some), factor))
     norm = steps.add(f"reduce_l{power}", x, axes, keep_dims=True)
-    steps.last("div", x, steps.add("maximum", least, norm))  # which keeps NaN of its second operand
+    steps.last(
+        "div", x, steps.add("maximum", least, norm)
+    )  # `maximum` keeps NaN of its second operand
     return True
 
 

@@ -1,6 +1,6 @@
-"""`one_hot(indices, depth constant, on, off): axis, wraps`: an axis of `depth` elements in front of
-`axis` of the indices (-1: behind all), `on` where it has the index and `off` elsewhere. With
-`wraps` negative indices count from the end; one that lies outside is nowhere."""
+"""`one_hot(indices, depth constant, on, off): axis, wraps` inserts an axis of `depth` elements
+before `axis` of the indices (-1: last): `on` at the index, `off` elsewhere. With `wraps` negative
+indices count from the end; an index out of range gives only `off`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Where the numbers of the new axis are the indices."""
+    """Compares the indices with the numbers 0 to depth - 1 along the new axis."""
     (shape,), axis = shapes(steps.graph, node), _axis(steps.graph, node)
     outer, depth, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     indices = steps.reshape(node.operand(), (outer, 1, inner))

@@ -1,4 +1,4 @@
-"""Constants in device storage: the order of their elements, and packing in pieces."""
+"""Constants in device storage: the order of elements, and packing in pieces."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from tflgpu_plugin.ir.graph import Array, Geometry
 
 VECTOR_BYTES = 16
 PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
-MIN_BLOCKED_ELEMENTS = 1 << 12  # that are moved at once ...
-NEIGHBOURS = 64  # ... and elements in a row that are, of more
+MIN_BLOCKED_ELEMENTS = 1 << 12  # from this number on, `put` copies in blocks
+NEIGHBOURS = 64  # elements of the last axis per block
 
 
 def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
-    """A row-major array in device storage: [batch][slices][spatial][4], pad lanes zero."""
+    """Returns a row-major array in device storage order, [batch][slices][spatial][4], pad lanes
+    zero."""
     import numpy as np
 
     flat = np.zeros((shape.batch, shape.spatial, shape.slices * 4), kind)
@@ -23,9 +24,9 @@ def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
 
 
 def put(to: Array, source: Array) -> None:
-    """`to[...] = source`, some elements of the last axis at a time where the source has its
-    neighbours on another axis: what is read and what is written are then in the cache together,
-    which makes it 4 times as fast for a large transposed matrix."""
+    """Copies `source` to `to`. If the source is not contiguous along the last axis it copies some
+    elements of that at a time, so that both sides stay in the cache: 4 times as fast for a large
+    transposed matrix."""
     steps = [abs(step) for step in source.strides]
     if source.ndim < 2 or source.size < MIN_BLOCKED_ELEMENTS or steps[-1] <= min(steps[:-1]):
         to[...] = source
@@ -35,7 +36,7 @@ def put(to: Array, source: Array) -> None:
 
 
 def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterator[Array]:
-    """`pack_stored`, some batches at a time."""
+    """Yields the result of `pack_stored` in pieces of some batches."""
     batches = data.reshape(shape.batch, -1)
     step = pieces_of(shape.vectors // shape.batch * VECTOR_BYTES)
     for first in range(0, shape.batch, step):
@@ -44,5 +45,5 @@ def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterat
 
 
 def pieces_of(unit: int) -> int:
-    """How many units of this many bytes make a piece of a constant."""
+    """Returns how many units of this many bytes make a piece of a constant."""
     return max(1, PACKED_BYTES // max(1, unit))

@@ -1,9 +1,9 @@
-"""Elements that are put around others, or between them:
+"""Padding around elements, or between them:
 
-* `pad(x, paddings, value)`: before and after any axis, by attribute `mode`: "constant" (default),
-  "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap". Without
-  the second input by attribute `paddings`: (before, after) of each axis, of which there may be more
-* `dilate(x, steps, value)`: neighbours on each axis come to lie so many steps apart"""
+* `pad(x, paddings, value)`: before and after any axis, by `mode`: "constant" (default), "reflect"
+  (without the edge), "symmetric" (with it), "edge" (its value), "wrap". In place of the second
+  input, the attribute `paddings` has (before, after) of each axis; further pairs are ignored
+* `dilate(x, steps, value)`: elements along each axis become `steps` apart"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDS = "Constant, non-negative paddings and a constant value."
 
 
 def paddings(graph: Graph, node: Node) -> Array | None:
-    """[rank, 2]: elements added before and after each axis; None when they are not constant."""
+    """Returns the elements added before and after each axis, [rank, 2]; None if not constant."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
         rank = len(graph.shape(node.operand()))
         return np.array(node.attributes["paddings"][:rank], np.int64).reshape(-1, 2)
@@ -28,7 +28,7 @@ def paddings(graph: Graph, node: Node) -> Array | None:
 
 
 def pad_value(graph: Graph, node: Node) -> float | None:
-    """The value of added elements (0 without input 2); None when it is not constant."""
+    """Returns the value of added elements (0 without input 2); None if not constant."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return 0.0
     value = graph.constant(node.inputs[2])
@@ -62,8 +62,8 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
 
 
 def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
-    """For each axis with elements in between: the element that each place has, behind the last one
-    where there is none. Raises ValueError with the end of a sentence."""
+    """Returns, for each axis that is dilated, the element at each position, or the extent for added
+    ones. Raises ValueError with the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
         raise NotConstant("the dilations are computed at run time; make them a constant")
@@ -92,7 +92,7 @@ def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_dilation(steps: Decomposition, node: Node) -> bool:
-    """One element of the value behind each such axis, from where all places in between take it."""
+    """Pads each such axis with one element of the value, which all added positions then read."""
     x, places = node.operand(), _dilated(steps.graph, node)
     ends = steps.indices([(0, int(k in places)) for k in range(len(steps.shape(x)))])
     longer = steps.add("pad", x, ends, node.operand(2), mode="constant")
