@@ -1,5 +1,5 @@
-"""Builders of host operators that become no op: their results are computed before a run, from
-shapes or constants. Other rows may use them, too.
+"""Builders of host operators without an op: their results are computed before a run, from shapes or
+constants. Other rows may use them, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fill(e: Builder) -> int:
 
 
 def steps(e: Builder) -> int:
-    """Returns the numbers from start to end (exclusive), by a step."""
+    """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2."""
     given = [e.value(k) for k in range(3)]
     try:
         first, last, by = (value.reshape(())[()] for value in given)
@@ -61,7 +61,7 @@ def common_shape(e: Builder) -> int:
 
 
 def coordinates(e: Builder) -> int:
-    """Returns the indices of nonzero elements, [count, rank], as int64."""
+    """Returns the indices of the nonzero elements as int64 of shape [count, rank]."""
     found = np.argwhere(e.value(0)).astype(np.int64)
     _check_size(e, found.size)
     return e.const(found, np.int64)

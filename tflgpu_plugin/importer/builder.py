@@ -1,5 +1,5 @@
-"""Builds nodes of the op contract from one host node: the functions through which a row of a host's
-table reads the node and adds nodes.
+"""Builds the plugin's nodes from one host node: the functions through which a row of a host's table
+reads the node and adds nodes.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
-# Ops that move stored numbers unchanged. Padding is not among them: its zero is a real number.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 
 
 def cast_array(data: Array, dtype: str) -> Array:
-    """Returns the data in this dtype; bfloat16 as its bits, a dtype that numpy lacks unchanged."""
+    """Returns the data in this dtype: bfloat16 as its bits, and unchanged if numpy lacks it."""
     if dtype == BFLOAT16:
         return data if data.dtype.kind == "u" else bfloat16.bits(data)
     return data.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else data
 
 
 def fixed(value: Any) -> Any:
-    """Returns lists and arrays of an attribute, as JSON has them, as tuples."""
+    """Returns an attribute's value with tuples in place of lists and arrays, also nested ones."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return tuple(fixed(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def _moves_integers(row: Op) -> bool:
+    """Whether the op moves stored numbers unchanged; padding does not, since it adds real zeros."""
     return bool(row.keeps) and not row.fills
 
 
@@ -61,15 +61,13 @@ class Builder(NodeReader):
     outputs; every shape is inferred on the way."""
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
-        """Returns a new constant tensor; indices are "i32", values "f32"."""
+        """Returns a constant tensor of the numpy `dtype` (float32). Equal constants are shared."""
         array = np.asarray(data, dtype or np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
         return self.tensors.constant(key, "constant", lambda: array)
 
     def index(self, data: Array | Sequence[Any]) -> int:
-        """Returns a new constant list of indices; numbers outside of int32 become the nearest int32
-        number.
-        """
+        """Returns a constant of int32 indices; numbers outside of int32 are clamped."""
         limits = np.iinfo(np.int32)
         wide = np.asarray(data, np.int64)
         return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
@@ -77,8 +75,8 @@ class Builder(NodeReader):
     def derived(
         self, tensor: int, *how: Any, make: Callable[[Array], Array], axis: int | None = None
     ) -> int:
-        """Returns a constant made from the constant `tensor`; `how` names the operation. Where the
-        operation only moves elements, `axis` is the new axis of its scales.
+        """Returns the constant `make(data)` of the constant `tensor`, made once per `how`, a key
+        for the operation. If that only moves elements, `axis` is the new axis of its scales.
         """
         held = self.tensors.table[tensor]
         data, scaled = held.data, held.quantization
@@ -90,13 +88,13 @@ class Builder(NodeReader):
         return made
 
     def scales_axis(self, tensor: int) -> int:
-        """Returns the axis of a tensor's scales, 0 when it has none."""
+        """Returns the axis of a tensor's scales, 0 when it is not quantized."""
         held = self.tensors.table[tensor].quantization
         return 0 if held is None else held.axis
 
     def hold(self, tensor: int, quantization: Quantization) -> Quantization:
-        """Returns the quantization of an integer tensor: this one unless an earlier caller has set
-        another.
+        """Gives an integer tensor this quantization, unless it has one already. Returns the one
+        that it has then.
         """
         table = self.tensors.table
         held = table[tensor].quantization
@@ -105,8 +103,8 @@ class Builder(NodeReader):
         return held or quantization
 
     def exact(self, tensor: int) -> int:
-        """Marks the tensor to stay float32, since positions between pixels need all digits, and
-        returns it.
+        """Marks the tensor to stay float32 where others may become float16 (as for positions
+        between pixels), and returns it.
         """
         self.tensors.table[tensor] = replace(self.tensors.table[tensor], wide=True)
         return tensor
@@ -132,9 +130,9 @@ class Builder(NodeReader):
         dtype: str | Sequence[str] | None = None,
         **attributes: Any,
     ) -> list[int]:
-        """Adds a node and returns the ids of its outputs, all of this type or each of its own. A
-        float among its inputs stands for a constant. Raises Unsupported when the op does not take
-        the inputs.
+        """Adds a node and returns the ids of its outputs. `dtype` is the type of all outputs or a
+        list of one per output (default: the type of the first input). A float in `given` becomes a
+        constant. Raises Unsupported when the op does not take the inputs.
         """
         row = ops.row(op)
         if row is None:
@@ -166,8 +164,8 @@ class Builder(NodeReader):
         return list(outputs)
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
-        """Returns the id of an operand. Raises TypeError for a number that is neither id nor
-        float.
+        """Returns the id of an operand. Raises TypeError for a number that is neither an id of this
+        graph nor a float.
         """
         if given is None or (isinstance(given, TensorId) and given.mark is self.tensors.mark):
             return given
@@ -207,9 +205,9 @@ class Builder(NodeReader):
         ]
 
     def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
-        """Returns the operands with one quantization for all integers of 8 and 16 bits among them,
-        since ONNX moves stored numbers: the quantization of the computed operands, or `NUMBERS` if
-        they differ.
+        """Returns the operands, all 8-bit and 16-bit integers with one quantization, since ONNX
+        moves stored numbers: the quantization of the computed operands, or `NUMBERS` if these
+        differ.
         """
         table = self.tensors.table
         stored = [t for t in operands if t is not None and table[t].dtype in COUNTED]
@@ -219,7 +217,7 @@ class Builder(NodeReader):
         return tuple(None if t is None else again.get(t, t) for t in operands)
 
     def _restored(self, tensor: int, common: Quantization) -> int:
-        """Returns the same stored numbers with the quantization that `_alike` has found."""
+        """Returns a tensor with the same stored numbers and the quantization `common`."""
         if self.hold(tensor, common) == common:
             return tensor
         held = self.tensors.table[tensor]
@@ -243,8 +241,8 @@ class Builder(NodeReader):
         return self.add("add", whole, float(held.zero_point[0]))
 
     def _check_type(self, row: Op, number: int) -> None:
-        """Raises Unsupported for a computed operand whose type is not one of the op's. Constants
-        may be indices, too, and ops that move elements also take stored numbers.
+        """Raises Unsupported for a computed operand whose type the op does not take. Constants may
+        have any type, since they may be indices; ops that move elements also take stored numbers.
         """
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and _moves_integers(row):
@@ -260,7 +258,7 @@ class Builder(NodeReader):
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
-            # For an op other than the node's own, the limit may be ours; the host runs the node.
+            # Where other tensors than the node's inputs do not fit, the host may run the node.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
             plain = Refusal("shape.mismatch", f"{self.host.title}: {error}.")
@@ -281,19 +279,19 @@ class Builder(NodeReader):
             return None
 
     def counted(self, tensor: int, axis: int, count: int) -> int:
-        """Marks that only the first n indices of the tensor along an axis are valid, where `count`
-        is the tensor that holds n, and returns the tensor.
+        """Marks that only the first n indices along `axis` are valid, where n is the value of the
+        tensor `count` after a run, and returns the tensor.
         """
         table = self.tensors.table
         table[tensor] = replace(table[tensor], counted=(axis, count))
         return tensor
 
     def plus(self, tensor: int, term: int | None) -> int:
-        """Returns the sum, or the tensor itself if there is no term."""
+        """Returns tensor + term, or the tensor itself if the term is None."""
         return tensor if term is None else self.add("add", tensor, term)
 
     def times(self, tensor: int, factor: float) -> int:
-        """Returns the product, or the tensor itself if the factor is 1."""
+        """Returns tensor * factor, or the tensor itself if the factor is 1."""
         return tensor if factor == 1 else self.add("mul", tensor, factor)
 
     def transpose(self, tensor: int, perm: Sequence[int]) -> int:
@@ -318,8 +316,8 @@ class Builder(NodeReader):
         return self.transpose(tensor, (0, rank - 1, *range(1, rank - 1)))
 
     def image(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
-        """Does the same as `add` for an op whose axes are [N, spatial..., C], with operands and
-        results that are [N, C, spatial...].
+        """Adds an op that works on [N, spatial..., C] for an input `x` of [N, C, spatial...].
+        Returns its output as [N, C, spatial...].
         """
         return self.channels_first(self.add(op, self.channels_last(x), *inputs, **attributes))
 

@@ -1,5 +1,5 @@
-"""Runs the builder of a node's row, for nodes or, where all inputs are known, for constants. Where
-a host's kernels compute bfloat16 in float32, inputs are cast to float32 and results back.
+"""Runs the `build` function of a node's row, which returns nodes or, where all inputs are known,
+constants. Where a host computes bfloat16 in float32, inputs are cast to float32 and results back.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def build(e: Builder) -> list[int | None]:
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
-    """Returns the outputs as constants; None where one is not constant, or a condition is not
-    met."""
+    """Returns the outputs as constants, or None where one is not constant or a condition of `asked`
+    is not met."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except (Unsupported, *evaluation.FAILURES):
@@ -56,8 +56,8 @@ def _float32(e: Builder, tensor: int) -> int:
 def _rounded(
     e: Builder, made: Sequence[int | None], dtypes: Sequence[str | None]
 ) -> list[int | None]:
-    """Returns the outputs, rounded where the host computes bfloat16; others, like means, stay
-    float32.
+    """Returns the outputs `made`, cast to bfloat16 where that is the host's type in `dtypes`.
+    Others, such as means, stay float32.
     """
     wanted = [*dtypes, *[None] * (len(made) - len(dtypes))]
     return [t if t is None or dtype != BFLOAT16 else e.add("cast", e.exact(t), dtype=BFLOAT16)

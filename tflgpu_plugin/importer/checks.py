@@ -32,7 +32,9 @@ FIELDS: Mapping[type, Mapping[str, tuple[type[Any], ...]]] = {
 
 
 def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
-    """Raises ValueError where a field's value does not have its declared type."""
+    """Raises ValueError where a field of `held` does not have its type in FIELDS; `what` names
+    `held` in the sentence.
+    """
     fields = next(fields for kind, fields in FIELDS.items() if isinstance(held, kind))
     for name, (kind, *items) in fields.items():
         found: Any = getattr(held, name)

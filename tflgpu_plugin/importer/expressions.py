@@ -8,7 +8,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-HUGE = 1 << 24  # limit of an extent and of a tensor's elements: larger ones are not guessed
+HUGE = 1 << 24  # extents and tensors of this many elements or more are not guessed
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -17,8 +17,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def value(name: str, symbols: Mapping[str, int]) -> int | None:
-    """Returns the positive integer that the expression ("past + 1") in a name gives for these
-    `symbols`, or None where the name is no expression.
+    """Returns the value of `name` as an expression ("past + 1") with these `symbols`. Returns None
+    unless it is an expression, of known symbols, whose value is from 1 to 2^24 - 1.
     """
     try:
         found = _number(ast.parse(name.strip(), mode="eval").body, symbols)

@@ -1,9 +1,9 @@
 """Constant folding: computes the results of nodes whose inputs are known before a run.
 
-Ops define their meaning in numpy (`ops.evaluation`), and builders of arithmetic define operators
-that become no op. Folded are small values that follow from shapes (SHAPE -> STRIDED_SLICE -> MUL ->
-PACK), and results that depend on constants alone, such as weights that a model stores sparse, in 16
-bits, transposed or in parts.
+Ops are evaluated with numpy (`ops.evaluation`), operators without an op by the builders of
+`importer.arithmetic`. Two kinds of results are folded: small values that follow from shapes
+(SHAPE -> STRIDED_SLICE -> MUL -> PACK), and results that depend on constants alone, such as weights
+that a model stores sparse, in 16 bits, transposed or in parts.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Compute = Callable[[Sequence[Array | None], int], Sequence[Array] | None]
 
 @dataclass(frozen=True)
 class Meaning:
-    """How results follow from inputs: `compute(values, limit)` returns them, or None where they
-    cannot be computed or one has more than `limit` elements. `moves`: results are elements of the
-    inputs, unchanged; `converts`: they are the input in another type; `brings`: it joins inputs
-    whose stored numbers hosts may rescale; `fills`: it fills with their zero points.
+    """A function that computes a node's results: `compute(values, limit)` returns them, or None
+    where they cannot be computed or one has more than `limit` elements. `moves`: results are
+    elements of the inputs, unchanged; `converts`: the result is the input in another type;
+    `brings`: it concatenates inputs, whose stored numbers hosts may rescale; `fills`: it pads with
+    zero points.
     """
 
     compute: Compute
@@ -49,8 +50,8 @@ class Meaning:
 
 
 def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -> Meaning | None:
-    """Returns the meaning of an op with operands in its order, for results of this type; None where
-    it is not folded.
+    """Returns the meaning of an op for operands in its order and results of this type, or None
+    where the op has no evaluation in numpy.
     """
     if not evaluation.known(op):
         return None
@@ -67,9 +68,9 @@ def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -
 def known(
     meaning: Meaning, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """Returns the outputs with values and shapes, from small inputs whose values are known (shape
-    arithmetic). Returns None when they cannot be computed, or are too large. Integers are computed
-    in 64 bits, so that nothing wraps around as in a host.
+    """Returns the outputs of shape arithmetic with their values and shapes, computed from inputs
+    with known values. Returns None when they cannot be computed, or one has more than 4,096
+    elements. Integers are computed in 64 bits, so that they do not wrap around as in a host.
     """
     values = [operand(meaning, t) for t in inputs]
     if any(value is None for value in values):
@@ -79,8 +80,8 @@ def known(
 
 
 def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """Returns the outputs with these values as shape arithmetic, or None where they are too large
-    or have the wrong type.
+    """Returns the outputs with the values `arrays`, or None where these are no shape arithmetic:
+    too large, not finite, or of another type than HELD.
     """
     if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
@@ -93,12 +94,12 @@ def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tens
 def constants(
     node: Node, meaning: Meaning | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
-    """Returns the outputs with their values, from inputs that are all constants of any size; None
-    when they cannot be computed here, or have other types than the model says.
+    """Returns the outputs with their values, computed from inputs that are all constants, of any
+    size. Returns None when they cannot be computed, or have other types than the model says.
 
-    Elements that only change their position keep their stored numbers, whatever these represent.
-    Computed results are folded only where every host computes the same numbers: integers in range,
-    and float32 steps that round once.
+    Stored numbers that only move to other positions stay as they are. Computed results are folded
+    only where every host computes the same numbers: integers in range, and float32 operations that
+    round once.
     """
     if ops.quantizes(node) == "to":
         made = quantized(inputs[0], outputs[0])
@@ -124,8 +125,8 @@ def _computed(
 
 
 def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
-    """Returns a known operand as it is computed with: bfloat16 bits are moved as they are, and
-    converted for arithmetic.
+    """Returns the value of an operand, or None if it is not known. bfloat16 becomes float32, unless
+    the operation only moves its bits.
     """
     data = tensor.data
     if data is None or meaning.moves or tensor.dtype != BFLOAT16:
@@ -134,17 +135,17 @@ def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
 
 
 def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
-    """Whether stored numbers represent the same values, where hosts may rescale the tensors that
-    they join.
+    """Whether stored numbers may be moved: not by a concatenation of tensors with different
+    quantizations, which hosts may rescale, nor by a padding, for which hosts use zero points.
     """
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
     if held <= {None} or not (meaning.brings or meaning.fills):
         return True
-    return len(held) < 2 and not meaning.fills  # hosts fill with their zero points
+    return len(held) < 2 and not meaning.fills
 
 
 def _agreed(value: Array) -> bool:
-    """Whether hosts agree about these numbers."""
+    """Whether all hosts compute the same from these numbers: not uint64, and no NaN."""
     return value.dtype != np.uint64 and not (value.dtype.kind == "f" and np.isnan(value).any())
 
 
@@ -155,7 +156,9 @@ def widened(value: Array) -> Array:
 def _held(
     arrays: Sequence[Array] | None, outputs: Sequence[Tensor], narrow: int = MAX_LIST_ELEMENTS
 ) -> list[Tensor] | None:
-    """Returns the tensors with these values, or None when types or sizes differ."""
+    """Returns the outputs with the values `arrays`, or None when a type cannot hold its values.
+    Constants of int64 with up to `narrow` elements become int32.
+    """
     if arrays is None or len(arrays) != len(outputs):
         return None
     found = []
@@ -172,8 +175,8 @@ def _held(
 
 
 def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
-    """Returns a constant; a small one of int64 becomes int32, since operands that decide shapes may
-    be either.
+    """Returns the tensor; a constant of int64 with up to `most` elements, all in the range of
+    int32, becomes int32, since ops read shapes, axes and paddings as int32.
     """
     data = tensor.data
     if tensor.dtype != "i64" or data is None or data.size > most:
@@ -184,7 +187,9 @@ def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
 
 
 def quantized(source: Tensor, result: Tensor) -> Array | None:
-    """Quantizes float32 values; halves are rounded away from zero."""
+    """Returns the constant `source` quantized as `result`, halves rounded away from zero, or None
+    unless it is float32 and the numbers are finite.
+    """
     if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
     assert source.data is not None

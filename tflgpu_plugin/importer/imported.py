@@ -25,14 +25,14 @@ SMALL = ("i8", "u8", "i16", "u16")
 @dataclass(frozen=True)
 class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
-    where their inputs are known. `every` are conditions on each node, and `kernels` those on a node
-    that is not evaluated. `left` says why an operator stays with the host, and `taken` (with the
-    provider's name) why a node does that another provider has claimed. `version` is the host's word
-    for the versions of operators. `asks_runs`: a run may provide values of inputs that decide
-    shapes; see `Facts.run_values`. `keeps_half`: float16 constants are not widened to float32.
+    where their inputs are known. `every` are conditions on each node, and `kernels` conditions on
+    nodes that are not evaluated. `left` says why an operator stays with the host; `taken` says so
+    of a node that another provider, whose name it gets, has claimed. `version` is the host's word
+    for a version of an operator. `asks_runs`: a run may provide values of inputs that decide
+    shapes (see `Facts.run_values`). `keeps_half`: float16 constants are not widened to float32.
     `keeps_folded`: folded nodes stay in the graph, since the host's partitions list them.
-    `keeps_weights`: the host may keep what follows from constants as weights of its own, and never
-    write them. Raises ValueError for rows that name no op of this plugin.
+    `keeps_weights`: the host may keep results of constants as weights of its own, and never write
+    their tensors. Raises ValueError for rows that name no op of this plugin.
     """
 
     rows: Mapping[str, HostOp]
@@ -76,12 +76,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Knowledge beyond the host's graph. `shapes` are those of inputs, where the model leaves them
-    open; `symbols` gives numbers for named extents (None: they stay unknown); an extent that it
-    does not name gets the value at its first occurrence, or 1. Once a partition is planned,
-    `arithmetic` are its nodes whose results were known then: exactly these stay folded for any
-    shapes, however large. `run_values` are those of inputs that a plan is specialized for; before a
-    run, they are guessed. Without a `judge`, nodes that can be imported are not refused.
+    """Knowledge beyond the host's graph. `shapes` are shapes of inputs, where the model leaves them
+    open. `symbols` maps named extents to numbers (None: they stay unknown); an extent without an
+    entry gets its value at its first occurrence, or 1. Once a partition is planned, `arithmetic`
+    are its nodes whose results were known then: exactly these stay folded for any shapes, however
+    large. `run_values` are values of inputs that a plan is specialized for; before a run, they are
+    guesses. Without a `judge`, nodes that can be imported are not refused.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
@@ -95,14 +95,13 @@ class Facts:
 class Imported:
     """The `model` of a host with its operators (`table`), imported as a graph. `graph` holds the
     nodes that need a kernel, and `ids` has the tensors of the host's values by their keys.
-    `refusals` say why nodes of the graph cannot run, by their ids: those that could not be
-    imported, which have no op, and those that were `judged`. `arithmetic` are nodes of the host
-    whose results are known, and which are therefore not in the graph. A node of the host that
-    became several has its own id on the last of them, and is in `sources` of all. `unfit` are nodes
-    of the host that cannot run because of their inputs' shapes, and `impossible` those of them that
-    no host runs. `options` are those of the judge. `run_values` were
-    guessed: runs provide them. `open`: extents were guessed, too; `contradictions` counts shapes
-    that the host states otherwise.
+    `refusals` say by id why nodes of the graph cannot run: nodes that could not be imported, which
+    have no op, and nodes that the judge refused (`judged`). `arithmetic` are nodes of the host
+    whose results are known, and which are therefore not in the graph. If a node of the host became
+    several, the last has its id, and all have it in `sources`. `unfit` are nodes of the host that
+    cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
+    `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
+    were guessed, too; `contradictions` counts shapes that differ from the host's.
     """
 
     model: HostModel
@@ -121,7 +120,7 @@ class Imported:
 
     @property
     def dynamic(self) -> bool:
-        """A run may have other shapes."""
+        """Whether a run may have other shapes."""
         counted = any(tensor.counted for tensor in self.graph.tensors.values())
         return self.open or self.contradictions > 0 or bool(self.run_values) or counted
 
@@ -132,8 +131,9 @@ def assembled(
     outputs: Iterable[int],
     **fields: Any,
 ) -> Graph:
-    """Returns the graph of these nodes, with the other `fields`: tensors that are only read
-    are inputs, and tensors that are written may be outputs. `tensors` is changed as by `annotate`.
+    """Returns the graph of these nodes, with the other `fields`. Tensors that are read and not
+    written are its inputs, and `outputs` that are written its outputs. Calls `annotate` on
+    `tensors`.
     """
     made = {t for node in nodes for t in node.outputs}
     read = {t for node in nodes for t in node.reads}
@@ -148,9 +148,8 @@ def assembled(
 
 
 def annotate(read: Iterable[int], tensors: MutableMapping[int, Tensor]) -> None:
-    """Gives plain integers of 8 and 16 bits, which float32 holds exactly and which are floats on
-    the device, a quantization that stands for the numbers themselves, where nodes read them and
-    they have none.
+    """Gives the unquantized 8-bit and 16-bit integer tensors among `read` the quantization NUMBERS
+    (scale 1, zero point 0): the device holds them as float32, which represents them exactly.
     """
     for index in read:
         tensor = tensors[index]
