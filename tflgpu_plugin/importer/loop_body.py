@@ -1,6 +1,6 @@
-"""Describes what the body of a loop computes from the values that it carries, as expressions of
-these: sums of products with constant weights ("linear"), functions and products of such, counters,
-and lists to which each step adds a row.
+"""Expresses what the body of a loop computes by the values that the loop carries from step to step:
+sums of products with constant weights ("linear"), functions and products of these, counters, and
+lists in which each step writes a row.
 
 A body is refused (Unsupported, with a sentence) unless every node is understood. Equal expressions
 have equal numbers, so that the analysis takes time in proportion to the body's nodes.
@@ -33,20 +33,20 @@ from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-MOST_NODES = 256  # nodes of a body
+MOST_NODES = 256  # limit of the nodes of a body
 MOST_NUMBERS = 8  # elements of a constant from which indices or extents are computed
 OTHERWISE = "This loop is not a recurrent layer of a known form: {}."
 
 
 def otherwise(why: str) -> Unsupported:
-    """Returns the refusal of a loop."""
+    """Returns the refusal of a loop; `why` ends its sentence."""
     return Unsupported.of("loop.unsupported", OTHERWISE.format(why))
 
 
 @dataclass
 class Forms:
-    """The values of a body's tensors, and the expressions by number: tuples of a name and the
-    operands.
+    """The expressions of a body: `made` lists them, each a tuple of a name and operands, and
+    `numbers` has their positions in that list. `values` are the values of tensors (`loop_values`).
     """
 
     tensors: dict[int, Tensor]
@@ -55,7 +55,7 @@ class Forms:
     numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def form(self, *parts: Any) -> int:
-        """Returns the number of an expression."""
+        """Returns the number of an expression, given by its name and operands."""
         found = self.numbers.setdefault(parts, len(self.made))
         if found == len(self.made):
             self.made.append(parts)
@@ -66,7 +66,9 @@ class Forms:
         return self.form(name, *sorted((a, b)))
 
     def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
-        """Returns the results of the body for carried values with these shapes and types."""
+        """Returns the values of the body's outputs for carried values with the shapes and types of
+        `given`.
+        """
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
             raise otherwise(f"it has {len(body.nodes)} nodes and {len(body.inputs)} values")
         for k, (index, tensor) in enumerate(zip(body.inputs, given, strict=True)):
@@ -87,7 +89,9 @@ class Forms:
         return [self.value(index) for index in body.outputs]
 
     def value(self, index: int) -> Any:
-        """Returns the value of a tensor; small integer constants are numbers."""
+        """Returns the value of a tensor: Numbers for an integer constant of up to 8 elements, None
+        for another constant.
+        """
         if index not in self.values:
             data = self.tensors[index].data
             if data is None:
@@ -97,7 +101,9 @@ class Forms:
         return self.values.get(index)
 
     def vector(self, index: int) -> Vector:
-        """Returns rows of floats, which may also be a carried value."""
+        """Returns the value of a tensor as rows of floats, also if it is carried. Raises
+        Unsupported for any other value.
+        """
         found = self.value(index)
         tensor = self.tensors[index]
         if isinstance(found, Carried) and tensor.dtype == "f32" and len(tensor.shape) == 2:
@@ -107,7 +113,9 @@ class Forms:
         return found
 
     def put(self, node: Node, form: int, rows: int, width: int) -> None:
-        """Sets the only result of a node, after its fused activation."""
+        """Sets the only output of a node to rows of the expression `form`, after its fused
+        activation.
+        """
         activation = node.attributes.get("activation", "none")
         if activation != "none":
             form = self.function(activation, form)
@@ -122,7 +130,7 @@ class Forms:
         return self.form(name, form)
 
     def shapes(self, node: Node) -> list[Shape]:
-        """Returns the shapes of a node's results, and sets them on its tensors."""
+        """Infers the shapes of a node's outputs, sets them on the tensors, and returns them."""
         try:
             found = ops.rows()[node.op].shapes(Graph.over(self.tensors, node), node)
         except ValueError as error:
@@ -132,7 +140,7 @@ class Forms:
         return [tuple(shape) for shape in found]
 
     def linear(self, *slabs: Slab) -> int:
-        """Returns the number of a sum of products and constants."""
+        """Returns the number of a linear expression, the sum of `slabs`."""
         return self.form("linear", *sorted(slabs, key=lambda slab: (slab.tensor, slab.start)))
 
     def parts(self, name: str, form: int | None) -> tuple[Any, ...]:
@@ -145,7 +153,9 @@ class Forms:
         return self.parts("linear", form)
 
     def cut(self, form: int, start: int, stop: int) -> int:
-        """Returns some columns of an expression: of a linear one, or of a function of one."""
+        """Returns the number of the expression for columns `start` to `stop` of `form`, which is
+        linear or a function of a linear expression.
+        """
         name, *parts = self.made[form]
         if name in ACTIVATIONS and self.slabs(parts[0]):
             return self.form(name, self.cut(parts[0], start, stop))
@@ -170,7 +180,7 @@ def _fully_connected(forms: Forms, node: Node) -> None:
 
 
 def _added(forms: Forms, index: int, width: int) -> Slab:
-    """Returns a constant of `width` floats, the same for all rows."""
+    """Returns a bias, a constant of `width` floats that is added to each row, as a summand."""
     tensor = forms.tensors[index]
     fits = prod(tensor.shape) == width and tensor.shape[-1:] in ((), (width,))
     if tensor.data is None or tensor.dtype != "f32" or not fits:
@@ -209,7 +219,7 @@ def _add(forms: Forms, node: Node) -> None:
 
 
 def _alike(forms: Forms, node: Node) -> tuple[Vector, Vector]:
-    """Returns two operands of equal size."""
+    """Returns the two operands of a node. Raises Unsupported where their sizes differ."""
     x, y = (forms.vector(node.operand(k)) for k in range(2))
     if (x.rows, x.width) != (y.rows, y.width):
         raise otherwise(f"{node.host_op} broadcasts its operands")
@@ -222,7 +232,7 @@ def _mul(forms: Forms, node: Node) -> None:
 
 
 def _sub(forms: Forms, node: Node) -> None:
-    """Evaluates 1 - x."""
+    """Sets the output to 1 - x, the only subtraction that is understood."""
     one = forms.tensors[node.operand()].data
     if one is None or one.dtype != np.float32 or one.size != 1 or one.reshape(-1)[0] != 1:
         raise otherwise("it subtracts from a value other than 1")
@@ -236,7 +246,7 @@ def _function(forms: Forms, node: Node) -> None:
 
 
 def _gather(forms: Forms, node: Node) -> None:
-    """Takes a step's row of a carried sequence."""
+    """Sets the output to the row of a carried sequence at a counter."""
     sequence, along = forms.tensors[node.operand()], node.attributes
     rows = len(sequence.shape) == 3 and sequence.dtype == "f32"
     single = along["axis"] == 0 and not along.get("batch_dims")
@@ -248,7 +258,7 @@ def _gather(forms: Forms, node: Node) -> None:
 
 
 def _moved(forms: Forms, node: Node) -> None:
-    """Reshapes numbers and rows, or takes some columns of rows."""
+    """Sets the outputs to the reshaped operand, or to columns of its rows."""
     given = forms.value(node.operand())
     if isinstance(given, Numbers) and ops.arranges(node) == "shape":
         forms.values[node.outputs[0]] = given
@@ -270,7 +280,9 @@ def _moved(forms: Forms, node: Node) -> None:
 
 
 def _slice(forms: Forms, node: Node) -> None:
-    """Takes the rows of a list before a counter, or from it on; or columns."""
+    """Sets the output to the rows of a carried list before a counter, or from it on; for other
+    operands, to columns.
+    """
     held = forms.value(node.operand())
     if not isinstance(held, Carried) or len(forms.tensors[node.operand()].shape) == 2:
         return _moved(forms, node)
@@ -289,7 +301,7 @@ def _slice(forms: Forms, node: Node) -> None:
 
 
 def _concat(forms: Forms, node: Node) -> None:
-    """Makes a list with one row replaced, or joins numbers."""
+    """Sets the output to a carried list with one row replaced, or to concatenated numbers."""
     parts = [forms.value(index) for index in node.reads]
     if len(parts) != len(node.inputs) or node.attributes.get("activation", "none") != "none":
         raise otherwise("it joins values that are not a list with one new row")
@@ -305,7 +317,7 @@ def _concat(forms: Forms, node: Node) -> None:
 
 
 def _update_slice(forms: Forms, node: Node) -> None:
-    """Makes a list with one row replaced."""
+    """Sets the output to a carried list with one row replaced."""
     rank = len(forms.tensors[node.operand()].shape)
     match forms.value(node.operand()), forms.value(node.operand(2)):
         case Carried(position), Numbers((Counter() as counter, *rest)) if not any(rest):
@@ -322,7 +334,7 @@ def _put_row(forms: Forms, node: Node, position: int, counter: Counter, row: int
 
 
 def _dequantize(forms: Forms, node: Node) -> None:
-    """Widens float16 constants."""
+    """Sets the output to a float16 constant, widened to float32."""
     source, result = forms.tensors[node.operand()], forms.tensors[node.outputs[0]]
     if source.dtype != "f16" or source.data is None:
         raise otherwise("it has numbers that are not floats")

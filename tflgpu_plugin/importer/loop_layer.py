@@ -2,9 +2,9 @@
 write for LSTM, GRU and simple recurrent layers, recognized by what the body computes (`loop_body`),
 not by how it is written.
 
-The blocks of all weights are put into the order of `ops.recurrent_layer` according to the use of
-their gates. Every value that the loop carries must be accounted for; a loop that computes anything
-else is refused (Unsupported, with a sentence).
+The weights of the gates are put into the order of `ops.recurrent_layer`. Every value that the loop
+carries must have a known use; a loop that computes anything else is refused (Unsupported, with a
+sentence).
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from tflgpu_plugin.ops.recurrent import ACTIVATIONS
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent layer: the positions of its sequence and its states among the values that the
-    loop is given, its weights, attributes of the op, and which result is found at which position
-    ("y", "h", "c").
+    """A recurrent layer. `sequence` and `states` are positions among the values that the loop
+    carries, `attributes` are those of the op, and `results` maps positions to the op's outputs: "y"
+    (the output of all steps or the last one), "h" and "c" (the states). `content_bias` is added to
+    the state's part of the last gate before the reset gate multiplies that (GRU).
     """
 
     sequence: int
@@ -51,7 +52,7 @@ class Layer:
 
 
 class Gate(NamedTuple):
-    """A block: weights of the input, weights of the state, and biases."""
+    """A gate: weights of the input, weights of the state, and biases."""
 
     weights: Slab
     recurrent: Slab
@@ -59,8 +60,8 @@ class Gate(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The op of a step, its blocks, the biases of the state's part of the last block, and the op's
-    own attributes.
+    """The computation of a step: its name ("lstm", "gru", "rnn"), its gates, the biases `content`
+    of the state's part of the last gate, and attributes of the op.
     """
 
     op: str
@@ -70,7 +71,7 @@ class Cell(NamedTuple):
 
 
 def read(model: HostModel, table: Table) -> Graph:
-    """Returns the graph that a loop runs, without evaluating anything."""
+    """Returns the graph `model` that a loop runs, imported without constant folding."""
     found = import_(model, table, Facts(arithmetic=()))
     tensors = dict(found.graph.tensors)
     for key in (*model.given, *model.outputs):
@@ -82,8 +83,8 @@ def read(model: HostModel, table: Table) -> Graph:
 
 
 def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
-    """Returns the layer that a loop computes. `given` are its initial tensors, in the shapes that
-    they have; constants say where it counts from. Raises Unsupported.
+    """Returns the layer that a loop computes. `given` are the initial values that it carries; its
+    counters must begin as constants. Raises Unsupported.
     """
     forms = Forms(dict(body.tensors))
     made = forms.run(body, given)
@@ -120,8 +121,8 @@ def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
 def _kinds(
     given: Sequence[Tensor], made: Sequence[Any]
 ) -> tuple[dict[int, Vector], dict[int, Listed]]:
-    """Returns the values that a step computes and the lists to which it adds. All others must be
-    counters or unchanged.
+    """Returns the carried values that a step computes, and the carried lists in which it writes a
+    row, both by position. All other values must be counters or unchanged.
     """
     states = {k: value for k, value in enumerate(made) if isinstance(value, Vector)}
     lists = {k: value for k, value in enumerate(made) if isinstance(value, Listed)}
@@ -135,7 +136,7 @@ def _kinds(
 def _sequence(
     forms: Forms, given: Sequence[Tensor], made: Sequence[Any], steps: int
 ) -> tuple[int, int]:
-    """Returns the position of the sequence, and the expression of its row."""
+    """Returns the position of the sequence, and the number of the expression for a step's row."""
     rows = {parts[1:] for parts in forms.made if parts[0] == "row"}
     if len(rows) != 1:
         raise otherwise("it does not read exactly one sequence")
@@ -150,8 +151,8 @@ def _sequence(
 def _results(
     order: Sequence[int], states: Mapping[int, Vector], lists: Mapping[int, Listed]
 ) -> dict[int, str]:
-    """Returns the positions of the op's results: the output of the steps is in a list, or in a
-    state that no step reads.
+    """Returns the op's outputs by position: "h" and "c" for the states in `order`, "y" for a list
+    of the steps' outputs or a state that no step reads.
     """
     results = dict(zip(order, "hc", strict=False))
     others = {k: value.form for k, value in lists.items()}
@@ -162,14 +163,16 @@ def _results(
 
 
 def _counts(position: int, value: Any, start: Tensor) -> bool:
-    """Whether the value is a counter from 0 on that grows by one at each step."""
+    """Whether the value is a counter that begins at 0 and grows by 1 at each step."""
     if value != Numbers((Counter(position, 1),)):
         return False
     return start.data is not None and not start.data.any()
 
 
 def _steps(given: Sequence[Tensor], condition: Graph) -> int:
-    """Returns the number of steps of the loop, if all integers that it carries are counters."""
+    """Returns the number of steps of the loop, the least limit in its condition. This holds if all
+    integers that it carries are counters.
+    """
     forms = Forms(dict(condition.tensors))
     (end,) = forms.run(condition, given) if len(condition.outputs) == 1 else (None,)
     if not isinstance(end, Below):
@@ -181,7 +184,7 @@ def _steps(given: Sequence[Tensor], condition: Graph) -> int:
 
 
 def _cell(forms: Forms, states: Mapping[int, Vector], row: int) -> tuple[tuple[int, ...], Cell]:
-    """Returns the states that a step reads, in the op's order, and its cell."""
+    """Returns the positions of the states that a step reads, in the op's order, and its cell."""
     read = {parts[1] for parts in forms.made if parts[0] == "state"}
     own = tuple(k for k in states if k in read)
     for order in (own, own[::-1]):
@@ -205,7 +208,9 @@ def _fits(cell: Cell, units: int) -> bool:
 
 @dataclass(frozen=True)
 class _Step:
-    """The expressions of one step, from a row of the sequence and the states."""
+    """Patterns over the expressions of one step. `row` and `states` are the numbers of the
+    expressions for the sequence's row and for the states before the step.
+    """
 
     forms: Forms
     row: int
@@ -225,8 +230,8 @@ class _Step:
         return None
 
     def gru(self, h: int) -> Cell | None:
-        """Matches h = u * h + (1 - u) * tanh(n), where n depends on the input and on r * h, or the
-        state's part of n is multiplied by r.
+        """Matches h = u * h + (1 - u) * tanh(n). The reset gate r multiplies h before the product
+        with the weights of n, or the product.
         """
         for kept, new in self._orders("add", h):
             update = self._times(kept, self.states[0])
@@ -247,8 +252,9 @@ class _Step:
         return gate and Cell("rnn", (gate,), (), {"activation": name})
 
     def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:
-        """Returns the parts of a GRU's new content: the reset gate, the block, the biases that are
-        also reset, and whether the reset comes after the product.
+        """Returns the parts of a GRU's new content: the number of the reset gate's expression, the
+        gate of the content, the biases that are reset too, and whether the reset gate multiplies
+        the product of state and weights, not the state.
         """
         for straight, turned in self._orders("add", form):
             for reset, of_state in self._orders("mul", turned):
@@ -263,16 +269,17 @@ class _Step:
         return None
 
     def _gate(self, form: int | None, state: int) -> Gate | None:
-        """Returns a sum of products with the row and with this state, once each."""
+        """Returns the gate of a sum of one product with the row, one with the expression `state`,
+        and biases; None for another expression.
+        """
         factors, biases = self._parts(form)
         if set(factors) != {self.row, state}:
             return None
         return Gate(factors[self.row], factors[state], biases)
 
     def _parts(self, form: int | None) -> tuple[dict[int, Slab], tuple[Slab, ...]]:
-        """Returns the parts of a linear expression: weights by the factor that they are multiplied
-        with, and biases. Returns nothing for another expression, or where one factor has two
-        weights.
+        """Returns the weights of a linear expression by the factor that they multiply, and its
+        biases; ({}, ()) for another expression, or where a factor has two weights.
         """
         slabs = self.forms.slabs(form)
         factors = {slab.factor: slab for slab in slabs if slab.factor is not None}
@@ -281,15 +288,15 @@ class _Step:
         return (factors, biases) if whole else ({}, ())
 
     def _orders(self, name: str, form: int | None) -> Sequence[tuple[int, int]]:
-        """Returns both orders of the two operands; none for another expression."""
+        """Returns both orders of the operands of the binary expression `name`, [] for another."""
         return [*permutations(self.forms.parts(name, form), 2)]
 
     def _times(self, form: int | None, factor: int | None) -> int | None:
-        """Returns the other factor of a product with this factor."""
+        """Returns the other factor of a product with `factor`, None for another expression."""
         return next((a for a, b in self._orders("mul", form) if b == factor), None)
 
     def _under(self, name: str, form: int | None) -> int | None:
-        """Returns the argument of a function."""
+        """Returns the argument of the function `name`, None for another expression."""
         return next(iter(self.forms.parts(name, form)), None)
 
 
@@ -302,7 +309,9 @@ def _rows(tensors: Mapping[int, Tensor], slab: Slab) -> Array:
 def _biases(
     tensors: Mapping[int, Tensor], blocks: Sequence[Sequence[Slab]], units: int
 ) -> Array | None:
-    """Returns all blocks' biases, each block's added up; None where there are none."""
+    """Returns the biases of all gates in one array, the sum of `blocks[k]` for gate k; None where
+    there are none.
+    """
     if not any(blocks):
         return None
     found = np.zeros((len(blocks), units), np.float32)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Slab(NamedTuple):
-    """Rows `start` to `stop` of a constant, and the expression that they are multiplied with (None:
-    they are added).
+    """A summand of a linear expression: rows `start` to `stop` of the constant `tensor`, times the
+    expression `factor` (None: a bias).
     """
 
     tensor: int
@@ -18,7 +18,7 @@ class Slab(NamedTuple):
 
 
 class Counter(NamedTuple):
-    """The integer that is carried at this position, plus an offset."""
+    """The integer that the loop carries at `position`, plus the offset `more`."""
 
     position: int
     more: int = 0
@@ -26,21 +26,21 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Integers, constants or counters."""
+    """A list of integers, each a constant or a counter."""
 
     entries: tuple[int | Counter, ...]
 
 
 @dataclass(frozen=True)
 class Carried:
-    """The value that is carried at a position, as it is before the step."""
+    """The value that the loop carries at `position`, as it is before the step."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Rows of floats, with an expression for each."""
+    """A matrix of floats; the expression with the number `form` gives each of its rows."""
 
     form: int
     rows: int
@@ -49,7 +49,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Piece:
-    """The rows of a carried list before a counter, or from it on."""
+    """The rows of the list carried at `position`: those `before` the counter, or from it on."""
 
     position: int
     counter: Counter
@@ -58,7 +58,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Listed:
-    """A carried list with the row at a counter replaced."""
+    """The list carried at `position` with its row at the counter replaced by expression `form`."""
 
     position: int
     counter: Counter
@@ -67,6 +67,6 @@ class Listed:
 
 @dataclass(frozen=True)
 class Below:
-    """A comparison: every one of these counters is below its limit."""
+    """A condition: each counter of `limits` is below its limit."""
 
     limits: frozenset[tuple[Counter, int]]

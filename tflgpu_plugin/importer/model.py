@@ -1,7 +1,7 @@
 """A host's graph as plain data, which a host provides and the importer reads.
 
-A host's snapshot makes a `HostModel` while the host's callback runs. Keys of values are their names
-where these are unique, else the host's numbers in decimal.
+A host's frontend makes a `HostModel` while the host's callback runs. Keys of values are their names
+where these are unique, else the host's tensor numbers in decimal.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from tflgpu_plugin.ir import Array, Quantization, Refusal
 
-Extent = int | str  # a number, or the name of an open extent
+Extent = int | str  # a number, or the name of an extent that the model leaves open
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
 class Value:
     """A tensor of the host. `shape` has a name for each extent that is not known (a generated one
-    where the model gives none); None means that not even the rank is known. `dtype` is a name of
-    `graph.NUMPY_DTYPES`, "" for a value that is no tensor. `data` is a constant, mostly a view of
-    the host's memory; with `default`, the user may provide other data. `element` is the host's
-    number of the type. `variable`: state that the host keeps between runs. `constant`: the model
-    contains it, readable or not; `damage` says why it cannot be read, as the end of a sentence that
-    begins with its name, and `dense` reads the values of a sparse constant (raises Unsupported).
+    where the model gives none); None means that not even the rank is known. `dtype` is a key of
+    `graph.NUMPY_DTYPES`, "" for a value that is no tensor. `data` is the value of a constant,
+    mostly a view of the host's memory; with `default`, the user may provide other data. `element`
+    is the host's number of the type. `variable`: the host keeps the value between runs. `constant`:
+    the model contains the value, readable or not. `damage` says why it cannot be read, as text that
+    follows its name in a sentence; `dense` returns a sparse constant (raises Unsupported).
     """
 
     name: str
@@ -43,10 +43,10 @@ class Value:
 
 @dataclass(frozen=True)
 class HostNode:
-    """A node. Absent inputs and outputs are None. `implicit` are values that its bodies read, and
-    `bodies` the graphs that it runs. `provider` has already claimed the node ("": none), and
-    `refusal` is the host's own reason why no provider may claim it; a node of a claimed partition
-    has none.
+    """A node. Absent inputs and outputs are None. `bodies` are the graphs that it runs, and
+    `implicit` the outer values that these read. `provider` names the provider that has claimed the
+    node already ("": none); `refusal` is the host's own reason why no provider may claim it. A node
+    of a claimed partition has no `refusal`.
     """
 
     id: int
@@ -74,19 +74,17 @@ class HostNode:
 
     @property
     def title(self) -> str:
-        """Returns the operator with its domain, if that is not the default one: its name in
-        tables.
-        """
+        """Returns the operator's name in tables: with its domain, unless that is the default."""
         return self.op if self.domain in DEFAULT_DOMAINS else f"{self.domain}:{self.op}"
 
 
 @dataclass(frozen=True)
 class HostModel:
-    """Nodes in the host's order of execution, all values by key, and the keys of the outputs.
-    `given` are the keys of the inputs of a graph that a node runs, in the order in which the node
-    passes them. `numbered`: the keys are numbers, which tensors get as their ids. `fused` and
-    `ordered` are as in `Graph`. `present` has the numbers that open extents have in the host now;
-    unless the model `tells_open` extents, those of 1 may be open.
+    """Nodes in the host's order of execution, all values by key, and the keys of the outputs. For a
+    graph that a node runs, `given` are the keys of its inputs, in the order in which the node
+    passes them. `numbered`: keys are numbers, which become the tensors' ids. `fused` and `ordered`
+    are as in `Graph`. `present` has the host's present numbers for open extents. Unless the model
+    `tells_open` which extents are open, extents of 1 may be.
     """
 
     nodes: tuple[HostNode, ...]
@@ -105,9 +103,7 @@ class HostModel:
         return tuple(dict.fromkeys(key for node in self.nodes for key in node.reads))
 
     def loosened(self, changed: Iterable[str]) -> HostModel:
-        """Returns the model without stated shapes for all results that nodes compute from these
-        values.
-        """
+        """Returns the model with shape None for all values that depend on values in `changed`."""
         found = {*changed}
         if not found:
             return self
@@ -120,6 +116,6 @@ class HostModel:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Returns the values that come from outside, constants not among them."""
+        """Returns the values that nodes read and no node writes, without constants."""
         made = {key for node in self.nodes for key in node.writes}
         return tuple(k for k in self.reads if k not in made and self.values[k].data is None)

@@ -23,12 +23,12 @@ Default = bool | int | float | str  # the type of an attribute
 @dataclass
 class NodeReader:
     """A node of the host, its row in the `table` of the host, and the `values` of its model.
-    `inputs` are tensor ids (None: absent), `nodes` are what a row has added so far. `scaled`:
-    extents are rounded products, which onnxruntime's shape inference rounds otherwise than its
-    kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64). `misinferred`:
-    its shape inference gives an entirely different shape. `widened`: inputs were bfloat16, and are
-    float32 for the row. With `known_limit` every result must be a constant of at most that many
-    elements that follows from known values, and no nodes are added.
+    `inputs` are tensor ids (None: absent), `nodes` are those that the row has added so far.
+    `scaled`: extents are rounded products, which onnxruntime's shape inference and kernel round
+    differently (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64). `misinferred`:
+    the host's shape inference gives an entirely different shape. `widened`: inputs were bfloat16,
+    and were cast to float32 for the row. With a nonzero `known_limit`, no nodes are added: every
+    result must be a constant of at most that many elements, computed from known values.
     """
 
     host: HostNode
@@ -89,7 +89,7 @@ class NodeReader:
         return found
 
     def optional(self, position: int) -> Array | None:
-        """Returns the same as `value`, or None when the input is absent."""
+        """Returns the known value of an input, or None when it is absent."""
         return self.value(position) if self.has(position) else None
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -103,12 +103,16 @@ class NodeReader:
         return None if found is None else tuple(int(n) for n in found)
 
     def listed(self, name: str, position: int) -> tuple[int, ...] | None:
-        """Returns integers that are a constant input, or an attribute in older definitions."""
+        """Returns integers that are the constant input at `position`, or in older versions of an
+        operator the attribute `name`.
+        """
         given = self.optional(position)
         return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
 
     def scalar(self, position: int, name: str, default: float) -> float:
-        """Returns a number that is a constant input, or an attribute in older definitions."""
+        """Returns a number that is the constant input at `position`, or in older versions of an
+        operator the attribute `name`.
+        """
         given = self.optional(position)
         return (
             self.number(name, default) if given is None or not given.size else float(given.flat[0])
@@ -144,7 +148,7 @@ class NodeReader:
 
     @property
     def results(self) -> list[Value]:
-        """Returns the outputs that are read, as the model states them."""
+        """Returns the present outputs, as the model states them."""
         return [self.values[key] for key in self.host.writes]
 
     @property
@@ -158,9 +162,9 @@ class NodeReader:
     def run(
         self, name: str, *inputs: int | None, attributes: Mapping[str, Any] | None = None
     ) -> Any:
-        """Returns what the row of an operator of ONNX builds from these inputs and the attributes,
-        which are the node's own unless given. For an operator of another domain the newest
-        definition counts, or the one that its attribute `opset` names.
+        """Runs the builder of the ONNX operator `name` for these inputs and returns its result. The
+        node's own attributes are used unless others are given. The operator has the node's version;
+        for a node of another domain, the attribute `opset` or else the newest version.
         """
         row, host = self.table.rows[name], self.host
         given = host.attributes if attributes is None else attributes

@@ -1,9 +1,9 @@
-"""Groups the supported nodes of a graph into convex partitions, and says which partitions cost more
-than they save.
+"""Groups the supported nodes of a graph into convex partitions, and decides which partitions cost
+more time than they save.
 
-A partition is convex when no path leaves it and comes back, so that it can run as one step. The
-decision whether a partition pays is structural: it compares the bytes of its inputs and outputs
-with its arithmetic on a nominal GPU and never looks at this adapter.
+A partition is convex when no path leaves it and comes back, so that it can run as one step. Whether
+a partition pays is estimated for a nominal GPU and CPU, not for this adapter: from the bytes of its
+inputs and outputs and its multiply-adds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Refusal, counts
 
-# The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
-# (2024).
+# Multiply-adds per second, bytes per second and overhead of the nominal devices: a mid-range
+# integrated GPU and two CPU cores (2024).
 GPU_WORK_PER_SECOND = 5e11
 CPU_WORK_PER_SECOND = 2e10
 IO_BYTES_PER_SECOND = 5e9
@@ -26,10 +26,10 @@ SECONDS_PER_RUN = 2e-4
 def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     """Returns node ids in convex groups, each in execution order.
 
-    Alternates between the two devices: all supported nodes that are ready form a partition, then
-    all others that are ready run, and so on (as a host with two kinds of nodes would schedule
-    them). Element counts of a run are known when a partition is complete, so nodes that read a
-    count come after it.
+    Alternates between the two devices, as a host would schedule them: all supported nodes that are
+    ready form a partition, then all others that are ready run, and so on. Where only a run
+    determines the number of elements of a tensor, nodes that read it are in a later partition,
+    since counts are known when a partition has run.
     """
     producer = graph.producers()
     waiting = list(graph.nodes)
@@ -58,17 +58,17 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 def _counts_first(
     graph: Graph, node: Node, producer: Mapping[int, Node], group: Collection[int]
 ) -> bool:
-    """Whether the node reads a tensor of the group whose number of elements is known only after a
-    run.
+    """Whether the node reads a tensor, written by the group, whose number of elements is known only
+    after a run.
     """
     counted = (t for t in node.reads if t in producer and graph.tensors[t].counted)
     return any(producer[t].id in group for t in counted)
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """Returns the partition of these nodes as a graph of its own; inputs and outputs are sorted by
-    tensor id, and outputs that are element counts come last. Constant-folded nodes leave only their
-    results.
+    """Returns the partition of the nodes `ids` as a graph of its own. Inputs and outputs are sorted
+    by tensor id; outputs that are element counts come last. Of constant-folded nodes only the
+    results remain.
     """
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
     made = {t for node in chosen for t in node.outputs}
@@ -106,10 +106,10 @@ def work(graph: Graph) -> int:
 
 
 def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
-    """Returns why a partition should stay on the CPU, or None when it pays.
+    """Returns why the partition `part` of the graph `whole` should stay on the CPU, or None.
 
-    Only a partition that splits the graph can be dropped: one that the CPU both feeds and reads, or
-    does either where the partition only reshapes a tensor; or any partition of a graph that a loop
+    Three kinds can be dropped: partitions between nodes on the CPU, which feed and read them;
+    partitions that only reshape and have such a node on one side; and all of a graph that a loop
     runs once per step (`repeated`), since the CPU runs before each step. A tensor that is read from
     or written to the host's store counts as an input or output of the graph.
     """

@@ -15,8 +15,8 @@ from tflgpu_plugin.options import Options
 
 PARTED = Refusal(
     "partition.split",
-    "Complex numbers stay on the GPU: the nodes that make them and all that read them must run "
-    "there.",
+    "Complex tensors cannot pass between CPU and GPU: the node that writes one and all nodes that "
+    "read it must be in one partition.",
 )
 ELSEWHERE = Refusal(
     "partition.split",
@@ -29,8 +29,8 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 
 @dataclass(frozen=True)
 class Parted:
-    """A graph and its partitions: groups of node ids in execution order. `extract` makes a graph of
-    its own of some nodes.
+    """A graph and its partitions: `groups` of node ids in execution order. `extract` returns nodes
+    as a graph of their own. `repeated`: a loop runs the graph once per step.
     """
 
     graph: Graph
@@ -71,8 +71,8 @@ def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
 
 
 def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
-    """Complex numbers are made and read in one partition: they are pairs on the device, which
-    nothing outside of it can read.
+    """Complex tensors are written and read in one partition: the device holds them as pairs of
+    floats, which nothing else can read.
     """
     graph, place = parted.graph, parted.place
     held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
@@ -121,11 +121,13 @@ PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
     (read_in_one_place, undivided_complex_numbers),
     (paying,),
     (most_partitions,),
-)  # each tuple of rules sees the same partitions, which its refusals change
+)  # rules of one tuple see the same partitions; their refusals form new ones for the next tuple
 
 
 def placed(found: Parted) -> dict[int, Refusal]:
-    """Returns why nodes of partitions stay on the CPU, by the first rules that find a reason."""
+    """Returns why nodes of partitions stay on the CPU, as the first tuple of rules with reasons
+    says; {} if no rule has one. The caller forms new partitions and calls again.
+    """
     for together in PARTITION_RULES:
         reasons: dict[int, Refusal] = {}
         for rule in together:
