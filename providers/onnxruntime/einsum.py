@@ -1,4 +1,4 @@
-"""Builds Einsum of one or two operands from sums, one matrix product, and a transpose."""
+"""Builds Einsum of one or two operands from reductions, one matrix product, and a transpose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
 
 
 def einsum(e: Builder) -> int:
-    """Builds Einsum. Letters of only one operand that the result lacks are summed first."""
+    """Builds Einsum. Axes that neither the result nor the other operand has are summed first."""
     terms, wanted = _equation(e)
     extents = {letter: n for k, term in enumerate(terms)
                for letter, n in zip(term, e.shape(e.x(k)), strict=True)}  # fmt: skip
@@ -25,8 +25,8 @@ def einsum(e: Builder) -> int:
 
 
 def _equation(e: Builder) -> tuple[list[str], str]:
-    """Returns the letters of each operand, and those of the result: by default all that occur once,
-    in alphabetical order.
+    """Returns (letters of each operand, letters of the result). Without "->", the result has
+    all letters that occur once, in alphabetical order.
     """
     left, arrow, right = e.text("equation", "").replace(" ", "").partition("->")
     counts = Counter(left.replace(",", ""))
@@ -35,6 +35,7 @@ def _equation(e: Builder) -> tuple[list[str], str]:
 
 
 def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]:
+    """Returns (`x` summed over the axes whose letters are not in `kept`, remaining letters)."""
     axes = [axis for axis, letter in enumerate(letters) if letter not in kept]
     if not axes:
         return x, letters
@@ -45,8 +46,8 @@ def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]
 def _product(
     e: Builder, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
 ) -> tuple[int, str]:
-    """Returns the product [batch, rows, inner] x [batch, inner, columns], each of which may be
-    several letters.
+    """Returns (product, its letters) of two tensors with letters, as a batched matrix product
+    [batch, rows, inner] x [batch, inner, columns]; each of these may stand for several letters.
     """
     (a, left), (b, right) = given
     batch = "".join(letter for letter in left if letter in right and letter in wanted)
@@ -66,7 +67,7 @@ def _product(
 
 @asks("attribute.unsupported")
 def readable(e: Builder) -> bool:
-    """An equation of one or two operands, without an ellipsis or a letter twice in one of them."""
+    """An equation of one or two operands, without ellipsis, and no letter twice in one operand."""
     terms, wanted = _equation(e)
     if not TERMS.fullmatch(e.text("equation", "").replace(" ", "")) or len(terms) != len(e.inputs):
         return False

@@ -1,4 +1,4 @@
-"""Rows for elementwise operators, softmax and reductions that are more than a declaration."""
+"""Builders for elementwise operators, softmax and reductions that a table row cannot declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflgpu_plugin.providers import Builder
 
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:
-    """Returns a builder that applies the op to any number of inputs, two at a time."""
+    """Returns a builder that folds any number of inputs with the row's binary op."""
 
     def row(e: Builder) -> int:
         result = e.x(0)
@@ -30,7 +30,7 @@ def average(e: Builder) -> int:
 
 
 def clip(e: Builder) -> int:
-    """Builds Clip; common bounds have ops of their own."""
+    """Builds Clip; the bounds of ReLU, ReLU6 and ReLU-1-to-1 become these ops."""
     bounds = e.get(1), e.get(2)
     if e.dtype() in COUNTS or not e.known(*bounds):
         y = e.x()
@@ -47,7 +47,7 @@ def clip(e: Builder) -> int:
 
 
 def over_axis(**attributes: Any) -> Callable[[Builder], int]:
-    """Returns a builder of an op over one axis; before opset 13 over all axes from that one on."""
+    """Returns a builder of an op over `axis`; before opset 13, also over all axes after it."""
 
     def made(e: Builder) -> int:
         shape = e.shape()
@@ -61,11 +61,11 @@ def over_axis(**attributes: Any) -> Callable[[Builder], int]:
 
 
 def reduction(e: Builder) -> int:
-    """Builds a reduction over some axes, or over all."""
+    """Builds a reduction over the given axes, all by default."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
-    # onnxruntime's kernels saturate.
+    # onnxruntime's int32 kernels saturate.
     more: dict[str, Any] = {"saturates": True} if e.dtype() == "i32" else {}
-    if not given and e.integer("noop_with_empty_axes"):  # the elementwise part of the reduction
+    if not given and e.integer("noop_with_empty_axes"):  # elementwise: |x| for ReduceL1
         alone = e.reshape(x, (prod(e.shape(x)), 1))
         made = e.add(e.row.op, alone, e.index([1]), keep_dims=True, **more)
         return e.reshape(made, e.shape(x))
@@ -74,7 +74,7 @@ def reduction(e: Builder) -> int:
 
 
 def sign(e: Builder) -> int:
-    """Builds Sign. The sign of NaN is NaN, but 0 in onnxruntime's kernel of bfloat16."""
+    """Builds Sign. The sign of NaN is NaN, except 0 in onnxruntime's bfloat16 kernel."""
     if not e.widened:
         return e.add("sign", e.x())
     above, below = (e.add(op, e.x(), 0.0, dtype="bool") for op in ("greater", "less"))
@@ -82,18 +82,18 @@ def sign(e: Builder) -> int:
 
 
 def pool_all(e: Builder) -> int:
-    """Builds a reduction over all spatial axes, which remain as extents of 1."""
+    """Builds global pooling: a reduction over all spatial axes, which are kept with extent 1."""
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
 
 
 def lp_pool_all(e: Builder) -> int:
-    """Builds GlobalLpPool with p 1 or 2."""
+    """Builds GlobalLpPool with p = 1 or 2."""
     axes = e.index(range(2, e.rank()))
     return e.add(f"reduce_l{e.integer('p', 2)}", e.x(), axes, keep_dims=True)
 
 
 def argument(e: Builder) -> int:
-    """Builds ArgMax and ArgMin: indices as int64."""
+    """Builds ArgMax or ArgMin, whose indices are int64."""
     return e.add(
         e.row.op, e.x(), e.index([e.attribute("axis", 0)]), dtype="i64",
         keep_dims=e.attribute("keepdims", True), last=e.attribute("select_last_index", False),
@@ -105,20 +105,18 @@ def gelu(e: Builder) -> int:
 
 
 def raises(e: Builder) -> dict[str, Any]:
-    """Returns the attribute of an integer quotient or remainder, by which division by zero is an
-    error of the run.
-    """
+    """Returns the attributes of a division or remainder: integer division by zero fails the run."""
     return {"raises": True} if e.dtype() in COUNTS else {}
 
 
 def modulo(e: Builder) -> int:
-    """Builds the remainder with the sign of the dividend (fmod), or with that of the divisor."""
+    """Builds Mod: the remainder has the sign of the dividend with fmod = 1, else of the divisor."""
     return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1), **raises(e))
 
 
 def bit_shift(e: Builder) -> int:
-    """Builds a shift by a number of bits to the left or the right. From version 28 on the result is
-    zero where the number is negative or larger than the width.
+    """Builds BitShift. From opset 28 on, a shift by a negative number or by more bits than the type
+    has moves all bits out.
     """
     x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
     none, most = (e.const(bits, np.int32) for bits in (0, 31))
@@ -136,7 +134,7 @@ _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal
 
 
 def power(e: Builder) -> int:
-    """Builds Pow; common constant exponents have ops of their own, as in onnxruntime's kernels."""
+    """Builds Pow; the exponents in _POWERS become simpler ops, as in onnxruntime's kernels."""
     exponent, base = e.constant(e.x(1)), e.dtype()
     if exponent is None:
         mixed = base not in COUNTS and e.dtype(e.x(1)) in COUNTS
@@ -154,9 +152,7 @@ def affine(e: Builder) -> int:
 
 
 def image_scaler(e: Builder) -> int:
-    """Builds the deprecated operator ImageScaler: scale * x, and a bias for each channel of [N, C,
-    H, W].
-    """
+    """Builds the deprecated operator ImageScaler: scale * x + bias, per channel of [N, C, H, W]."""
     bias = np.asarray(e.host.attributes.get("bias", (0.0,)), np.float32)
     y = e.add("mul", e.x(), e.number("scale", 1.0))
     return e.add("add", y, e.const(bias.reshape(-1, 1, 1)))

@@ -1,8 +1,8 @@
-"""The callbacks of the native execution provider: they make a session, plan a graph, and build for
-other shapes.
+"""The Python callbacks of the native execution provider: create a session, plan a graph, build a
+plan for other shapes, and give native code a model for runs on onnxruntime's kernels.
 
-They take the GIL themselves and run on any thread of onnxruntime. No exception leaves them: it
-becomes a sentence for the host.
+They may run on any thread of onnxruntime and acquire the GIL themselves. An exception does not
+propagate to native code: it becomes an error message for onnxruntime.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from .reader import TABLE
 from .snapshot import Snapshot
 
 VERBOSE, INFO = 0, 1
-UNKEPT = Refusal("host.withdrawn", "Its weights are no longer in host memory; make a new session.")
+UNKEPT = Refusal(
+    "host.withdrawn", "The partition's weights are no longer in host memory; make a new session."
+)
 INLINED = Refusal(
     "operator.host_only",
-    "It is in the body of a function, which onnxruntime replaces by nodes of their own; those may "
-    "run on the GPU.",
+    "It is in the body of a function, which onnxruntime replaces by the nodes of that body; those "
+    "may run on the GPU.",
 )
 ARITHMETIC = Refusal(
-    "partition.arithmetic", "Shape arithmetic stays on the CPU where its result is needed there."
+    "partition.arithmetic", "Shape arithmetic stays on the CPU where the CPU needs its result."
 )
-UNPLANNED = Refusal("shape.unsupported", "There is no plan for the shapes of this run.")
+UNPLANNED = Refusal("shape.unsupported", "There is no plan for the input shapes of this run.")
 ALWAYS_KEPT = (
     1 << 24
-)  # limit, in bytes, of constants that every partition keeps for the host's kernels
-SPLIT = Refusal(
-    "dynamic.shape", "A shape that it needs is computed on the CPU while the model runs."
-)
+)  # bytes: up to here, a partition always keeps constants for the host's kernels
+SPLIT = Refusal("dynamic.shape", "It needs a shape that the CPU computes while the model runs.")
 
 
 def connect() -> None:
-    """Registers the callbacks with the shared library."""
+    """Registers the functions of this module as callbacks with the shared library."""
     callbacks.connect("ort", globals())
 
 
@@ -52,8 +52,9 @@ def connect() -> None:
 
 
 def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int) -> int:
-    """Returns a session's number for these options and adapters (numbers of `adapter.adapters()`;
-    the first is used, unless an option names one). Raises OptionError or NoAdapter with a sentence.
+    """Creates a session and returns its number. `keys` and `values` are `count` options, `adapters`
+    are indices into `adapter.adapters()`, of which the first is used unless an option names one.
+    Raises OptionError or NoAdapter.
     """
     given = callbacks.pairs(keys, values, count)
     sessions.failed("")
@@ -74,8 +75,8 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
 
 
 def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
-    """Claims the supported nodes of one level of the model. An error here leaves the nodes on the
-    CPU, with a warning.
+    """Claims the supported nodes of `graph`, the model or the body of a control-flow node. An error
+    leaves all of its nodes on the CPU, with a warning.
     """
     session = sessions.kept.clients.get(number)
     if session is None:
@@ -104,7 +105,9 @@ def _address(pointer: Any) -> int:
 
 
 def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) -> None:
-    """Fills in the level: partitions that are built, and a report for every node."""
+    """Builds the partitions of `taken` into `level`, and reports for each other node why it stays
+    on the CPU.
+    """
     if taken.inlined:
         level.decide(dict.fromkeys((node.id for node in taken.nodes), INLINED))
         return
@@ -132,9 +135,8 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
 
 
 def _restore(level: sessions.Level, taken: Snapshot, session: sessions.Session) -> dict[int, Any]:
-    """Fills in the partitions that nodes of a compiled model carry. Returns native objects for
-    those that cannot be used, by node: they are claimed as well, so that the session fails with the
-    reason.
+    """Adds the partitions of EPContext nodes to `level`. Returns native objects for nodes that
+    cannot be used, by node id: these are claimed, too, so that the session fails with the reason.
     """
     broken: dict[int, Any] = {}
     for node in taken.nodes:
@@ -151,7 +153,7 @@ def _restore(level: sessions.Level, taken: Snapshot, session: sessions.Session) 
 
 
 def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Refusal]:
-    """Returns the refusals by the host's node ids."""
+    """Returns the refusals by node id of the host, instead of node id of the imported graph."""
     found: dict[int, Refusal] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
@@ -167,7 +169,9 @@ def _unclaimed(node: providers.HostNode) -> providers.NodeReport:
 def _placed(
     partition: Partition, grouping: Grouping, export: context.Export | None
 ) -> sessions.Placed:
-    """Returns the native object of a partition, with its first plan."""
+    """Returns the placed partition with its native object and first plan; with `export`, its
+    EPContext content is written, too.
+    """
     taken, reading, dynamic = grouping.snapshot, grouping.reading, grouping.dynamic
     hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
@@ -196,7 +200,9 @@ def _with_interface(
     interface: context.Interface,
     made: context.Context | None = None,
 ) -> sessions.Placed:
-    """Returns the native object of a partition that is built."""
+    """Returns the placed partition with a native object for the host's `nodes`; `made` is the
+    content of its EPContext node.
+    """
     counts = len(partition.instance.plan.counts)
     handle = _create(partition.number, nodes, interface, made, counts=counts)
     placed = sessions.Placed(partition, handle, nodes, interface)
@@ -207,8 +213,8 @@ def _with_interface(
 
 
 def _shape(reading: Imported, name: str) -> Shape:
-    """Returns the shape that an input was planned for; (0,), which no run has, where it is known
-    only after a run.
+    """Returns the shape that the value `name` was planned for; (0,), which matches no run, if it is
+    known only during a run.
     """
     tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
     shape = None if tensor is None else tensor.shape
@@ -254,7 +260,7 @@ def _create(
 
 
 def _log(ep: Any, level: sessions.Level) -> None:
-    """Logs a line per refused node to the verbose log, and a summary."""
+    """Logs each node on the CPU with its reason at verbose level, and a summary at info level."""
     for node in level.nodes:
         if node.where == providers.CPU:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
@@ -270,8 +276,9 @@ def _log(ep: Any, level: sessions.Level) -> None:
 
 
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
-    """Gives a partition a plan for these input shapes (each a rank and its extents) and values
-    (each a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes.
+    """Builds a plan of partition `number`. `shapes` holds `count` numbers: for each input its rank
+    and extents, then for each run value its element count and elements. Runs with these shapes
+    fail if there can be no plan. Raises ImpossibleShapes.
     """
     placed = sessions.kept.claimed(number, UNPLANNED)
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
@@ -281,8 +288,8 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
 
 
 def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
-    """Gives native code the nodes of a partition as a model with these inputs and outputs. Raises
-    BuildError with a sentence.
+    """Passes the nodes of partition `number` to native code as an ONNX model with the names
+    `inputs` (`count` of them) and `outputs` (`made`). Raises BuildError.
     """
     text, pairs = native.ffi.string, ((inputs, count), (outputs, made))
     try:
@@ -298,7 +305,7 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
 
 
 def fell_back(number: int, reason: Any) -> None:
-    """Warns that a run of a partition used onnxruntime's own kernels."""
+    """Warns that a run of partition `number` used onnxruntime's own kernels, and why."""
     placed = sessions.kept.partitions.get(number)
     if placed is not None:
         placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "onnxruntime")

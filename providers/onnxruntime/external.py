@@ -1,5 +1,5 @@
-"""Constants in a file beside the model. Those that must outlive the host's view of them, so that a
-partition can be planned for other shapes, are mapped from the file instead of copied.
+"""Maps constants from external data files beside the model. Constants that must outlive the host's
+view of them, for plans with other shapes, are memory-mapped instead of copied.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import BuildError
 
 LEAST = 1 << 16  # bytes; smaller constants are copied
-COMPARED = 1 << 20  # bytes at once
+COMPARED = 1 << 20  # bytes that are compared at once
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The location of a constant: the file's name as the model gives it, offset and length in
-    bytes.
-    """
+    """The location of a constant: file name as in the model, offset and length in bytes."""
 
     file: str
     offset: int
@@ -33,7 +31,7 @@ class Origin:
 
 @dataclass
 class Files:
-    """The mapped files of one model, by path; `folder` contains the model."""
+    """The memory-mapped external data files of the model in `folder`, by file name."""
 
     folder: Path
     _maps: dict[str, mmap.mmap] = field(default_factory=dict)
@@ -41,8 +39,8 @@ class Files:
     _open: dict[str, int] = field(default_factory=dict)
 
     def view(self, origin: Origin, data: Array) -> Array | None:
-        """Returns the values of `data` (C order) as a view of the mapped file; None where the file
-        lacks them, or they are too few to map.
+        """Returns a view of the mapped file that equals `data` (C order); None if the file differs
+        or `data` has less than 64 KiB.
         """
         if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
             return None
@@ -54,7 +52,7 @@ class Files:
         return found.reshape(data.shape) if _same(found, data.reshape(-1)) else None
 
     def check(self) -> None:
-        """Raises BuildError when a file was written to since it was mapped."""
+        """Raises BuildError if a mapped file was modified since it was mapped."""
         for name, before in self._states.items():
             if _state(self._open[name]) != before:
                 sentence = (
@@ -76,13 +74,13 @@ class Files:
 
 
 def _same(found: Array, wanted: Array) -> bool:
-    """Whether all bytes are equal, compared in pieces."""
+    """Whether all bytes are equal; compares 1 MiB at a time."""
     pairs = zip(*(np.split(a.view(np.uint8), range(COMPARED, a.nbytes, COMPARED))
                   for a in (found, wanted)), strict=True)  # fmt: skip
     return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _state(number: int) -> tuple[int, ...]:
-    """Returns values that change when a program writes to an open file."""
+    """Returns size and modification time of the open file with descriptor `number`."""
     found = os.fstat(number)
     return found.st_size, found.st_mtime_ns

@@ -1,9 +1,10 @@
-"""The row for the attention of language models: grouped heads, with keys and values of the past.
+"""Builds GroupQueryAttention: the attention of language models, with fewer heads of keys and values
+than of queries, and a cache of past keys and values.
 
 `total_sequence_length` is the largest number of keys including the new ones, and `seqlens_k` is
 that number for each batch, minus one: with a past, new keys follow the valid past keys of their
-batch. A past tensor may be longer than the valid past, and the present is then as long, with zeros
-at the end.
+batch. A past tensor may be longer than the valid past; the present then has the same length, with
+zeros at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def grouped_query(e: Builder) -> list[int | None]:
-    """Builds GroupQueryAttention, whose queries, keys and values may be one tensor."""
+    """Builds GroupQueryAttention; queries, keys and values may be packed into input 0."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     before, (batch, length, _) = _past(e), e.shape(e.x(0))
     widths = [count * _depth(e) for count in (heads, kv_heads, kv_heads)]
@@ -47,16 +48,16 @@ def grouped_query(e: Builder) -> list[int | None]:
 
 
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
-    """Returns the rows of a table for the positions from the first of each batch on; with a past,
-    the first position is known only in a run.
+    """Returns the rows of `table` (cosines or sines) for `length` positions of each batch, from the
+    position in the tensor `first` on; with a past it is known only during a run.
     """
     places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
     return e.add("gather", table, places, axis=0, raises=True)
 
 
 def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
-    """Returns the past followed by the new keys from position `first` of each batch on, `total` in
-    all, zeros after them.
+    """Returns `past` with `new` (keys or values) written from position `first` of each batch on,
+    extended with zeros to `total` positions.
     """
     batch, heads, _, depth = e.shape(new)
     held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
@@ -65,7 +66,7 @@ def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
 
 
 def _filled(e: Builder, t: int, total: int) -> int:
-    """Returns the tensor with zeros at the end, up to this number of positions."""
+    """Returns `t` [batch, heads, positions, depth] padded with zeros to `total` positions."""
     batch, heads, length, depth = e.shape(t)
     if length >= total:
         return t
@@ -74,7 +75,7 @@ def _filled(e: Builder, t: int, total: int) -> int:
 
 
 def _buffer(e: Builder) -> int:
-    """Returns the number of keys that a past tensor has room for."""
+    """Returns the number of positions of the past tensors, 0 without a past."""
     return e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
 
 
@@ -84,7 +85,7 @@ def _past(e: Builder) -> int:
 
 
 def _depth(e: Builder) -> int:
-    """Returns the depth of a head."""
+    """Returns the head size (values per head)."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.shape(e.x(0))[-1] // (heads if e.has(KEY) else heads + 2 * kv_heads)
 
@@ -94,22 +95,24 @@ def _depth(e: Builder) -> int:
 
 @asks("shape.mismatch")
 def _divides(e: Builder) -> bool:
-    """Heads that divide into those of its keys."""
+    """Queries of rank 3, and a num_heads that is divisible by kv_num_heads."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.rank(e.x(0)) == 3 and kv_heads > 0 < heads and heads % kv_heads == 0 < _depth(e)
 
 
 def _whole(e: Builder) -> Refusal | None:
-    """A past of exactly the valid keys, or with room for the new keys, too."""
+    """A past tensor that holds exactly the valid keys, or also has room for the new ones."""
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None
-    return Unfit("shape.mismatch", f"{before} past keys in a past of {room}.")
+    return Unfit(
+        "shape.mismatch", f"{before} valid past keys do not fit a past tensor of {room} keys."
+    )
 
 
 @asks("shape.mismatch")
 def _turns(e: Builder) -> bool:
-    """Angles of every position."""
+    """With do_rotary, cos_cache and sin_cache that cover every position."""
     if not e.integer("do_rotary"):
         return True
     if not (e.has(COS) and e.has(SIN)) or e.shape(e.x(COS)) != e.shape(e.x(SIN)):
@@ -122,26 +125,28 @@ GROUPED_QUERY = (
     _divides,
     needs(
         "shape.unsupported",
-        "One new position, or no past, where there are several batches.",
+        "One batch, one new position, or no past.",
         lambda e: e.shape(e.x(0))[0] == 1 or e.shape(e.x(0))[1] == 1 or _past(e) == 0,
     ),
     needs(
         "shape.mismatch",
-        "A length of each batch.",
+        "A seqlens_k with one value per batch.",
         lambda e: prod(e.shape(e.x(LAST))) == e.shape(e.x(0))[0],
     ),
-    together("Keys and values, or none.", KEY, VALUE),
+    together("Both keys and values as inputs, or neither.", KEY, VALUE),
     together(BOTH_PASTS, PAST_KEY, PAST_VALUE),
     _whole,
     _turns,
-    absent("Positions that follow each other, no bias and no sink.", 9, 10, 11),
+    absent(
+        "Consecutive positions (no position_ids), no attention_bias and no head_sink.", 9, 10, 11
+    ),
     needs(
         "attribute.unsupported",
-        "A standard softmax of numbers that are not quantized.",
+        "A standard softmax (not smooth_softmax), and keys and values that are not quantized.",
         lambda e: (
             e.integer("smooth_softmax") <= 0
             and e.text("k_quant_type", "NONE") == e.text("v_quant_type", "NONE") == "NONE"
         ),
     ),
-    unread("Scores that nothing reads.", 3),
+    unread("An output of scores (output 3) that nothing reads.", 3),
 )

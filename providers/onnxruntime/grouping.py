@@ -1,5 +1,5 @@
-"""Groups the nodes of onnxruntime: convex partitions of the imported graph, shape arithmetic with
-the nodes that need it, and each partition as a graph of its own.
+"""Groups the nodes of onnxruntime into convex partitions, each with the shape arithmetic that it
+needs, and extracts the graph of each partition.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .snapshot import Snapshot
 
 
 class Grouping:
-    """The groups for one imported graph. `members` maps nodes of a partition to those of the
-    host.
+    """Groups the nodes of one imported graph, `reading`. `members` maps the node ids of each
+    partition to the ids of the host's nodes; `dynamic` is whether shapes may change between runs.
     """
 
     def __init__(self, snapshot: Snapshot, reading: Imported, dynamic: bool) -> None:
@@ -31,8 +31,8 @@ class Grouping:
         self._hosts = self._host_graph()
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
-        """Returns these nodes in convex groups, in execution order. Nodes that need a value which
-        cannot be in their group are in none.
+        """Returns the nodes `ids` in convex groups, in execution order. A node whose shape
+        arithmetic cannot be in its group is left out.
         """
         wanted = set(ids)
         nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
@@ -46,15 +46,15 @@ class Grouping:
         return groups
 
     def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
-        """Returns the graph of these nodes (a group that `group` made). Its outputs are those of
-        the host's fused node.
+        """Returns the graph of the nodes `ids`, which `group` returned as a group. Its outputs are
+        those of the host's fused node.
         """
         outside = self.outputs(self.members[frozenset(ids)])
         wanted = tuple(self.reading.ids[name] for name in outside)
         return partition.extract(replace(graph, outputs=wanted), ids)
 
     def outputs(self, hosts: Collection[int]) -> tuple[str, ...]:
-        """Returns the values that these host nodes compute for others or for the model's user."""
+        """Returns the results of these host nodes that other nodes read or the model outputs."""
         return tuple(
             name
             for node in self.snapshot.nodes
@@ -64,12 +64,12 @@ class Grouping:
         )
 
     def _stays(self, name: str, hosts: Collection[int]) -> bool:
-        """Whether only these nodes read the value."""
+        """Whether only the nodes `hosts` read the value `name`, which is no output of the model."""
         return name not in self.snapshot.outputs and self._readers[name] <= set(hosts)
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
-        """Returns partitions of the host's nodes, formed again until all shape arithmetic is in the
-        group of its readers.
+        """Returns convex groups of the host nodes `supported`. Misplaced nodes are removed and the
+        groups formed again until all shape arithmetic is in the group of its readers.
         """
         while True:
             groups = [set(group) for group in partition.groups(self._hosts, supported)]
@@ -79,8 +79,8 @@ class Grouping:
             supported = supported - misplaced
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
-        """Returns groups in execution order: a node that opens a quantized group moves to its only
-        reader, so that partitions read and write 8 bits.
+        """Returns `groups` with each DequantizeLinear moved to the group of its readers, if they
+        are in one, so that tensors between partitions are of 8 bits.
         """
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
@@ -99,8 +99,9 @@ class Grouping:
         return [group for group in found if group]
 
     def _misplaced(self, group: set[int]) -> set[int]:
-        """Returns arithmetic whose result other groups need too, and nodes that need a result of
-        another group which may change with the shapes.
+        """Returns the nodes of `group` that cannot stay in it: shape arithmetic whose result is
+        needed outside, too, and with dynamic shapes nodes that read shape arithmetic from outside.
+        A group of nothing but shape arithmetic is returned whole.
         """
         arithmetic = self.reading.arithmetic
         if group <= arithmetic:

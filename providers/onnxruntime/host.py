@@ -1,5 +1,5 @@
-"""Calls into onnxruntime through the function tables that it gives to plugins (native/ort/abi.h),
-with its statuses as exceptions.
+"""Calls onnxruntime's C API through the function table that it passes to plugins
+(native/ort/abi.h); an error status becomes a HostError.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from .. import HostError
 
 TENSOR = 1
 INT, FLOAT, TEXT = 1, 3, 5
-# Kinds of attributes: a number, several, a text, several.
+# C types of attributes by their kind: one integer, several, one float, several, a string, several.
 ITEMS = {INT: "int64_t", 2: "int64_t", FLOAT: "float", 4: "float", TEXT: "char", 6: "char"}
 TENSOR_ATTRIBUTE = 8
-# Kinds of elements by number; the others have no numpy type.
+# Element types by their number in ONNX; types that are missing here have no numpy dtype.
 DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
     11: "f64", 12: "u32", 13: "u64", 16: BFLOAT16,
 }  # fmt: skip
-# Numbers of 4 bits, two to a byte, the first in its low half: constants of these are read as bytes.
+# 4-bit types, two numbers per byte, the first in the low half: constants are unpacked to 8 bits.
 NIBBLES = {21: "u8", 22: "i8"}
-UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names for sentences
+UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names of other types in messages
 
 
 class Host:
-    """The function table of one onnxruntime. Handles are cffi pointers that are valid during the
-    callback that got them.
+    """Wraps the function table of one onnxruntime. Handles are cffi pointers; they are valid only
+    during the callback that received them.
     """
 
     def __init__(self, address: int) -> None:
@@ -40,11 +40,11 @@ class Host:
         self.api = self.ffi.cast("const tgo_api *", address)
 
     def cast(self, kind: str, address: int) -> Any:
-        """Returns an address as a handle, for example `cast("tgo_graph", address)`."""
+        """Returns `address` as a pointer to `kind`, for example `cast("tgo_graph", address)`."""
         return self.ffi.cast(f"{kind} *", address)
 
     def check(self, status: Any) -> None:
-        """Raises HostError for a status that is not success."""
+        """Raises HostError with onnxruntime's message unless `status` is success."""
         if status == self.ffi.NULL:
             return
         text = self.ffi.string(self.api.get_error_message(status)).decode(errors="replace")
@@ -60,13 +60,13 @@ class Host:
         return out[0]
 
     def text(self, function: Any, subject: Any) -> str:
-        """Returns the text that `function(subject, out)` writes."""
+        """Returns the string that `function(subject, out)` writes, "" for NULL."""
         found = self.get(function, subject, "const char *")
         return self.ffi.string(found).decode(errors="replace") if found else ""
 
     def path(self, found: Any) -> str:
-        """Returns a path of the host: wide characters on Windows, bytes of the file system
-        elsewhere.
+        """Returns the path at pointer `found` as a string: it points to wide characters on Windows,
+        to bytes in the file system's encoding elsewhere.
         """
         if not found:
             return ""
@@ -75,18 +75,22 @@ class Host:
         return os.fsdecode(self.ffi.string(self.ffi.cast("char *", found)))
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
-        """Returns the handles that a pair of functions lists; NULL handles are kept."""
+        """Returns the handles that `function` lists, as many as `count` returns; NULL ones are
+        kept.
+        """
         return self._array(count, function, subject, f"const {kind} *")
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
-        """Returns the list that `function(subject, out, length)` fills."""
+        """Returns the array that `function(subject, out, length)` fills, with the length that
+        `count(subject, out)` writes.
+        """
         length = self.get(count, subject, "size_t")
         out = self.ffi.new(f"{kind}[]", max(1, length))
         self.check(function(subject, out, length))
         return list(out)[:length]
 
     def opsets(self, graph: Any) -> dict[str, int]:
-        """Returns the versions of operator sets by their domains."""
+        """Returns the opset version of each domain that the graph imports."""
         count = self.get(self.api.get_opset_count, graph, "size_t")
         domains = self.ffi.new("const char *[]", max(1, count))
         versions = self.ffi.new("int64_t[]", max(1, count))
@@ -94,8 +98,8 @@ class Host:
         return {self.ffi.string(domains[k]).decode(): int(versions[k]) for k in range(count)}
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        """Returns a node's attributes as Python values (int, float, bytes, tuples, arrays), without
-        graphs and types.
+        """Returns a node's attributes by name, as int, float, bytes, array, or tuple of numbers or
+        bytes. Attributes that are graphs or types are left out.
         """
         api = self.api
         found = self.handles(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
@@ -123,8 +127,8 @@ class Host:
         return text if kind == TEXT else tuple(text.split(b"\0")[:-1])  # each ends with a zero byte
 
     def _size(self, handle: Any, kind: int) -> int:
-        """Returns the bytes of an attribute's value: reading into an empty buffer fails and reports
-        the size.
+        """Returns the size of an attribute's value in bytes: reading it into an empty buffer fails,
+        but reports the size.
         """
         needed = self.ffi.new("size_t *")
         status = self.api.read_attribute(handle, kind, self.ffi.NULL, 0, needed)
@@ -141,7 +145,9 @@ class Host:
             self.api.release_value(value)
 
     def data(self, value: Any) -> Array | None:
-        """Returns a tensor's bytes as a read-only view; None for elements without a numpy type."""
+        """Returns a tensor's data as a read-only view, 4-bit types unpacked; None for types without
+        a numpy dtype.
+        """
         info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
         try:
             element = self.get(self.api.get_element_kind, info, "int")
@@ -164,25 +170,25 @@ class Host:
         return view.reshape(shape)
 
     def dims(self, info: Any) -> list[int]:
-        """Returns the extents of a tensor; -1 for one that has a name or is not known."""
+        """Returns the extents of a tensor, -1 for symbolic and unknown ones."""
         return self._array(self.api.get_rank, self.api.get_dims, info, "int64_t")
 
     def symbols(self, info: Any) -> list[str]:
-        """Returns the names of the extents, "" where one has a value or no name."""
+        """Returns the names of the symbolic extents of a tensor, "" for all others."""
         found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *")
         return [self.ffi.string(one).decode() if one else "" for one in found]
 
 
 def paired(numbers: Array) -> Array:
-    """Packs numbers of 4 bits, two to a byte along the last axis, the first in its low half."""
+    """Packs 4-bit numbers along the last axis, two per byte, the first in the low half."""
     odd = [(0, 0)] * (numbers.ndim - 1) + [(0, numbers.shape[-1] % 2)]
     halves = np.pad(numbers, odd).view(np.uint8) & 15
     return np.asarray(halves[..., ::2] | halves[..., 1::2] << 4, np.uint8)
 
 
 def nibbles(packed: Array, signed: bool = False) -> Array:
-    """Unpacks both halves of each byte into separate numbers along the last axis, the low half
-    first.
+    """Unpacks each byte into two 4-bit numbers along the last axis, the low half first; with
+    `signed` into int8.
     """
     halves = np.stack([packed & 15, packed >> 4], axis=-1)
     found = halves.reshape(*packed.shape[:-1], -1)
