@@ -1,9 +1,8 @@
-"""From a host's graph as plain data to a Graph of the op contract: each node is evaluated, built or
-refused, in order of execution.
+"""Imports a host's graph, given as plain data, into a Graph: evaluates, builds or refuses each node
+in order of execution.
 
-Shapes are worked out anew from those of the inputs, small integer values included, so that one
-model can be imported for any shapes.
-"""
+Derives shapes from those of the inputs, including small integer values, so that a model can be
+imported for any shapes."""
 
 from __future__ import annotations
 
@@ -24,28 +23,27 @@ from tflgpu_plugin.ir import BFLOAT16, HostOp, Impossible, Node, Refusal, Shape,
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known
 
-FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from those of hosts
-LARGEST_IN_A_RUN = 1 << 24  # elements of what was shape arithmetic for the first plan's shapes
+FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here, above those of hosts
+LARGEST_IN_A_RUN = 1 << 24  # elements of results that were shape arithmetic in the first plan
 
 
 def import_(model: HostModel, table: Table, facts: Facts) -> Imported:
-    """Returns the model as a graph of ours. `table` has the operators of its host."""
+    """Imports a model. `table` has the operators of its host."""
     guesses = dict(facts.run_values)
     while True:
         symbols = None if facts.symbols is None else dict(facts.symbols)
         importer = _Importer(model, table, facts, symbols, guesses)
-        known, plain = len(guesses), Plain(importer)  # apart, so that no cycle keeps constants
+        known, plain = len(guesses), Plain(importer)  # not a member: a cycle would keep constants
         for node in model.nodes:
             importer.visit(node, plain)
-        if len(guesses) == known:  # else a node before may have taken one for unknown
+        if len(guesses) == known:  # else an earlier node may have missed a new guess
             found = importer.finish()
             return judged(found, facts.judge) if facts.judge else found
 
 
 class _Importer(State):
     def visit(self, host: HostNode, plain: Plain) -> None:
-        """Add one node, in one of three ways: its result is known, it has kernels, or it is
-        refused."""
+        """Adds one node: evaluated if its result is known, built if it has kernels, or refused."""
         row, inputs = self.table.row(host), self.operands(host)
         try:
             if not self.table.keeps_folded and self._evaluate(host, inputs):
@@ -62,11 +60,11 @@ class _Importer(State):
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             self._refuse(host, inputs, reason.sentence)
-        except Exception as error:  # a defect of ours must not take other nodes with it
+        except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
 
     def _guess(self, builder: Builder) -> None:
-        """Values from outside that this node's shapes depend on become known, by a guess."""
+        """Guesses the values of inputs of the graph that this node's shapes depend on."""
         asked = self.table.asks_runs and self.planned is None
         for position in builder.row.deciding if asked else ():
             key = next(iter(builder.host.inputs[position : position + 1]), None)
@@ -82,7 +80,7 @@ class _Importer(State):
                 ]
 
     def _is_outside(self, key: str) -> bool:
-        """No node of ours makes the value."""
+        """Whether no imported node makes the value."""
         return not any(self.ids[key] in node.outputs for node in self.nodes if node.op)
 
     # ---- evaluate -----------------------------------------------------------------------------
@@ -149,8 +147,9 @@ class _Importer(State):
         self._append(host, builder)
 
     def _check(self, builder: Builder, named: list[tuple[str, int]]) -> None:
-        """The host's own shapes, where it knows them, must be those that were worked out; but for
-        what its inference rounds otherwise than its kernels do, and what follows from that."""
+        """Raises Unsupported if a shape stated by the host contradicts the derived one. Ignores
+        shapes that the host's shape inference rounds differently from its kernels, and shapes that
+        depend on those."""
         unsure = self.misled | self.run_values.keys()
         follows = not unsure.isdisjoint(builder.host.reads)
         for key, tensor in named:
@@ -174,7 +173,7 @@ class _Importer(State):
                 )
 
     def _agree(self, stated: Extent, found: int) -> bool:
-        """The host's extent may be this one; a name that nothing has a number for yet gets it."""
+        """Whether the host's extent can equal this one; a name without a number takes it."""
         if isinstance(stated, int):
             return stated == found
         if self.symbols is not None:
@@ -190,7 +189,7 @@ class _Importer(State):
             "sources": (host.id,),
         }
         first = FIRST_EXTRA + len(self.nodes)
-        # Beside other nodes those that only arrange elements change a layout.
+        # Beside other nodes of the operator, those that only arrange elements are layout changes.
         arranging = [bool(op_rows()[node.op].arranges) for node in builder.nodes]
         for k, node in enumerate(builder.nodes):
             number = host.id if k == len(builder.nodes) - 1 else first + k
@@ -238,8 +237,8 @@ class _Importer(State):
 
 
 def judged(found: Imported, judge: Judge) -> Imported:
-    """The same, with reasons for all nodes that cannot run: support is asked here, once. Constants
-    that nodes make float32 of are known from now on."""
+    """Returns the import with reasons for all nodes that cannot run: the only place that asks for
+    support. Constants that nodes convert to float32 are known afterwards."""
     graph = known(found.graph, judge.made)
     reasons = judge.reasons(graph, found.refusals)
     new = frozenset(reasons.keys() - found.refusals.keys())
@@ -248,7 +247,8 @@ def judged(found: Imported, judge: Judge) -> Imported:
 
 
 def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
-    """The refusal of a node whose import failed, which names the module of a third party's row."""
+    """Returns the refusal of a node whose import failed; it names the module of a third party's
+    row."""
     asked = (row.build, *row.conditions) if row else ()
     modules = [str(getattr(getattr(f, "func", f), "__module__", "")) for f in asked if f]
     ours = __name__.partition(".")[0]
@@ -258,21 +258,22 @@ def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
 
 
 def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:
-    """The shape, with what is stated of the axis that a run counts where that may be."""
+    """Returns the shape with the stated extent, if that is lower, on the axis that is counted in a
+    run."""
     extent = stated[axis] if axis < len(stated) else bounds[axis]
     known = extent if isinstance(extent, int) else bounds[axis]
     return (*bounds[:axis], min(known, bounds[axis]), *bounds[axis + 1 :])
 
 
 def _one_off(stated: tuple[Extent, ...], found: Shape) -> bool:
-    """Known extents differ by one at most."""
+    """Whether known extents differ by at most one."""
     pairs = zip(stated, found, strict=True) if len(stated) == len(found) else [(0, 2)]
     return all(abs(a - b) <= 1 for a, b in pairs if isinstance(a, int))
 
 
 def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
-    """Outputs that are a node's own: one that is an input, a constant or another output as it
-    stands becomes a copy. None stands for one that was not made."""
+    """Returns a node's outputs as tensors of its own: copies any that is an input, a constant or
+    another output. None stands for an output that was not made."""
     made = {t for node in builder.nodes for t in node.outputs}
     found: list[int | None] = []
     for tensor in outputs:
@@ -283,7 +284,7 @@ def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
 
 
 def _constant(stated: Value, result: Tensor) -> Tensor:
-    """A known result, in the type that the model gives it."""
+    """Returns a known result in the type that the model states."""
     array = result.data
     assert array is not None
     data = cast_array(array, stated.dtype)

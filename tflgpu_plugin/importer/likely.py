@@ -1,6 +1,6 @@
-"""Likely values of inputs that decide shapes and that only a run tells: axes, shapes, sizes. The
-first plan is made for these, and a run with others is planned anew, as it is for shapes.
-"""
+"""Guesses likely values of inputs that decide shapes but are known only in a run: axes, shapes,
+sizes. The first plan is made for these; a run with other values is planned anew, as for other
+shapes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from tflgpu_plugin.ir import Array, Shape
 MAX_NUMBERS = 64  # of one value
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
 INT32 = np.iinfo(np.int32)
-REGION = "roi_or_factors"  # of newer definitions a region, of which not every one can be planned
-Likely = Callable[[Builder, int, Shape | None], Any]  # so many numbers for a node and its result
+REGION = "roi_or_factors"  # a region in newer definitions, where not every value can be planned
+Likely = Callable[[Builder, int, Shape | None], Any]  # gives this many numbers for a node
 
 
 def guess(e: Builder, position: int, value: Value, made: Value) -> Array | None:
-    """A likely value of an input of this node, whose first result is `made`; None where a run is
-    not asked for it."""
+    """Returns a likely value of an input of this node, whose first result is `made`; None if values
+    from a run are not supported there."""
     result = known_shape(made)
     role, extents = e.row.operands[position].role, known_shape(value)
     likely = LIKELY.get(role)
     if likely is None or value.dtype not in TYPES or extents is None or prod(extents) > MAX_NUMBERS:
         return None
     if (role == REGION and e.version > 10) or (role == "axes" and 0 in e.shape()):
-        return None  # a reduction of nothing has a value
+        return None  # a reduction of an empty tensor has a value
     return np.array(likely(e, prod(extents), result), TYPES[value.dtype]).reshape(extents)
 
 
 def known_shape(value: Value) -> Shape | None:
-    """The shape of a value, None where an extent is open."""
+    """Returns the shape of a value, None if an extent is open."""
     extents = tuple(n for n in value.shape or () if isinstance(n, int))
     return extents if value.shape is not None and len(extents) == len(value.shape) else None
 
 
 def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
-    """Axes that give the result; without one those of one element first, which some operators ask
-    for."""
+    """Returns axes that give the result. If none do, returns axes with one element first, which
+    some operators require."""
     shape = e.shape()
     rank = max(len(shape), len(result or ()), count)
     ordered = sorted(range(rank), key=lambda axis: shape[axis : axis + 1] != (1,))
@@ -53,7 +53,7 @@ def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
 
 
 def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
-    """The shape with these axes added, removed, or reduced to one element."""
+    """Returns the shape with these axes added, removed, or reduced to one element."""
     if rank > len(shape):
         rest = iter(shape)
         return tuple(1 if axis in axes else next(rest, 0) for axis in range(rank))
@@ -63,12 +63,13 @@ def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
 
 
 def _axis(e: Builder, count: int, result: Shape | None) -> list[int]:
-    """One of several elements, where there is one."""
+    """Returns an axis with several elements if there is one."""
     return [next((k for k, extent in enumerate(e.shape()) if extent > 1), 0)] * count
 
 
 def _shape(e: Builder, count: int, result: Shape | None) -> Shape:
-    """That of the result, or of the input with further axes or with the last ones as one."""
+    """Returns the result's shape if known, else the input's, with leading ones added or the last
+    axes joined."""
     if result is not None and len(result) == count:
         return result
     shape = e.shape()

@@ -1,6 +1,5 @@
-"""The part of the host's graph that is kept with a claimed partition, so that it can be imported
-again and planned for other shapes.
-"""
+"""Keeps the part of the host's graph that belongs to a claimed partition, so that it can be
+imported again and planned for other shapes."""
 
 from __future__ import annotations
 
@@ -19,11 +18,10 @@ from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
 
 @dataclass(frozen=True)
 class Subgraph:
-    """The nodes of a partition with the shape arithmetic that they need (`arithmetic`, by id), over
-    the `table` of their host. `ports` are the inputs of its plans and `others` inputs of which only
-    the shapes are read; both had `shapes` when the partition was claimed. `states` are variables
-    that it reads and writes.
-    """
+    """The nodes of a partition and the shape arithmetic that they need (`arithmetic`, by id), over
+    the `table` of their host. `ports` are the inputs of its plans and `others` are inputs of which
+    only the shapes are read; both had `shapes` when the partition was claimed. `states` are the
+    variables that it reads and writes."""
 
     model: HostModel
     table: Table
@@ -36,26 +34,27 @@ class Subgraph:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Returns the values whose shapes choose a plan: the inputs, then those of which only the
-        shapes are read.
-        """
+        """Returns the values whose shapes select a plan: the inputs, then those of which only
+        shapes are read."""
         return (*self.ports, *self.others)
 
     def reshaped(self, given: Sequence[Shape], judge: Judge) -> Again:
-        """Returns the graph for these shapes of `keys`. Raises BuildError with a sentence."""
+        """Returns the graph for these shapes of `keys`. Raises BuildError with the reason if it
+        cannot run."""
         shapes = dict(zip(self.keys, given, strict=True))
         facts = Facts(shapes, arithmetic=self.arithmetic, judge=judge)
         return again(self.model, self.table, facts, self.ports, self.outputs)
 
 
 class Again(NamedTuple):
-    """A partition's graph for other shapes, and why it cannot run with these."""
+    """A partition's graph for other shapes, and the reasons why it cannot run with these, if
+    any."""
 
     graph: Graph
     refusal: BuildError | None = None
 
     def runs(self) -> Graph:
-        """Returns the graph. Raises BuildError where it cannot run."""
+        """Returns the graph. Raises BuildError if it cannot run."""
         if self.refusal is not None:
             raise self.refusal
         return self.graph
@@ -64,10 +63,9 @@ class Again(NamedTuple):
 def again(
     model: HostModel, table: Table, facts: Facts, ports: Sequence[str], outputs: Sequence[str]
 ) -> Again:
-    """Returns a partition's graph for other shapes, with its inputs and outputs in the order of the
-    first import. Raises BuildError where even its shapes are unknown, ImpossibleShapes where no
-    host takes the shapes of its inputs.
-    """
+    """Returns a partition's graph for other shapes, with inputs and outputs in the order of the
+    first import. Raises BuildError if not even its shapes can be derived, ImpossibleShapes if no
+    host accepts these input shapes."""
     found = import_(model, table, facts)
     errors = [
         (ImpossibleShapes if node in found.impossible else BuildError)((node,), reason)
@@ -97,9 +95,8 @@ def again(
 
 
 def kept(found: Imported, part: Graph) -> Subgraph:
-    """Returns the kept part of a partition of a host's graph whose nodes become one node each.
-    Results that follow from constants alone are the same for all shapes.
-    """
+    """Returns the part to keep for a partition of a host's graph whose nodes become one node each.
+    Results that follow from constants alone are the same for all shapes."""
     model, table = found.model, found.table
     makers = _makers(found, part)
     hosts = [node for node in model.nodes if node.id in makers]
@@ -123,9 +120,8 @@ def kept(found: Imported, part: Graph) -> Subgraph:
 
 
 def _makers(found: Imported, part: Graph) -> set[int]:
-    """Returns the nodes of the partition, with those that compute constants for them from shapes,
-    or float32 from constants. Inputs are made elsewhere.
-    """
+    """Returns the nodes of the partition, and those that compute constants for them from shapes, or
+    float32 constants from others. Inputs are made elsewhere."""
     makers, kept = found.graph.producers(), {node.id for node in part.nodes}
     makers = {t: node for t, node in makers.items() if t not in part.inputs}
     waiting = list(part.nodes)
@@ -146,9 +142,8 @@ def _is_kept(found: Imported, maker: Node) -> bool:
 
 
 def _value(key: str, found: Imported) -> Value:
-    """Returns a value that nodes read and do not write, in its present shape; results that other
-    nodes computed from constants are known.
-    """
+    """Returns a value that nodes read but do not write, in its present shape; results that other
+    nodes computed from constants are known."""
     value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
     if tensor is None or value.data is not None:
         return value

@@ -1,20 +1,19 @@
-"""Example numbers for the extents that a model leaves open, so that it can be planned before it is
-run. A run with other shapes gets a plan of its own.
+"""Chooses example numbers for the extents that a model leaves open, so that it can be planned
+before a run. A run with other shapes gets its own plan.
 
 An *unknown* is an extent of an input that has a name instead of a number: the model's own name in
-ONNX, one that the snapshot gives in TFLite. Its candidates follow from its name, its place, the
-number that the host has for it (`present`, in TFLite only) and a usual size. A *guess* gives each
-unknown a number; the model is imported with these, and `doubts` count the nodes that do not fit.
+ONNX, one from the snapshot in TFLite. Its candidates follow from its name, its axis, the host's
+current number (`present`, TFLite only) and a usual size. A *guess* assigns a number to each
+unknown; the model is imported with these, and `doubts` count the nodes that do not fit.
 
-One loop for both hosts: try the present numbers, then the usual sizes in order, all unknowns at
-once, and stop at the first guess that fits. If none does and there are no present numbers, improve
-the best guesses: import again with one number changed, so that it becomes what the node that failed
-has beside it, and keep what has fewer doubts. A refusal of a node that another guess suited says
-that it holds for this guess. Nothing here depends on an operator or a host.
+Both hosts share one loop: it tries the present numbers, then the usual sizes in order, all unknowns
+at once, and stops at the first guess that fits. If none does and there are no present numbers, it
+improves the best guesses: it changes a number to an extent that the failing node sees, imports
+again, and keeps the change if it has fewer doubts. If a refused node fits another guess, its reason
+says for which shapes it holds. Nothing here depends on an operator or a host.
 
-Inputs whose values decide shapes are unknowns with one candidate each, which follows from the
-operand's role and from the shapes that are guessed: the importer asks `likely` for it on its way.
-"""
+Inputs whose values decide shapes have one candidate each, which `likely` derives from the operand's
+role and the guessed shapes when the importer asks for it."""
 
 from __future__ import annotations
 
@@ -36,16 +35,16 @@ from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Shape, code_of
 
 COLOURS = 3
-# Usual sizes: those that models are made for, one with many divisors, then lengths that hold larger
-# and larger windows.
+# Usual sizes: common image sizes and lengths, one with many divisors, then lengths for larger and
+# larger windows.
 SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60, *(1 << k for k in range(11, 18, 2)))
-LAST = (2, 1)  # sizes that suit much that no other does
-SOLVED = 4  # guesses with the fewest doubts, which may become better ones
+LAST = (2, 1)  # sizes that often fit if no other does
+SOLVED = 4  # number of guesses to improve, those with the fewest doubts
 TRIALS = 40  # imports for one kind of misfit
-READINGS = 24  # of one graph: whole ones, or more of its first nodes
-VISITS = 3000  # of nodes, which any graph may have
+READINGS = 24  # limit for visited nodes: this many times the nodes of the graph
+VISITS = 3000  # visited nodes that any graph may take
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
-OF_SHAPES = ("shape.", "constant.invalid", "device.limit")  # codes, which other extents may mend
+OF_SHAPES = ("shape.", "constant.invalid", "device.limit")  # codes that depend on extents
 GUESSED = "With the sizes guessed for its open extents: "
 
 DOUBTS = attrgetter("doubts")  # of a guess
@@ -53,8 +52,8 @@ DOUBTS = attrgetter("doubts")  # of a guess
 
 @dataclass(frozen=True)
 class Unknown:
-    """An open extent, by the first input that has it: the axis and the rank there, and the number
-    that the host has for it (0: none)."""
+    """An open extent: the first input axis that has it, the input's rank, and the host's present
+    number (0: none)."""
 
     name: str
     axis: int
@@ -63,15 +62,15 @@ class Unknown:
 
     @property
     def is_colour(self) -> bool:
-        """A picture has as many planes."""
+        """Whether the extent can be the number of colour channels of an image."""
         return self.rank == 4 and self.axis == 1 and not self.present
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """A node that cannot be with these numbers, and perhaps with others; `kind` is the same for
-    nodes that fail alike. `numbers` are the extents that it sees, largest first; `unlike` is on how
-    many axes its inputs differ; `host` is the host's node."""
+    """A node that these numbers do not fit, but others might. `kind` is equal for nodes that fail
+    alike; `numbers` are the extents that it sees, largest first; `unlike` counts the axes on which
+    its inputs differ; `host` is the host's node."""
 
     host: int
     kind: tuple[Any, ...]
@@ -81,8 +80,8 @@ class Misfit:
 
 @dataclass
 class Guess:
-    """Numbers for unknowns, what the graph reads like with them, and what is wrong with that:
-    `doubts` count nodes first."""
+    """Numbers for unknowns, the graph imported with them, and its misfits. `doubts` order guesses:
+    they count nodes first."""
 
     symbols: Mapping[str, int]
     reading: Imported
@@ -93,7 +92,8 @@ class Guess:
 
 @dataclass
 class Solver:
-    """Imports of one model, or of its first nodes, with numbers for its unknowns."""
+    """Searches numbers for a model's unknowns by importing it, or its first nodes, with
+    candidates."""
 
     graph: HostModel
     table: Table
@@ -114,18 +114,18 @@ class Solver:
         return found
 
     def is_batch(self, one: Unknown) -> bool:
-        """The extent is the first of several, or is called so."""
+        """Whether the extent is a batch: the first of several, or named so."""
         several = any(other.rank > 1 for other in self.unknowns.values())
         return "batch" in one.name.lower() or (several and one.axis == 0)
 
     @property
     def tired(self) -> bool:
-        """Enough was tried."""
+        """Whether the limit of visited nodes is reached."""
         return self.visits > max(READINGS * len(self.graph.nodes), VISITS)
 
     def best(self, sizes: Sequence[int], *given: Guess) -> Guess | None:
-        """The first of the given guesses, then of those by size, that fits, as it is or solved;
-        else that with the fewest doubts; None where there is none."""
+        """Returns the first of the given guesses, then of those by size, that fits, without given
+        ones also after improvement; else the one with the fewest doubts; None if there is none."""
         more = filter(None, map(self.attempt, self.sized(sizes)))
         tried = [*until_fit(chain(given, more))]
         if tried and tried[-1].fits:
@@ -136,7 +136,7 @@ class Solver:
         return min(until_fit(map(self.solved, near)), key=DOUBTS, default=None)
 
     def sized(self, sizes: Sequence[int]) -> Iterator[dict[str, int]]:
-        """Guesses with one usual size after the other, each once."""
+        """Yields guesses for each usual size in turn, without duplicates."""
         made: list[dict[str, int]] = []
         for size in sizes:
             guess = {name: self._likely(one, size) for name, one in self.unknowns.items()}
@@ -145,13 +145,14 @@ class Solver:
                 yield guess
 
     def _likely(self, one: Unknown, size: int) -> int:
-        """A number for the extent by its name and place, with a usual size."""
+        """Returns a number for the extent by its name and axis, or else this usual size."""
         if self.is_batch(one):
             return one.present or 1
         return COLOURS if one.is_colour else max(one.present, size)
 
     def solved(self, best: Guess) -> Guess:
-        """The best guess near this one: one number changed after the other, while that helps."""
+        """Returns the best guess reached from this one by changing one number at a time while that
+        helps."""
         hopeless: set[tuple[Any, ...]] = set()
         while misfit := next((m for m in best.misfits if m.kind not in hopeless), None):
             if self.tired:
@@ -163,8 +164,8 @@ class Solver:
         return best
 
     def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess:
-        """The graph with these numbers, or its first nodes; names that are expressions of others
-        follow them."""
+        """Imports the graph, or its first nodes, with these numbers; names that are expressions of
+        others are evaluated."""
         followed = {name: value(name, symbols) for name in symbols if not name.isidentifier()}
         whole = {**symbols, **{name: n for name, n in followed.items() if n is not None}}
         visited = self.graph.nodes[:nodes]
@@ -174,7 +175,7 @@ class Solver:
         return self.scored(whole, import_(part, self.table, facts))
 
     def scored(self, symbols: Mapping[str, int], reading: Imported) -> Guess:
-        """This reading with these numbers."""
+        """Returns the guess for an import with these numbers."""
         misfits = list(misfits_of(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         wrong = {*reading.refusals, *(misfit.host for misfit in misfits)}
@@ -185,7 +186,8 @@ class Solver:
         return Guess(symbols, reading, misfits, fits, doubts)
 
     def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
-        """A better guess where this node is none. Changes are tried up to the node first."""
+        """Returns a better guess that mends this misfit, else None. Tries a change on the nodes up
+        to it first."""
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
         free = [name for name in reversed([*guess.symbols]) if name in needed]
@@ -200,8 +202,8 @@ class Solver:
         return None
 
     def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess | None:
-        """Like `guess`; None where an input would be huge, or a defect of ours shows with numbers
-        that no run may have."""
+        """Returns `guess`, or None if an input would be huge or the import fails with these
+        numbers."""
         shapes = [self.graph.values[name].shape or () for name in self.graph.inputs]
         known = [[n if isinstance(n, int) else symbols[n] for n in shape] for shape in shapes]
         if sum(map(prod, known)) > HUGE:
@@ -213,7 +215,7 @@ class Solver:
             return None
 
     def _open_extents(self, place: int) -> set[int | str]:
-        """The open extents of the graph's inputs that a node's own inputs are made of."""
+        """Returns the open extents of the graph inputs that a node depends on."""
         wanted = set(self.graph.nodes[place].reads)
         for node in reversed(self.graph.nodes[:place]):
             if wanted.intersection(node.writes):
@@ -231,12 +233,12 @@ def until_fit(guesses: Iterable[Guess]) -> Iterator[Guess]:
 
 
 def of_shape(reason: str) -> bool:
-    """Whether the refusal depends on extents, so that others may mend it."""
+    """Whether the refusal depends on extents, so that others might avoid it."""
     return code_of(reason).startswith(OF_SHAPES)
 
 
 def misfits_of(reading: Imported) -> Iterator[Misfit]:
-    """In order of execution."""
+    """Yields the misfits in order of execution."""
     graph = reading.graph
     for node in graph.nodes:
         reason = reading.refusals.get(node.id, "")
@@ -256,7 +258,7 @@ def misfits_of(reading: Imported) -> Iterator[Misfit]:
 
 
 def unlike(shapes: Sequence[Shape]) -> int:
-    """Pairs of extents that differ, axes counted from the right."""
+    """Returns how many pairs of extents differ, with axes aligned from the right."""
     aligned = (zip(a[::-1], b[::-1], strict=False) for a, b in combinations(shapes, 2))
     return sum(m != n for pairs in aligned for m, n in pairs)
 
@@ -264,7 +266,7 @@ def unlike(shapes: Sequence[Shape]) -> int:
 def changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
-    """The symbols with others of the `free` ones' numbers, each of these once."""
+    """Yields the symbols with the numbers of some `free` ones changed, without duplicates."""
     tried = [dict(symbols)]
     for change in _changes(symbols, free, numbers):
         changed = {**symbols, **change}
@@ -276,8 +278,9 @@ def changes(
 def _changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
-    """One that is an extent which the node sees becomes another one, or all that are alike do; one
-    is changed by as much as two extents differ; or two become what the node sees."""
+    """Yields changes of symbols: a symbol equal to an extent that the node sees becomes another
+    such extent, or all equal symbols do; a symbol changes by the difference of two extents; or two
+    become extents that the node sees."""
     seen = [name for name in free if symbols[name] in numbers]
     for wanted in numbers:
         yield from ({name: wanted} for name in seen)
@@ -294,7 +297,7 @@ def _changes(
 
 
 def opened(model: HostModel, table: Table, judge: Judge | None = None) -> Imported:
-    """The model with the best guess at its open extents."""
+    """Imports a model with the best guess for its open extents."""
     shapes = (value.shape or () for value in model.values.values())
     if not any(isinstance(extent, str) for shape in shapes for extent in shape):
         return import_(model, table, Facts(judge=judge))
@@ -310,9 +313,9 @@ def opened(model: HostModel, table: Table, judge: Judge | None = None) -> Import
 
 
 def _grown(model: HostModel, table: Table, judge: Judge | None) -> Imported:
-    """The model in the host's present shapes, or in larger ones where something does not fit into
-    these or they only hold a place. A node that the CPU can run in the present ones and we cannot
-    is refused then."""
+    """Imports a model in the host's present shapes, or in larger ones if something does not fit
+    these or they are placeholders. Then refuses nodes that the CPU can run in the present shapes
+    but the GPU cannot."""
     stated = import_(model, table, Facts(symbols=model.present, judge=judge))
     if not (model.tells_open or stated.unfit):
         return stated
@@ -339,7 +342,7 @@ def _grown(model: HostModel, table: Table, judge: Judge | None) -> Imported:
 
 
 def worded(reading: Imported, nodes: Collection[int], prefix: str) -> Imported:
-    """The same, whose reasons against these nodes of the host begin so."""
+    """Returns the import with this prefix added to the reasons against these nodes of the host."""
     reasons = {
         node.id: reading.refusals[node.id]
         for node in reading.graph.nodes
@@ -350,7 +353,7 @@ def worded(reading: Imported, nodes: Collection[int], prefix: str) -> Imported:
 
 
 def _open_shapes(graph: HostModel, guess: Guess) -> str:
-    """The inputs that have open extents, with their shapes."""
+    """Returns the inputs with open extents and their shapes, as text."""
     values = {key: graph.values[key] for key in graph.inputs}
     return " and ".join(
         f"{list(guess.reading.graph.tensors[guess.reading.ids[key]].shape)} of {value.name!r}"
