@@ -35,6 +35,8 @@ def add() -> Any:
         ("abc", Target(without=frozenset("a")), "b"),
         ("c", Target(without=frozenset("ac")), "b"),
         ("abc", Target(tuning={"a": "never"}), "b"),
+        ("", Target(without=frozenset("bc"), tuning={"a": "never"}), "a"),  # all that is left
+        ("", Target(tuning={"a": "never"}), "b"),
         ("abc", Target(tuning={"x": "always"}), "a"),  # which does not suit
     ],
 )

@@ -51,7 +51,7 @@ def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | No
     for quirk in QUIRKS:
         if quirk.applies(name, graph, node, target):
             return Refusal("device.wrong_result", quirk.reason)
-    if name in target.without or target.tuning.get(name) == "never":
+    if name in target.without:
         said = f"The option without, or TFLGPU_WITHOUT, refuses {name}."
         return Refusal("option.without", said)
     return None
@@ -59,7 +59,7 @@ def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | No
 
 def refuses_some(target: Target) -> bool:
     """Whether anything may be refused on this target."""
-    return bool(QUIRKS or target.without or "never" in target.tuning.values())
+    return bool(QUIRKS or target.without)
 
 
 def none_left(op: str, forms: Iterable[str], last: Refusal) -> Refusal:

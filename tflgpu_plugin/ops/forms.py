@@ -1,6 +1,6 @@
 """Forms: the ways to compute a family, in order of preference. Target.without, the option
-`without`, TFLGPU_WITHOUT, tuning and `ir.quirks` name forms; a node is computed by the first form
-that suits and is not refused."""
+`without`, TFLGPU_WITHOUT and `ir.quirks` name forms; a node is computed by the first form that
+suits and is not refused. Tuning only changes the preference."""
 
 from __future__ import annotations
 
@@ -66,23 +66,27 @@ class Forms(Generic[Problem]):
         form.lower(problem)
 
     def chosen(self, problem: Problem, low: Lowering, node: Node) -> Form[Problem]:
-        """Returns the first form that suits and pays (or is preferred), else the first that suits.
-        Raises Unsupported if none is left."""
+        """Returns the first form that suits and pays (or is preferred), else the first that suits;
+        one that tuning avoids comes last. Raises Unsupported if none is left."""
         reasons = {
             form.name: reason
             for form in self.rows
             if (reason := refusal(form.name, low.graph, node, low.target))
         }
-        slower = None
+        slower: Form[Problem] | None = None
+        avoided: Form[Problem] | None = None
         for form in self.rows:
             if form.name in reasons or not form.suits(problem):
                 continue
-            if low.target.prefers(form.name) or form.pays(problem):
+            if low.target.tuning.get(form.name) == "never":
+                avoided = avoided or form
+            elif low.target.prefers(form.name) or form.pays(problem):
                 return form
-            slower = slower or form
-        if slower is None:
-            raise Unsupported(self._refusal(problem, reasons, node), node.id, *node.sources)
-        return slower
+            else:
+                slower = slower or form
+        if left := slower or avoided:
+            return left
+        raise Unsupported(self._refusal(problem, reasons, node), node.id, *node.sources)
 
     def any_left(self, graph: Graph, node: Node, target: Target) -> bool:
         """Whether a form that is not refused suits the node."""
