@@ -1,5 +1,5 @@
-"""Rows for parts of images that are joined or cut out: Col2Im, RoiAlign and MaxRoiPool (operator
-documentation of Col2Im-18, RoiAlign-22 and MaxRoiPool-22).
+"""Builders for operators on regions of images: Col2Im, RoiAlign and MaxRoiPool, as documented for
+Col2Im-18, RoiAlign-22 and MaxRoiPool-22.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from tflgpu_plugin.providers import Builder
 
 from .windows import Window, window_over
 
-LARGEST = 1 << 22  # elements of a table of indices
+LARGEST = 1 << 22  # limit of elements of the index table
 
 
 # ---- Col2Im --------------------------------------------------------------------------------------
 
 
 def _columns(e: Builder) -> Window:
-    """Returns the window that cut out the columns."""
+    """Returns the window that visits the image block of each column."""
     image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
     return window_over(e, image, block)
 
 
 def col2im(e: Builder) -> int:
-    """Builds Col2Im: the elements that each pixel is the sum of, picked by constant indices, and
-    their sum.
+    """Builds Col2Im: gathers the elements that overlap at each pixel by constant indices, and sums
+    them.
     """
     batch, rows, places = e.shape()
     columns = _columns(e)
@@ -44,8 +44,8 @@ def col2im(e: Builder) -> int:
 
 
 def _sources(columns: Window) -> Array:
-    """Returns [most, pixels]: the indices, in [tap, position], of the elements that are summed for
-    each pixel; unused entries are one past the last index.
+    """Returns indices [most, pixels] into the flattened [tap, position] of the elements to sum for
+    each pixel; unused entries are one past the last index, where there is a 0.
     """
     pixel, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     axes = zip(*columns, columns.places, strict=True)
@@ -67,8 +67,8 @@ def _sources(columns: Window) -> Array:
 
 @asks("shape.unsupported")
 def _put_together(e: Builder) -> bool:
-    """Columns [batch, channels and block, positions] of blocks that are inside of the padded image,
-    with at most 4,194,304 elements per channel.
+    """Columns [batch, channels * block size, positions] of blocks inside the padded image, with at
+    most 4,194,304 elements per channel.
     """
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
@@ -92,9 +92,10 @@ COLUMNS = (
     _put_together,
     needs(
         "host.ambiguous",
-        "No dilations unless the image has two axes.",
+        "No dilations of images with other than two spatial axes.",
         lambda e: len(e.value(1).reshape(-1)) == 2 or max(e.integers("dilations") or (1,)) == 1,
-        "onnxruntime places dilated blocks differently from ONNX unless an image has two axes.",
+        "onnxruntime places dilated blocks differently from ONNX unless the image has two spatial "
+        "axes.",
     ),
 )
 
@@ -102,7 +103,7 @@ COLUMNS = (
 
 
 def roi_align(e: Builder) -> int:
-    """Builds RoiAlign; before opset 16 coordinates are not those of pixel centers."""
+    """Builds RoiAlign; before opset 16, coordinates have no half-pixel offset by default."""
     modes = "half_pixel" if e.version >= 16 else "output_half_pixel"
     numbers = e.exact(e.add("cast", e.x(2), dtype="f32"))
     return e.image(
@@ -115,7 +116,7 @@ def roi_align(e: Builder) -> int:
 
 
 def max_roi_pool(e: Builder) -> int:
-    """Builds MaxRoiPool: the largest pixel in each bin of a region."""
+    """Builds MaxRoiPool: the maximum over each bin of each region."""
     return e.image(
         "roi_max_pool", e.x(0), e.exact(e.x(1)), size=e.integers("pooled_shape"),
         scale=e.number("spatial_scale", 1.0), raises=True,
@@ -125,6 +126,6 @@ def max_roi_pool(e: Builder) -> int:
 REGIONS = needs("rank.unsupported", "An image of rank 4.", lambda e: e.rank() == 4)
 BINS = needs(
     "rank.unsupported",
-    "An image of rank 4, and two extents of the result.",
+    "An image of rank 4, and a pooled_shape of two numbers.",
     lambda e: e.rank() == 4 and len(e.integers("pooled_shape") or ()) == 2,
 )

@@ -1,4 +1,4 @@
-"""Rows that select elements by their position, or compute elements from it."""
+"""Builders for operators that select elements by index, or compute elements from their index."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .windows import transposed
 
 LIKENESS = needs(
     "dtype.unsupported",
-    "Types of float32, float16, bfloat16, bool, int32 and int64.",
+    "Both inputs of float32, float16, bfloat16, bool, int32 or int64.",
     lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*REAL, BFLOAT16},
 )
 ONE_DIAGONAL = needs(
     "shape.unsupported",
-    "A matrix at least, and one number k.",
+    "An input of rank 2 or more, and a single k.",
     lambda e: e.rank() > 1 and (not e.has(1) or prod(e.shape(e.x(1))) == 1),
 )
 EYE = needs(
@@ -36,7 +36,7 @@ DEPTH = needs(
     lambda e: int(e.value(1).min()) > 0,
     kind=Impossible,
 )
-OFF_AND_ON = needs("shape.mismatch", "Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
+OFF_AND_ON = needs("shape.mismatch", "Two values (off, on).", lambda e: e.shape(e.x(2)) == (2,))
 WRITTEN = needs(
     "attribute.unsupported",
     "The mode linear or circular.",
@@ -44,24 +44,24 @@ WRITTEN = needs(
 )
 UNPOOLED = needs(
     "shape.mismatch",
-    "Values and indices of one shape, and a window over all axes but two.",
+    "Values and indices of equal shape, and a kernel_shape for all axes except the first two.",
     lambda e: (
         e.shape() == e.shape(e.x(1)) and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
     ),
 )
-# Indices then refer to another shape in ONNX, to this one in onnxruntime.
-SHAPED_BY_WINDOW = absent("No shape of the result.", 2)
+# With output_shape, indices refer to the shape without it in ONNX, to output_shape in onnxruntime.
+SHAPED_BY_WINDOW = absent("No output_shape.", 2)
 
 
 def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Returns how far each element of a matrix is to the right of the main diagonal."""
+    """Returns column - row of each element of a matrix of the input's shape."""
     rows, columns = e.shape()[-2:]
     return np.arange(columns) - np.arange(rows)[:, None]
 
 
 def trilu(e: Builder) -> int:
-    """Builds Trilu: the elements on one side of a diagonal, which need not be constant, and
-    zeros.
+    """Builds Trilu: keeps the elements on one side of diagonal k, which need not be constant, and
+    sets others to 0.
     """
     upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
     if e.known(e.get(1)):
@@ -75,18 +75,18 @@ def trilu(e: Builder) -> int:
 
 
 def _made(e: Builder) -> str:
-    """Returns the type of an EyeLike's result."""
+    """Returns the dtype of an EyeLike's result."""
     number = e.integer("dtype")
     return DTYPES.get(number, f"element type {number}") if number else e.dtype()
 
 
 def eye(e: Builder) -> int:
-    """Builds ones on a diagonal, whatever the input holds."""
+    """Builds EyeLike: ones on diagonal k; only shape and type of the input matter."""
     return e.add("cast", e.const(_ahead(e) == e.integer("k"), np.bool_), dtype=_made(e))
 
 
 def one_hot(e: Builder) -> int:
-    """Builds OneHot, whose two values are one input."""
+    """Builds OneHot, whose input 2 holds the values (off, on)."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
     off, on = parts(e, e.x(2), (1, 1))
@@ -95,7 +95,9 @@ def one_hot(e: Builder) -> int:
 
 
 def hardmax(e: Builder) -> int:
-    """Builds 1 at the first maximum of an axis; before opset 13 of all axes from that one on."""
+    """Builds Hardmax: 1 at the first maximum along `axis`, else 0; before opset 13 the maximum is
+    over `axis` and all axes after it.
+    """
     shape = e.shape()
     axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
     after = axis + 1 if e.version >= 13 else len(shape)
@@ -109,23 +111,21 @@ def hardmax(e: Builder) -> int:
 
 
 def cast_like(e: Builder) -> int:
-    """Builds a cast to the type of another tensor, of which nothing else is read."""
+    """Builds CastLike: a cast to the type of input 1, whose values are not read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
     made: int = e.run("Cast", e.x(), attributes={"to": number})
     return made
 
 
 def tensor_scatter(e: Builder) -> int:
-    """Builds TensorScatter, which starts at the first element where no index is given."""
+    """Builds TensorScatter, which writes from index 0 on unless write_indices are given."""
     starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
     axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
     return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular, raises=True)
 
 
 def max_unpool(e: Builder) -> int:
-    """Builds MaxUnpool: values return to their positions, by their indices among all elements of
-    the result.
-    """
+    """Builds MaxUnpool: scatters the values to their indices in the flattened result."""
     shape = e.shape()
     result = (*shape[:2], *transposed(e)[0])
     indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
@@ -142,8 +142,8 @@ FEATURES = needs(
 
 
 def features(e: Builder) -> int:
-    """Builds ArrayFeatureExtractor: elements of the last axis; a list becomes a matrix of one
-    row.
+    """Builds ArrayFeatureExtractor: gathers from the last axis; an input of rank 1 becomes a matrix
+    of one row.
     """
     x, many = e.x(), prod(e.shape(e.x(1)))
     if e.rank() == 1:

@@ -1,4 +1,4 @@
-"""Rows for matrix products and normalizations."""
+"""Builders for matrix products and normalizations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SQUARE = needs(
 
 
 def gemm(e: Builder) -> int:
-    """Builds Y = alpha * A' * B' + beta * C (Gemm-13)."""
+    """Builds Gemm-13: Y = alpha * A' * B' + beta * C."""
     a, b = e.x(0), e.x(1)
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
     if e.integer("transA"):
@@ -40,13 +40,15 @@ def gemm(e: Builder) -> int:
 
 
 def _gemm_weights(data: Array, straight: bool, alpha: float) -> Array:
-    """Returns [outputs, inputs], scaled."""
+    """Returns alpha times the weights as [outputs, inputs]; `straight`: they are so already."""
     weights = data if straight else data.T
     return weights if alpha == 1 else weights * np.float32(alpha)
 
 
 def _bias(e: Builder, c: int, outputs: int, beta: float) -> int | None:
-    """Returns C as one value per output, or None when it has more values than that."""
+    """Returns beta * C as a bias of one value per output; None if C is not constant or is no such
+    bias.
+    """
     data = e.constant(c)
     if data is None or data.size not in (1, outputs) or (data.size > 1 and data.shape[-1] == 1):
         return None
@@ -63,9 +65,7 @@ def _scaled(e: Builder, c: int, beta: float) -> int:
 
 
 def matmul(e: Builder) -> int:
-    """Builds a matrix product with broadcast leading axes, or a product of a vector and a
-    matrix.
-    """
+    """Builds MatMul: a batched matrix product, or one with a vector."""
     a, b = e.x(0), e.x(1)
     weights = e.tensors.table[b]
     if weights.quantization is not None and weights.data is not None and e.rank(b) == 2:
@@ -77,7 +77,7 @@ def matmul(e: Builder) -> int:
 
 
 def _dense(e: Builder, a: int, b: int) -> int:
-    """Builds a product with 8-bit weights as a layer, whose sums are integers."""
+    """Builds a product with quantized weights as a fully connected layer, which sums integers."""
     shape = e.shape(a)
     rows = e.reshape(a, (-1, shape[-1]))
     y = e.add("fully_connected", rows, e.transpose(b, (1, 0)), None)
@@ -85,8 +85,8 @@ def _dense(e: Builder, a: int, b: int) -> int:
 
 
 def _vector_product(e: Builder, a: int, b: int) -> int:
-    """Builds a product of a vector, as a matrix of one row (left) or one column (right) whose axis
-    is removed from the result.
+    """Builds a matrix product where `a` or `b` may be a vector: a matrix of one row (left) or one
+    column (right), whose axis is removed from the result.
     """
     left, right = e.rank(a) == 1, e.rank(b) == 1
     a = e.reshape(a, (1, -1)) if left else a
@@ -98,7 +98,9 @@ def _vector_product(e: Builder, a: int, b: int) -> int:
 
 
 def batch_norm(e: Builder) -> int:
-    """Builds inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
+    """Builds BatchNormalization as x * s + t, where s = scale / sqrt(var + epsilon) and t = bias -
+    mean * s.
+    """
     x = e.x()
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]
@@ -111,8 +113,8 @@ def batch_norm(e: Builder) -> int:
 
 
 def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
-    """Builds (x - mean) * s + bias, where some of them are not constant; each has one value per
-    channel.
+    """Builds (x - mean) * s + bias, for parameters that are not all constant. `shape` broadcasts
+    them to x by channel.
     """
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
     shifted = e.add("add", variance, e.number("epsilon", 1e-5))
@@ -121,8 +123,8 @@ def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
 
 
 def layer_norm(e: Builder) -> list[int | None]:
-    """Builds LayerNormalization over all axes from `axis` on. Where the node's outputs 1 or 2 are
-    read (mean and inverse deviation), it is computed in steps.
+    """Builds LayerNormalization over `axis` and all axes after it. It becomes several ops if output
+    1 or 2 is read (mean, inverse standard deviation).
     """
     x, bias, epsilon = e.x(), e.get(2), e.number("epsilon", 1e-5)
     axis = e.axis(e.integer("axis", -1), e.rank())
@@ -148,7 +150,7 @@ def group_norm(e: Builder) -> int:
 
 
 def normalized_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
-    """Returns [N, C, spatial...] with mean 0 and variance 1 in each group of channels."""
+    """Returns `x` [N, C, spatial...] normalized to mean 0 and variance 1 per group of channels."""
     shape = e.shape(x)
     if groups_pay((shape[0], *shape[2:], shape[1]), groups):
         return e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
@@ -156,14 +158,14 @@ def normalized_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
 
 
 def _rows_of_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
-    """Returns the same as [N, groups, elements]."""
+    """Returns `x` with each group of channels normalized, as [N, groups, elements]."""
     rows = e.reshape(x, (e.shape(x)[0], groups, -1))
     return e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
 
 
 def rms_norm(e: Builder) -> list[int]:
-    """Builds x / sqrt(mean(x^2) + epsilon) * scale over all axes from `axis` on, and the factor of
-    x before the scale.
+    """Builds RMSNormalization over `axis` and all axes after it. Returns [x * factor * scale,
+    factor], where factor = 1 / sqrt(mean(x^2) + epsilon).
     """
     rank = e.rank()
     axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
@@ -173,8 +175,8 @@ def rms_norm(e: Builder) -> list[int]:
 
 
 def mean_variance(e: Builder) -> int:
-    """Builds (x - mean) / deviation over some axes. ONNX adds 1e-9 to the deviation; onnxruntime
-    does not, and returns NaN where all values are equal.
+    """Builds MeanVarianceNormalization: (x - mean) / standard deviation. ONNX adds 1e-9 to the
+    deviation; onnxruntime does not, and returns NaN where all values are equal.
     """
     axes = e.index(e.integers("axes") or (0, 2, 3))
     centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
@@ -183,8 +185,8 @@ def mean_variance(e: Builder) -> int:
 
 
 def det(e: Builder) -> int:
-    """Builds determinants by expansion along rows, from the last to the first: each minor of the
-    rows from one on is a sum of elements of that row times minors of the rows after it.
+    """Builds Det by Laplace expansion along rows, from the last to the first: a minor of rows k and
+    below is the signed sum of elements of row k times minors of the rows below.
     """
     *outer, size, _ = e.shape()
     x = e.reshape(e.x(), (prod(outer), size * size))

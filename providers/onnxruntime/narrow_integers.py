@@ -1,5 +1,5 @@
-"""Plain integers of 8 and 16 bits: they are computed as int32, and results wrap around where they
-are stored, as in C.
+"""Computes integers of 8 and 16 bits (without quantization) as int32; results wrap around when
+they are stored, as in C.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Row = Callable[[Builder], Any]
 
 
 def also(row: Row) -> Row:
-    """Returns a row for int32 extended to narrower integers."""
+    """Returns the builder `row`, which supports int32, extended to integers of 8 and 16 bits."""
 
     def either(e: Builder) -> Any:
         held = {e.dtype(t) for t in e.inputs if t is not None} & {*COUNTED}
@@ -34,7 +34,7 @@ def also(row: Row) -> Row:
 
 
 def int32(e: Builder, tensor: int) -> int:
-    """Returns the numbers of a tensor, truncated to integers."""
+    """Returns the values of `tensor` as int32, truncated towards zero."""
     held = e.dtype(tensor)
     if held in COUNTED and e.constant(tensor) is not None:
         return e.derived(tensor, "int32", make=lambda data: data.astype(np.int32))
@@ -42,7 +42,7 @@ def int32(e: Builder, tensor: int) -> int:
 
 
 def stored(e: Builder, y: int, dtype: str) -> int:
-    """Returns int32 as a narrower type, keeping the low bits."""
+    """Returns the int32 tensor `y` as `dtype`, keeping the low 8 or 16 bits."""
     if e.known(y):
         kind = np.dtype(NUMPY_DTYPES[dtype])
         return e.derived(y, dtype, make=lambda data: data.astype(kind))
@@ -56,9 +56,7 @@ def stored(e: Builder, y: int, dtype: str) -> int:
 
 
 def bit_cast(e: Builder) -> int:
-    """Builds BitCast: the bits of a number as those of another type. bfloat16 is stored like
-    uint16.
-    """
+    """Builds BitCast: reinterprets the bits of each number. bfloat16 is stored like uint16."""
     x, wanted = e.x(), DTYPES[e.integer("to")]
     if e.dtype(x) == BFLOAT16:
         x = _bits_as(e, x, "u16")
@@ -76,7 +74,7 @@ def _bits_as(e: Builder, tensor: int, dtype: str) -> int:
 
 @asks("dtype.unsupported")
 def as_wide(e: Builder) -> bool:
-    """Between int8 and uint8, or int16, uint16 and bfloat16, or of bool to 8 bits."""
+    """A cast between int8 and uint8, among int16, uint16 and bfloat16, or from bool to 8 bits."""
     dtypes = (e.dtype(), DTYPES.get(e.integer("to"), ""))
     held, wanted = ("u16" if dtype == BFLOAT16 else dtype for dtype in dtypes)
     return wanted in TYPES and same_bits(held, wanted)

@@ -1,5 +1,5 @@
 """Conditions on operand shapes that onnxruntime's kernels check. Without them, our ops would
-broadcast such operands or reshape the input, and return a result instead of the error."""
+broadcast or reshape such operands, and return a result where onnxruntime reports an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tflgpu_plugin.providers import Builder, broadcast
 
 
 def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Condition:
-    """Returns a condition: each of these operands, if present, has the shape `shape(e)`."""
+    """Returns the condition that the operands at `positions`, if present, have shape `shape(e)`."""
 
     def met(e: Builder) -> bool:
         return all(e.shape(e.x(k)) == shape(e) for k in positions if e.has(k))
@@ -19,7 +19,7 @@ def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Co
 
 
 def _broadcasts(given: Shape, whole: Shape) -> bool:
-    """Whether `given` broadcasts to `whole` without enlarging it."""
+    """Whether a tensor of shape `given` broadcasts to exactly the shape `whole`."""
     try:
         return broadcast(given, whole) == whole
     except Misfit:
@@ -28,36 +28,35 @@ def _broadcasts(given: Shape, whole: Shape) -> bool:
 
 @asks("shape.mismatch", kind=Impossible)
 def scale_and_bias(e: Builder) -> bool:
-    """A scale and bias that broadcast to the input."""
+    """A scale and a bias that broadcast to the shape of the input."""
     return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in (1, 2) if e.has(k))
 
 
 def by_channel(*positions: int) -> Condition:
-    """Returns a condition: these operands have shape [C], of an input [N, C, ...]."""
-    page = "One value for each channel of the input."
+    """Returns the condition that these operands have shape [C] for an input [N, C, ...]."""
+    page = "Parameters with one value for each channel of the input."
     return exactly(page, lambda e: (e.shape()[1] if e.rank() > 1 else 1,), *positions)
 
 
 def by_last(*positions: int) -> Condition:
-    """Returns a condition: these operands have shape [C], of an input [..., C]."""
-    return exactly(
-        "One value for each element of the last axis.", lambda e: e.shape()[-1:], *positions
-    )
+    """Returns the condition that these operands have shape [C] for an input [..., C]."""
+    page = "Parameters with one value for each element of the last axis."
+    return exactly(page, lambda e: e.shape()[-1:], *positions)
 
 
 def by_column(bias: int) -> Condition:
-    """Returns a condition: the bias has shape [N], of weights [..., N]."""
+    """Returns the condition that the bias has shape [N] for weights [..., N]."""
     page = "A bias of one value for each column of the weights."
     return exactly(page, lambda e: e.shape(e.x(1))[-1:], bias)
 
 
 def product(weights: int = 1, bias: int = 2) -> Condition:
-    """Returns a condition on a Gemm: A [M, K] and B [K, N] after transposition, and a bias that
-    broadcasts to [M, N]."""
+    """Returns the condition of a Gemm that A is [M, K] and B [K, N] after transposition, and the
+    bias broadcasts to [M, N]. `weights` and `bias` are input positions."""
 
     @asks("shape.mismatch", kind=Impossible)
     def met(e: Builder) -> bool:
-        """Matrices that can be multiplied, and a bias that spreads over their product."""
+        """Matrices that can be multiplied, and a bias that broadcasts to their product."""
         rows, inner = _transposed(e.shape(), e.integer("transA"))
         other, columns = _transposed(e.shape(e.x(weights)), e.integer("transB"))
         fits = not e.has(bias) or _broadcasts(e.shape(e.x(bias)), (rows, columns))
@@ -72,7 +71,7 @@ def _transposed(shape: Shape, transpose: int) -> Shape:
 
 @asks("shape.mismatch", kind=Impossible)
 def skip_shape(e: Builder) -> bool:
-    """A second input of the shape of the first, or of one batch."""
+    """A skip input of the input's shape, or of that of one batch of it."""
     shape = e.shape()
     batches = ((1, *shape[1:]), shape[1:]) if len(shape) == 3 else ()
     return e.shape(e.x(1)) in (shape, *batches)

@@ -1,6 +1,6 @@
-"""Rows of attention over packed tokens, [tokens, width]: the tokens of all sequences, one after the
-other, without padding. onnxruntime has no CPU kernels for them. They run here where no padding was
-removed: there is a token for every position, and all are in order.
+"""Builders for attention over packed tokens [tokens, width]: the tokens of all sequences, one after
+the other, without padding. onnxruntime has no CPU kernels for these operators. They are supported
+if no padding was removed: there is a token for every position, in order.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from tflgpu_plugin.providers import Builder
 from .attention import KEY_BIAS, Part, biased, divided, divides, of_heads, widths
 from .rearranging import parts
 
-# Positions of inputs: of PackedMultiHeadAttention, of PackedAttention.
+# Input positions of PackedMultiHeadAttention, then of PackedAttention.
 OFFSETS, SCORE_BIAS = 4, 6
 OWN_OFFSETS, OWN_SCORE_BIAS = 3, 5
 
 
 def multi_head(e: Builder) -> int:
-    """Builds PackedMultiHeadAttention of queries, keys and values, or of one tensor with all
-    three.
-    """
+    """Builds PackedMultiHeadAttention; queries, keys and values may be packed into input 0."""
     given = [e.x(k) for k in range(3)] if e.has(1) else _thirds(e, e.x())
     given = biased(e, given) if e.has(KEY_BIAS) else given
     return _attended(e, given, OFFSETS, e.get(SCORE_BIAS))
 
 
 def attention(e: Builder) -> int:
-    """Builds PackedAttention, where queries, keys and values are parts of x W + b."""
+    """Builds PackedAttention, whose queries, keys and values are slices of x W + b."""
     made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.x(2))
     return _attended(e, [*parts(e, made, widths(e))], OWN_OFFSETS, e.get(OWN_SCORE_BIAS))
 
 
 def _thirds(e: Builder, x: int) -> list[Part]:
-    """Returns the three parts of [tokens, heads, 3, depth]."""
+    """Returns the queries, keys and values in `x` [tokens, heads, 3, depth]."""
     tokens, heads, _, depth = e.shape(x)
     return [e.reshape(t, (tokens, heads * depth)) for t in parts(e, x, (1, 1, 1), axis=2)]
 
 
 def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None) -> int:
-    """Returns the attention of packed tensors [tokens, width], computed for each sequence alone."""
+    """Returns the attention of q, k and v [tokens, width] within each sequence. `offsets` is the
+    position of token_offset [batch, sequence].
+    """
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
     q, k, v = (e.reshape(t, (*places, e.shape(t)[1])) for t in given)
     return e.reshape(of_heads(e, (q, k, v), (heads, heads), bias), e.shape(given[2]))
@@ -51,9 +51,7 @@ def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None)
 
 
 def _split(e: Builder) -> Sequence[int]:
-    """Returns the widths of queries, keys and values; empty where their shapes are not
-    supported.
-    """
+    """Returns the widths of queries, keys and values, empty if their shapes are not supported."""
     given = [e.shape(e.x(k)) for k in range(3) if e.has(k)]
     if len(given) == 1 and len(given[0]) == 4:
         _, heads, three, depth = given[0]
@@ -63,7 +61,7 @@ def _split(e: Builder) -> Sequence[int]:
 
 
 def _dense(position: int) -> Condition:
-    """Returns a condition of an operator with these offsets."""
+    """Returns the condition that token_offset, input `position`, has one entry per token."""
     return needs(
         "shape.unsupported",
         "A token for every position of its token_offset [batch, sequence], so that no padding "
@@ -76,7 +74,7 @@ def _dense(position: int) -> Condition:
 @asks("shape.mismatch")
 def _tokens(e: Builder) -> bool:
     """Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth],
-    that divide into the heads."""
+    with widths that are divisible by num_heads."""
     return divides(e, _split(e))
 
 
@@ -84,7 +82,7 @@ MULTI_HEAD = (
     _tokens,
     needs(
         "shape.mismatch",
-        "A bias for each of them.",
+        "A bias for all queries, keys and values.",
         lambda e: not e.has(KEY_BIAS) or e.shape(e.x(KEY_BIAS)) == (sum(_split(e)),),
     ),
     _dense(OFFSETS),
@@ -92,7 +90,7 @@ MULTI_HEAD = (
 ATTENTION = (
     needs(
         "shape.mismatch",
-        "Tokens [tokens, width], a matrix of weights and a bias.",
+        "An input [tokens, width], a matrix of weights, and one bias per column.",
         lambda e: e.rank() == e.rank(e.x(1)) == 2 and e.shape(e.x(2)) == e.shape(e.x(1))[1:],
     ),
     divided,
