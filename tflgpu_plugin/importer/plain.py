@@ -1,9 +1,9 @@
-"""Imports nodes of a host that become one node with the same attributes, and finds what is known of
-the results of nodes without a row before a run.
+"""Imports nodes of a host that become one node with the same attributes. Of nodes without a row it
+computes the values and shapes of results that are known before a run.
 
-A host states the shapes of results, except those that values decide. Where such a value is shape
-arithmetic, it and the shapes that depend on it are computed; a shape that stays open may even be
-empty, so nodes that read such a tensor stay with the host.
+A host states the shapes of results, except shapes that depend on values. Where such a value is
+shape arithmetic, it and the shapes that depend on it are computed. A shape that stays unknown may
+even be empty, so nodes that read such a tensor stay with the host.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LISTS = {"shape", "perm", "expand"}  # attributes that replace a second input
 
 @dataclass
 class Plain:
-    """The importer of such nodes. `known` are results that were folded, without their values, and
-    `variable` those of them that follow from shapes. `doubtful` are values whose stated shape is
-    not the inferred one. `later` are nodes that widen a constant to float32, and `widened` their
-    results, once needed. `unplanned` says why the op cannot infer shapes of a node, by the host's
-    ids, where the model states none.
+    """The importer of such nodes. By tensor id, `known` are folded results, without their values,
+    and `variable` those of them that follow from shapes; `doubtful` are tensors whose stated shape
+    is not the inferred one; `later` are nodes that dequantize a constant, and `widened` their
+    results, once needed. `unplanned` says, by host node, why the op cannot infer shapes where the
+    model states none.
     """
 
     state: State
@@ -54,8 +54,8 @@ class Plain:
         return self.state.tensors.table
 
     def visit(self, host: HostNode) -> None:
-        """Adds the node, or the constant-folded one in its place. Raises Unsupported where a node
-        does not take the shapes of a run that is being planned.
+        """Adds the node, or a constant-folded node in its place. Raises Unsupported where it does
+        not take the shapes that are being planned.
         """
         node, refusal = self._node(host)
         try:
@@ -78,7 +78,7 @@ class Plain:
     # ---- the node -----------------------------------------------------------------------------
 
     def _node(self, host: HostNode) -> tuple[Node, Refusal | None]:
-        """Returns a node of the op contract, and why it cannot run."""
+        """Returns the plugin's node for a node of the host, and why that cannot run, or None."""
         state = self.state
         row, inputs = state.table.row(host), state.operands(host)
         outputs = tuple(state.tensor(key) for key in host.writes)
@@ -111,8 +111,8 @@ class Plain:
         return node, refusal
 
     def _seen(self, builder: Builder) -> Builder:
-        """Returns the node as conditions read it: inputs in the order of the op, and no values but
-        constants of the host.
+        """Returns the builder as conditions read it: inputs in the order of the op, and values only
+        of the host's own constants, not of folded results.
         """
         builder.inputs = builder.row.arranged(builder.inputs)
         if self.known:
@@ -120,7 +120,9 @@ class Plain:
         return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
-        """Returns tensors for results that only update state, for which the host has none."""
+        """Returns new tensors for outputs of the op that only update state: the host's node has no
+        such outputs.
+        """
         found = []
         for before, after in ops.rows()[row.op].states:
             state = inputs[before]
@@ -132,8 +134,8 @@ class Plain:
     # ---- values -------------------------------------------------------------------------------
 
     def _evaluated(self, host: HostNode, node: Node, refusal: Refusal | None) -> Node | None:
-        """Returns the constant-folded node whose results follow from constants alone. Raises
-        Unsupported where these cannot be read.
+        """Returns the constant-folded node if its results follow from constants alone, else None.
+        Raises Unsupported where a constant cannot be read.
         """
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
@@ -141,16 +143,14 @@ class Plain:
         if row := node.row:
             given = self.state.builder(host, row, self.state.operands(host))
             if row_conditions.unmet(row.conditions, self._seen(given)):
-                return None  # hosts need not agree about it
-        if ops.quantizes(node) == "from" and refusal is None:  # done where the graph is judged
+                return None  # hosts may compute different results
+        if ops.quantizes(node) == "from" and refusal is None:  # folded when the graph is judged
             self.later[node.outputs[0]] = node
             return None
         return self._constant(host, node)
 
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
-        """Whether the node reads only what follows from constants, and nothing else decides its
-        result.
-        """
+        """Whether the results of the node follow from constants alone."""
         row, inputs = self.state.table.arithmetic.get(host.title), self.present(host)
         if not inputs or (row and row.chance) or node.op == STORE:
             return False
@@ -164,8 +164,8 @@ class Plain:
         return {key: self.state.ids[key] for key in host.inputs if key is not None}
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:
-        """Returns the constant-folded node of a node that reads constants, or None where its
-        results cannot be computed. Raises Unsupported.
+        """Returns the constant-folded node of a node that reads only constants, or None where its
+        results cannot be computed. Raises Unsupported for constants that cannot be read.
         """
         keys = {t: key for key, t in self.present(host).items()}
         inputs = [t for t in node.inputs if t is not None]
@@ -181,8 +181,8 @@ class Plain:
         return None if found is None else self._fold(host, node, found)
 
     def _value_of(self, tensor: int, sparse: str) -> Tensor:
-        """Returns a tensor that follows from constants, with its value where that is known; a
-        sparse one where its key is given. Raises Unsupported.
+        """Returns a tensor that follows from constants, with its value where that is known.
+        `sparse` is the key of a sparse constant, which is read now, else "". Raises Unsupported.
         """
         dense = self.state.model.values[sparse].dense if sparse else None
         if dense is not None:
@@ -201,8 +201,8 @@ class Plain:
     def _meaning(
         self, host: HostNode, node: Node, inputs: Sequence[Tensor]
     ) -> folding.Meaning | None:
-        """Returns what a node computes from inputs in the order of its op; None when that is not
-        known, or not for inputs of these types.
+        """Returns the function that computes a node's results from inputs in the order of its op,
+        or None when there is none, or it is inexact for the types of the inputs.
         """
         outputs = self._outputs(host, node)
         if node.row is not None:
@@ -218,7 +218,9 @@ class Plain:
     def _arithmetic(
         self, host: HostNode, row: HostOp, values: Sequence[Array | None], limit: int
     ) -> list[Array] | None:
-        """Returns what a row without an op computes from these values."""
+        """Returns the results of a row without an op for these values of inputs, or None where one
+        is absent or has more than `limit` elements.
+        """
         if any(value is None or value.size > limit for value in values):
             return None
         given = [Tensor("", v.shape, NUMPY_NAMES[v.dtype.name], v) for v in values if v is not None]
@@ -232,8 +234,8 @@ class Plain:
         return None if found is None else [t.data for t in found if t.data is not None]
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
-        """Returns the constant-folded node when its results are shape arithmetic, which begins with
-        shapes.
+        """Returns the constant-folded node if its results are shape arithmetic, else None. Shape
+        arithmetic begins with operators that return shapes.
         """
         inputs, planned = [t for t in node.inputs if t is not None], self.state.planned
         if self.doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
@@ -259,8 +261,8 @@ class Plain:
         return made
 
     def _fold(self, host: HostNode, node: Node, found: Sequence[Tensor]) -> Node | None:
-        """Returns the constant-folded node of these results, or None when the host states other
-        shapes.
+        """Sets the node's results to `found` and returns the constant-folded node, or None when the
+        host states other shapes.
         """
         outputs = node.outputs[: len(host.writes)]
         for key, tensor in zip(host.writes, found, strict=True):
@@ -295,9 +297,9 @@ class Plain:
         self.table[index] = replace(self.table[index], shape=shape)
 
     def _derived(self, host: HostNode, node: Node, runs: bool) -> Sequence[Shape] | None:
-        """Returns the outputs' shapes that follow from the inputs' shapes and known values; `runs`:
-        the node is supported so far. Raises Unsupported where a node that is being planned does not
-        take its inputs.
+        """Returns the outputs' shapes that follow from the inputs' shapes and known values, or None
+        where they do not. `runs`: nothing has refused the node so far. Raises Unsupported where a
+        node does not take the shapes that are being planned.
         """
         table, values = self.state.table, self.state.model.values
         inputs = [*self.present(host).values()]
@@ -347,8 +349,8 @@ class Plain:
 
 
 def states(node: Node) -> tuple[tuple[int, int], ...]:
-    """Returns pairs (variable, the output whose value it takes after a run); none for a refused
-    node.
+    """Returns (variable, output) pairs: after a run the variable has the value of the output. A
+    refused node has none.
     """
     row = ops.rows().get(node.op)
     if row is None:

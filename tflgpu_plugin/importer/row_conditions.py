@@ -1,5 +1,6 @@
-"""Conditions that rows of all hosts share: a supported version, and operands that have the types,
-shapes and constants which their roles require. A condition reads a node through a Builder.
+"""Conditions that rows of all hosts share: a supported version, and operands with the types and
+shapes that their roles require, constant where that is required. A condition reads a node through a
+Builder.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ FIRST: tuple[Condition, ...] = (version, complete)
 
 
 def _operands(e: Builder) -> Iterator[tuple[int, Tensor, Operand]]:
-    """Yields the inputs, in the order of the op, with their positions at the host and their
-    operands.
+    """Yields (position in the host's node, tensor, operand in the row) of each present input, in
+    the order of the op.
     """
     given, at = e.row.operands, e.row.order or range(len(e.inputs))
     for position, tensor in zip(at, e.inputs, strict=True):
@@ -71,7 +72,7 @@ def row_types(e: Builder) -> Refusal | None:
 
 def one_type(e: Builder) -> Refusal | None:
     """Values have one type, and results have that type in the model, too."""
-    # Hosts set the type of results to that of the first value only when they prepare a node, later.
+    # Hosts give results the type of the first value when they prepare the node, after this check.
     values = [tensor for _, tensor, operand in _operands(e) if operand.traits.typed]
     roles = e.row.outputs or ()
     if "value*" in roles:
@@ -90,7 +91,7 @@ def one_type(e: Builder) -> Refusal | None:
 
 
 def _whole(dtype: str) -> str:
-    return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
+    return "i64" if dtype == "i32" else dtype  # small constants of int64 were narrowed to int32
 
 
 def constants(e: Builder) -> Refusal | None:

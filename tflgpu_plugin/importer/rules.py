@@ -1,7 +1,7 @@
 """An ordered list of rules over a graph that keep nodes off the GPU because of other nodes.
 
-A rule takes a graph and the reasons why nodes of it cannot run here, by their ids, and returns the
-same of further nodes. Its docstring is on the page of operators.
+A rule takes a graph and the refusals of its nodes so far, by id, and returns refusals of further
+nodes. Its docstring is on the page of operators.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ INEXACT = Refusal(
     "Its sums may reach {:,.0f}; sums beyond 2^24 are supported only where all readers are casts "
     "to floats.",
 )
-# Each host numbers the indices of a pooling in its own way: XNNPACK stores the bits of an integer
-# in a float tensor, MediaPipe's own kernel a float with a fraction.
+# Hosts encode pooling indices differently: XNNPACK stores the bits of an integer in a float tensor,
+# MediaPipe's own kernel a float with a fraction.
 INDICES = 1  # position of the indices in a pooling's outputs and an unpooling's inputs
 READ = Refusal(
     "indices.unpaired",
@@ -157,14 +157,14 @@ def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal
 
 
 def _only_unpools(node: Node, indices: int) -> bool:
-    """Whether the node reads these indices only as indices of an unpooling."""
+    """Whether the node is an unpooling that reads this tensor only as its indices."""
     reads = [k for k, tensor in enumerate(node.inputs) if tensor == indices]
     return ops.traits(node.op).numbers_places == "takes" and reads == [INDICES]
 
 
 @dataclass
 class _HostNode:
-    """A node of the host, whose work may be split among several nodes."""
+    """A node of the host, which may have become several nodes; `bounds` is as in `HostOp`."""
 
     bounds: str
     nodes: list[int] = field(default_factory=list)
@@ -190,7 +190,7 @@ def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def _bound(graph: Graph, hosts: Sequence[_HostNode]) -> list[tuple[_HostNode, _HostNode]]:
-    """Returns pairs of neighbours of which the first does not run here without the second."""
+    """Returns pairs of host nodes of which the first runs here only if the second does."""
     opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
     writers = {t: host for host in hosts for t in host.writes}
     found = []
@@ -243,8 +243,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """Returns the refusals extended by all nodes that cannot run here without the refused ones: the
-    rules are repeated until none finds any more.
+    """Returns the refusals, extended by those of all nodes that cannot run here without refused
+    nodes: the rules are applied until none finds more.
     """
     found = dict(refused)
     while True:

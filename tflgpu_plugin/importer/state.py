@@ -20,11 +20,11 @@ UNKNOWN = (-1,)
 
 @dataclass
 class State:
-    """The state. `symbols` are numbers of open extents, which grow on the way, and `run_values` are
-    guesses at inputs. `nodes` are those made so far, `refusals` say why some of them cannot run,
-    `arithmetic` host nodes whose results are known, `unfit` and `impossible` as in `Imported`,
-    `misled` values whose shape the host infers wrongly, and `chained` tensors that follow from
-    constants alone, whether they could be computed or not.
+    """The state. `symbols` has the numbers of open extents so far, and `run_values` guesses at
+    values of inputs. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
+    `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
+    the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
+    could be computed or not.
     """
 
     model: HostModel
@@ -52,19 +52,19 @@ class State:
         return self.facts.arithmetic
 
     def tensor(self, key: str) -> int:
-        """Returns the tensor of a value; a value that no node has made yet is an input or a
-        constant.
+        """Returns the tensor of a value. If no node has written it yet, it is added as an input or
+        a constant.
         """
         if key not in self.ids:
             self.ids[key] = self.tensors.add(self.outside(key))
         return self.ids[key]
 
     def operands(self, host: HostNode) -> list[int | None]:
-        """Returns the tensors of a node's inputs."""
+        """Returns the tensors of a node's inputs, None for absent ones."""
         return [None if key is None else self.tensor(key) for key in host.inputs]
 
     def outside(self, key: str) -> Tensor:
-        """Returns a value that no imported node makes, as the host states it."""
+        """Returns the tensor of a value that no imported node writes, as the host states it."""
         stated = self.model.values[key]
         if stated.data is None and key in self.run_values:
             return self.of_a_run(key)
@@ -88,7 +88,7 @@ class State:
         return UNKNOWN if any(extent < 0 for extent in found) else tuple(found)
 
     def _number(self, name: str) -> int:
-        """Returns the guess at an open extent, -1 where none may be guessed."""
+        """Returns the number assumed for an open extent, -1 where extents stay unknown."""
         if self.symbols is None:
             return -1
         if name in self.symbols:
@@ -103,16 +103,14 @@ class State:
     def builder(
         self, host: HostNode, row: HostOp, inputs: Sequence[int | None], known_limit: int = 0
     ) -> Builder:
-        """Returns a builder of the nodes that a node of the host becomes."""
+        """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`."""
         return Builder(
             host, row, self.tensors, inputs, self.table, self.model.values, known_limit=known_limit
         )
 
 
 def widened(constant: Tensor) -> Tensor:
-    """Returns a float16 constant as float32, in which constants are computed with; others
-    unchanged.
-    """
+    """Returns a float16 constant as float32, the type of computation; other tensors unchanged."""
     if constant.dtype != "f16" or constant.data is None:
         return constant
     return replace(constant, dtype="f32", data=constant.data.astype(np.float32))

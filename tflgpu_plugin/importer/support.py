@@ -1,8 +1,9 @@
 """Decides whether a node can run on a target: `support()` returns None or a refusal, and no other
 code decides this.
 
-It joins data that others state: the provider's row (versions, documented editions), the op's row
-(types, constraint) and `ir.quirks` (ops that a driver gets wrong, or that the user refuses).
+The decision follows from data of other modules: the provider's row (versions, documented editions),
+the op's row (types, constraint) and `ir.quirks` (ops that a driver computes wrongly, or that the
+user refuses).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tflgpu_plugin.passes.quant.dequantize import Made, folded
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-MAX_RANK = 8  # the rank limit of TFLite's kernels that walk shapes
+MAX_RANK = 8  # as in TFLite's kernels for any rank
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -64,8 +65,8 @@ def support(
 
 @dataclass(frozen=True)
 class Judge:
-    """The support decision for the nodes of a graph, for a target and the `options` of the user.
-    `made` are float32 constants that the graphs of one model share.
+    """Decides which nodes of a graph can run on a target with the user's `options`. `made` caches
+    dequantized constants, which the graphs of one model share.
     """
 
     target: Target = field(default_factory=Target)
@@ -73,8 +74,8 @@ class Judge:
     made: Made = field(default_factory=dict, compare=False, repr=False)
 
     def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
-        """Returns why nodes cannot run, by their ids: of those that are not `refused` already, and
-        of all that the user excludes.
+        """Returns by id why nodes cannot run. Nodes that are `refused` already are judged again
+        only by the option exclude.
         """
         found: dict[int, Refusal] = {}
         excluded = {*self.options.exclude}
@@ -93,8 +94,8 @@ def _name(node: Node) -> str:
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
-    """Yields tensors that hold values: the outputs and the inputs, without those that hold indices
-    (shapes, axes, sizes).
+    """Yields the outputs, and the inputs without those that hold shapes, axes or sizes: int32 and
+    int64 inputs after the first one, or after the weights.
     """
     for tensor in node.outputs:
         yield graph.tensors[tensor]
@@ -106,7 +107,7 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
 
 def _refuse_edition(graph: Graph, node: Node, edition: str) -> Refusal | None:
     row = node.row
-    if row is None or edition == "all" or folded(graph, node):  # a constant is no operation
+    if row is None or edition == "all" or folded(graph, node):  # a folded node does not run
         return None
     allowed = row.documented.get(EDITIONS[edition])
     if allowed is None:
@@ -125,8 +126,8 @@ def _refuse_edition(graph: Graph, node: Node, edition: str) -> Refusal | None:
 def unversioned(
     word: str, version: int, name: str, allowed: tuple[int, int], where: str = ""
 ) -> Refusal:
-    """Returns the refusal of an operator in a version (a host's `word` for these) that is not
-    `allowed`.
+    """Returns the refusal of the operator `name` in a version outside of the range `allowed`.
+    `word` is the host's word for a version, and `where` ends the sentence.
     """
     first, last = allowed
     span = f"{first} is" if first == last else f"{first} to {last} are"
@@ -154,8 +155,8 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
-    """Returns a sentence about a tensor of bfloat16, where the row does not say that hosts have
-    kernels for that type.
+    """Returns the refusal of a bfloat16 tensor if, according to the row, the host has no bfloat16
+    kernel for the operator.
     """
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
@@ -167,7 +168,7 @@ def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
 
 
 def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
-    """Returns the types of an op that hosts have kernels for."""
+    """Returns the types of an op, without bfloat16 if the host has no kernel for it."""
     return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
 
 
@@ -202,16 +203,16 @@ def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) 
 
 
 def type_names(types: Iterable[str]) -> list[str]:
-    """Returns the names of the types that an op of these types computes: int64, too, where it has
-    int32.
+    """Returns the names of an op's types for people; int64 follows int32, with which it is
+    computed.
     """
     shown = [kind for name in types for kind in ((name, "i64") if name == "i32" else (name,))]
     return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
 
 
 def out_of_range(tensor: Tensor) -> Refusal | None:
-    """Returns a sentence about a constant with numbers outside of int32, in which integers are
-    computed.
+    """Returns the refusal of an int64 constant with numbers outside of int32, the type in which
+    integers are computed.
     """
     data = tensor.data
     if tensor.dtype != "i64" or data is None or not data.size:
@@ -223,7 +224,9 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
-    """Returns the tensors that the node keeps between runs, before and after one."""
+    """Returns the tensors of the node's state: those it reads, and those it writes for the next
+    run.
+    """
     pairs = ops.rows()[node.op].states
     if not pairs:
         return []
@@ -235,7 +238,9 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
 
 
 def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
-    """Returns the end of a sentence about an 8-bit tensor that is not supported."""
+    """Returns the refusal of a quantized tensor, text that follows "Tensor X holds Y values".
+    `wanted`: the user allows quantized tensors.
+    """
     if not wanted:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
@@ -250,9 +255,8 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
 
 
 def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses nodes whose operands have different quantizations: these ops are computed on stored
-    numbers, so both sides must mean the same by them, unless the node says that its host rescales
-    them.
+    """Refuses nodes of ops that move stored numbers when inputs and output are quantized
+    differently, unless the host rescales the inputs (attribute `rescales`).
     """
     row = ops.rows()[node.op]
     if not (row.keeps or row.same_quantization) or node.attributes.get("rescales"):
@@ -269,8 +273,8 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses int32 biases that are no constants: biases are converted to float32 when the model is
-    prepared.
+    """Refuses an int32 bias that is not constant, since biases are converted to float32 before a
+    run.
     """
     bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
@@ -298,22 +302,22 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _takes_empty(graph: Graph, node: Node) -> bool:
-    """Whether the node may have tensors without elements: it joins empty inputs to others, or has
-    nothing to do. No launch would look at indices that may be outside, so that hosts do."""
+    """Whether the node may have tensors without elements: it concatenates inputs, or has nothing to
+    do. If indices must be checked (attribute `raises`), the host runs it, as no launch would."""
     joins = ops.traits(node.op).joins
     return joins or (idle(graph, node) and not node.attributes.get("raises"))
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal | None:
-    """Returns the refusal of the op's own constraint. The host's output shapes must be the inferred
-    ones; where they differ, a value decides them at run time.
+    """Returns the refusal of the op's own constraint, or of a host's output shape that is not the
+    inferred one: then a value determines it at run time.
     """
     try:
         empty = idle(graph, node)
         if not empty and (reason := op.refuse(graph, node, target)):
             return reason
         shapes = op.shapes(graph, node)
-    except Exception as error:  # a defect of ours must not take the host down
+    except Exception as error:  # a defect of this plugin must not crash the host
         if empty and isinstance(error, ValueError):  # the refusal that `refuse` would have returned
             return Refusal("shape.mismatch", f"{_name(node)} cannot be planned: {error}.")
         return defect(error, f"Checking {_name(node)}")

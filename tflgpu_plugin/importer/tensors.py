@@ -13,8 +13,8 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built, distinguishable from a plain number; `mark` is
-    that of its `Tensors`.
+    """The id of a tensor of a graph being built, distinguishable from a plain number by the `mark`
+    of its `Tensors`.
     """
 
     mark: object
@@ -22,8 +22,8 @@ class TensorId(int):
 
 @dataclass
 class Tensors:
-    """The tensors of a graph that is being built. Their ids carry this `mark`, not a reference to
-    the table, which would keep constants alive.
+    """The tensors of a graph that is being built, by id. Ids have this `mark` instead of a
+    reference to the table, which would keep constants alive. `shared` are constants by key.
     """
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Tensors:
         return Graph.over(self.table)
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:
-        """Adds a tensor and returns its id, which may be given."""
+        """Adds a tensor and returns its id: `number`, or else the next free one."""
         made = TensorId(self.next if number is None else number)
         made.mark = self.mark
         self.next = max(self.next, made + 1)
@@ -45,7 +45,7 @@ class Tensors:
         return made
 
     def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
-        """Returns a constant that is made once per key."""
+        """Returns the constant `make()` with this name, which is made once per key."""
         if key not in self.shared:
             data = make()
             dtype = NUMPY_NAMES[data.dtype.name]
