@@ -33,7 +33,6 @@ class Target:
     max_binding_bytes: int = 128 << 20
     max_buffer_bytes: int = 256 << 20
     max_groups: int = 65_535
-    max_invocations: int = 256
     tuning: Mapping[str, str] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
     half: bool = False

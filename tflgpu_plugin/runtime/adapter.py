@@ -176,5 +176,4 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),
         max_groups=info.limit("max-compute-workgroups-per-dimension", 65_535),
-        max_invocations=min(256, info.limit("max-compute-invocations-per-workgroup", 256)),
     )
