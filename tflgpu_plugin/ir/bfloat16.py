@@ -1,8 +1,8 @@
 """Conversion of bfloat16, the upper half of a float32. numpy has no such type: arrays hold the 16
 bits as uint16.
 
-On the device these are numbers from 0 to 65535, too, since every device moves integers unchanged.
-Floats may change when they are moved: subnormal ones may become zero, and NaN another NaN.
+On the device, too, tensors hold the bits as numbers from 0 to 65535, which every device moves
+unchanged. As floats they might change: subnormals may become zero, and a NaN another NaN.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ QUIET = 0x7FC0  # NaN, without the sign
 
 
 def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """Returns the bits of the nearest bfloat16 numbers, halves to even; every NaN becomes the quiet
+    """Returns the bits of the nearest bfloat16 numbers, ties to even. Every NaN becomes the quiet
     NaN of its sign, as in hosts.
     """
     wide = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
@@ -25,5 +25,5 @@ def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """Returns the float32 values of the bits, which are exact."""
+    """Returns the exact float32 values of bfloat16 bits."""
     return np.asarray(np.asarray(bits, np.uint32) << 16, np.uint32).view(np.float32)

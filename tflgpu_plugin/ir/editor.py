@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 
 
 class Editor:
-    """The tensors and nodes of a graph while it is edited; `finish` makes them a graph again."""
+    """The tensors and nodes of a graph while it is edited; `finish` returns the edited graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -39,7 +39,7 @@ class Editor:
 
     def tensor(self, shape: Shape, like: int) -> int:
         """Returns the id of a new tensor of this shape. It has all other properties of the tensor
-        `like`, except that it is not a variable and all of its elements count.
+        `like`, but is no constant, no variable, and has no `counted`.
         """
         return self.add(
             replace(self.tensors[like], shape=shape, data=None, variable=False, counted=None)
@@ -50,17 +50,16 @@ class Editor:
         self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
 
     def constant(self, data: Any, dtype: str = "f32", name: str = "") -> int:
-        """Returns the id of a new constant with new values. `moved` is for values that come from
-        another constant.
+        """Returns the id of a new constant with new values. For elements of another constant, use
+        `moved`.
         """
         array = np.asarray(data)
         return self.add(Tensor(name, array.shape, dtype, array))
 
     def moved(self, tensor: int, move: Callable[[Array], Array]) -> int | None:
-        """Returns the id of a new constant that has the elements of another one at other positions
-        (`move` takes any array of its shape). All other properties of the tensor are kept,
-        including its quantization. Returns None where no quantization along one axis describes the
-        result.
+        """Returns the id of a new constant that has the elements of the constant `tensor` at other
+        positions; `move` takes any array of its shape. All other properties of the tensor are kept,
+        including its quantization. Returns None if the result is not quantized along one axis.
         """
         held = self.tensors[tensor]
         assert held.data is not None
@@ -73,7 +72,7 @@ class Editor:
         )
 
     def indices(self, values: Any) -> int:
-        """Returns the id of a new int32 constant: axes, shapes, paddings."""
+        """Returns the id of a new int32 constant, such as axes, a shape or paddings."""
         return self.constant(np.asarray(values, np.int32), dtype="i32")
 
     def node(
@@ -84,8 +83,8 @@ class Editor:
         origin: Iterable[Node],
         **attributes: Any,
     ) -> Node:
-        """Returns a new node that stands for parts of other nodes (it is not yet inserted into the
-        order).
+        """Returns a new node that does work of the nodes `origin`. The caller inserts it into
+        `nodes`.
         """
         origin = tuple(origin)
         number = self._ids.node
@@ -108,14 +107,12 @@ class Editor:
         return self.graph.with_nodes(self.nodes).consumers()
 
     def rename(self, names: Mapping[int, int]) -> None:
-        """Makes every reader of a key read its value instead."""
+        """Makes nodes that read the tensor k read the tensor names[k] instead."""
         if names:
             self.nodes = [renamed(node, names) for node in self.nodes]
 
     def drop_unused(self) -> None:
-        """Removes nodes whose results nothing reads; the host nodes that they stand for are
-        credited to a neighbour.
-        """
+        """Removes nodes whose results nothing reads, and credits their host nodes to neighbours."""
         read = set(self.needed)
         kept: list[Node] = []
         gone: list[Node] = []
@@ -130,9 +127,9 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Keeps the host nodes that removed nodes stand for (the last removed node comes first):
-        they are credited to the producer of an input, else to any neighbour, and where that is
-        removed, too, to its own. Host nodes that another node stands for already stay there.
+        """Adds the host nodes (`sources`) of the removed nodes `gone`, which are in reverse order,
+        to those of remaining nodes: of the producer of an input, else of any neighbour, or, if that
+        is removed too, of its neighbour. Host nodes that a node has already stay there.
         """
         known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
@@ -167,7 +164,7 @@ class Editor:
 
 
 def renamed(node: Node, names: Mapping[int, int]) -> Node:
-    """Returns the node with other inputs."""
+    """Returns the node with the input names[k] instead of k."""
     if not names.keys() & set(node.reads):
         return node
     inputs = tuple(t if t is None else names.get(t, t) for t in node.inputs)
@@ -179,8 +176,9 @@ def renamed(node: Node, names: Mapping[int, int]) -> Node:
 
 
 def merged(*nodes: Node) -> dict[str, Any]:
-    """Returns the `sources` and `layout` of a node that replaces all of these: the host nodes whose
-    work it does, ascending. A change of layout adds no source to other work.
+    """Returns the fields `sources` and `layout` of a node that replaces `nodes`: the host nodes
+    whose work it does, ascending, and whether it only changes a layout. Nodes that only change a
+    layout add no sources to those of others.
     """
     working = [node for node in nodes if not node.layout]
     counted = working or nodes

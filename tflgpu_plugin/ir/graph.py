@@ -22,8 +22,8 @@ from tflgpu_plugin.ir.host_op import HostOp
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-FOLDED = "folded"  # op of a node whose results are known before a run: constants, nothing runs
-STORE = "store"  # op of a node that only reads or writes the host's store: stays there
+FOLDED = "folded"  # op of a constant-folded node, which does not run: its results are constants
+STORE = "store"  # op of a node that reads or writes a variable of the host, and stays with it
 
 COMPLEX = (
     "c64"  # dtype of complex numbers, which are float32 pairs on the device and never leave it
@@ -40,18 +40,18 @@ NUMPY_DTYPES: dict[str, str] = {
 
 
 class Misfit(ValueError):
-    """An error for shapes that an operator does not take on any device."""
+    """An error for input shapes that an operator takes on no device."""
 
 
 class NotConstant(ValueError):
-    """An error for an input whose value decides shapes and is not constant."""
+    """An error for an input that is not constant and whose value determines output shapes."""
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along
-    `axis`. `rounding` says how the host's kernels round to a stored number: "fixed_point" (a factor
-    in fixed point, halves away from zero) or "even" (a float32 factor, halves to the even number).
+    """Affine quantization: real = scale * (stored - zero_point), with one scale and zero point, or
+    one per index along `axis`. `rounding` says how the host requantizes: "fixed_point" (a fixed
+    point multiplier, ties away from zero) or "even" (a float32 multiplier, ties to even).
     """
 
     scale: tuple[float, ...]
@@ -62,11 +62,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value. `data` is present on constants; `variable` marks state that the host keeps between
-    runs; `wide` marks an intermediate result inside an op, which stays float32 where others may be
-    stored as float16. `counted` is (an axis, another tensor): the extent of the axis is an upper
-    bound, and only the first n indices along it are valid, where n is the int32 number in the other
-    tensor after a run.
+    """A value. `data` is the value of a constant; `variable`: the host keeps the value between
+    runs; `wide`: it stays float32 where other tensors may be stored as float16. `counted` is (axis,
+    tensor): the extent of the axis is an upper bound, and only the first n indices along it are
+    valid, where n is the int32 value of the tensor after a run.
     """
 
     name: str
@@ -84,8 +83,8 @@ class Tensor:
 
 
 def paired(tensor: Tensor) -> Tensor:
-    """Returns a tensor as the device stores it: complex numbers are float32 pairs on an additional
-    last axis.
+    """Returns a tensor as the device stores it: complex numbers become float32 pairs on an
+    additional last axis.
     """
     if tensor.dtype != COMPLEX:
         return tensor
@@ -94,13 +93,13 @@ def paired(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class EpilogueOp:
-    """An elementwise op applied to a node's result where it is stored: `result = op(result,
+    """An elementwise op that a kernel applies before it stores its result: `result = op(result,
     operand)`.
 
-    `op` is a key of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary ops).
-    The operand is indexed according to its shape: the output's shape, one value per channel, or a
-    single value. `parameters` are the numbers of an op that takes some (slope, limits); a binary op
-    without a tensor has its second operand, one value, as the only parameter.
+    `op` is a key of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary ops). It
+    has the output's shape, one value per channel, or a single value. `parameters` are numbers that
+    the op takes (slope, limits); a binary op without a `tensor` has its second operand, one value,
+    as the only parameter.
     """
 
     op: str
@@ -110,9 +109,9 @@ class EpilogueOp:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation; a node without an `op` stays with the host. `inputs` may hold None for an
-    absent optional input, and `row` is that of the host's table. `layout`: it only changes the
-    layout of a tensor for its host node, whose work other nodes do.
+    """One operation; a node whose `op` is "" stays with the host. `inputs` has None for an absent
+    optional input, and `row` is the operator's row in the host's table. `layout`: the node only
+    changes the layout of a tensor, and other nodes do the work of its host node.
     """
 
     id: int
@@ -132,8 +131,8 @@ class Node:
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
-        """Returns every tensor that is read, fused operands included, in order and without
-        repeats.
+        """Returns every tensor that the node reads, operands of its epilogue included, in order and
+        without repeats.
         """
         ids = [t for t in self.inputs if t is not None] + [
             p.tensor for p in self.epilogue if p.tensor is not None
@@ -196,11 +195,11 @@ class Graph:
     from them even when they have fewer tensors or nodes, so that an id identifies the same tensor
     or node for as long as a model lives (None: see `over`).
 
-    `states` pairs a variable tensor with the tensor whose value it takes after each run. `chained`
-    are tensors that nodes compute from constants alone: hosts may keep them as weights of their
-    own, and then never write them. `fused` is False where the host gives the plugin every node
-    separately (its user wants to read all tensors), and `ordered` is False where the host does not
-    keep nodes that read variables in order with those that assign them.
+    `states` are (variable, tensor) pairs: after each run the variable takes the tensor's value.
+    `chained` are tensors that nodes compute from constants alone: hosts may keep them as weights of
+    their own, and then never write them. `fused` is False where the host gives the plugin every
+    node separately (its user wants to read all tensors), and `ordered` is False where the host may
+    reorder nodes that read a variable and nodes that assign it.
     """
 
     tensors: Mapping[int, Tensor]
@@ -222,8 +221,8 @@ class Graph:
 
     @classmethod
     def over(cls, tensors: Mapping[int, Tensor], *nodes: Node) -> Graph:
-        """Returns a graph for functions that only ask for shapes and constants: `tensors` may still
-        grow, and it has no new ids.
+        """Returns a graph for functions that only read shapes and constants. `tensors` may still
+        grow; `next_ids` raises.
         """
         return cls(tensors, nodes, (), (), ids=None)
 
@@ -253,7 +252,7 @@ class Graph:
         return found
 
     def needed(self) -> set[int]:
-        """Returns the tensors whose value must exist after a run: outputs and the sources of
+        """Returns the tensors whose value must exist after a run: outputs, and the new values of
         states.
         """
         return set(self.outputs) | {after for _, after in self.states}
@@ -263,8 +262,8 @@ class Graph:
 
 
 def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, ...]:
-    """Returns the tensors that say how many elements of these outputs are valid after a run, each
-    once.
+    """Returns the tensors that hold the number of valid indices of these outputs (see
+    `Tensor.counted`), each once.
     """
     counted = (tensors[t].counted for t in outputs)
     return tuple(dict.fromkeys(each[1] for each in counted if each is not None))

@@ -1,6 +1,4 @@
-"""A row of a host's table of operators: every fact about a host operator that other modules
-need.
-"""
+"""The row of an operator in a host's table: all that other modules need to know about it."""
 
 from __future__ import annotations
 
@@ -11,14 +9,15 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.refusal import Refusal
 
-Condition = Callable[[Any], Refusal | None]  # of a Builder
+Condition = Callable[[Any], Refusal | None]  # takes a Builder
 
 
 class Role(NamedTuple):
-    """The meaning of an operand. `decides`: its value decides the shapes of results. `extents` is
-    what the host requires of its own shape: a "list", one element in any shape ("one"), one element
-    ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `integer`: it
-    holds int32 or int64, whatever types values have. `typed`: it has the type of the first value.
+    """The meaning of an operand. `decides`: its value determines shapes of results. `extents` is
+    what the host requires of the operand's own shape: rank 1 ("list"), one element in any shape
+    ("one"), one element ("axes") or one pair ("pairs") per axis of the first value, or nothing
+    (""). `integer`: it holds int32 or int64, whatever type values have. `typed`: it has the type of
+    the first value.
     """
 
     decides: bool = False
@@ -56,9 +55,9 @@ def needs(
     sentence: str = "",
     kind: type[Refusal] = Refusal,
 ) -> Condition:
-    """Returns a condition: `page` says what a node needs, for the page of operators, and so does
-    the sentence for the user of a node that does not meet it, unless `sentence` is given; {0} in it
-    is the operator. `code` is the code of the refusals.
+    """Returns a condition that holds where `met` is true for a Builder. `page` says on the page of
+    operators what a node needs. Refusals have the type `kind`, the code `code`, and `sentence` with
+    the operator in place of {0} (default: a sentence made of `page`).
     """
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
@@ -73,14 +72,14 @@ def needs(
 def asks(
     code: str, sentence: str = "", kind: type[Refusal] = Refusal
 ) -> Callable[[Callable[[Any], bool]], Condition]:
-    """Returns a decorator that makes a condition of a function of a Builder, as `needs` does; the
+    """Returns a decorator that turns a function `met` into a condition, as `needs` does; the
     function's docstring is the `page`."""
     return lambda met: needs(code, " ".join(str(met.__doc__).split()), met, sentence, kind)
 
 
 class Operand(NamedTuple):
-    """An input of a host operator. `repeated`: this one and all that follow; `constant`: its value
-    must be known before a run.
+    """An input of a host operator. `repeated`: all further inputs are like this one; `constant`:
+    its value must be known before a run.
     """
 
     role: str
@@ -119,18 +118,17 @@ class HostOp:
     adds the nodes that a node becomes and returns the tensors of its outputs; None for operators
     that become one node of `op` with the same attributes. `operands` are the inputs in the host's
     order, and `order` has the positions of those that `op` takes, in its order (empty: all, in the
-    host's order). `outputs` are the roles of the outputs that are supported, "value*" for any
-    number of them; None for all that the operator has. `types` are the dtypes of all that a node
-    reads and writes, where they are not those of `op`, and `bfloat16` says that the host has
-    kernels for that type, too, which work on its bits, or compute in float32 and round (`rounds`).
-    `conditions` are functions of the builder that return a sentence where the node cannot run
-    (without `build`, its inputs are in the order of the op); their docstrings are on the page of
-    operators. `spreads`: the result has the shape that all inputs broadcast to; `stated`: it has
-    the shape that the model states. `chance`: it makes random numbers; `of_shapes`: its results
-    follow from the shapes of its inputs; `sparse`: it reads sparse constants. `bounds`: the
-    operator "opens" or "closes" a quantized group, which the host runs as one kernel. `longer` is
-    the row for nodes with more inputs, of an operator that has two operand lists. `fragile`: the
-    host's own kernel crashes the process for some tensors without elements.
+    host's order). `outputs` are the roles of the supported outputs, "value*" for any number of
+    them; None for all that the operator has. `types` are the dtypes that a node may read and write,
+    where they are not those of `op`. `bfloat16`: the host has bfloat16 kernels, too, which move the
+    bits, or compute in float32 and round (`rounds`). `conditions` take the builder and return a
+    refusal where the node cannot run (without `build`, its inputs are in the order of the op);
+    their docstrings are on the page of operators. `spreads`: the result has the shape to which all
+    inputs broadcast; `stated`: it has the shape that the model states. `chance`: results are
+    random; `of_shapes`: results depend only on the inputs' shapes; `sparse`: it reads sparse
+    constants. `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as
+    one kernel. `longer` is the row for nodes with more inputs, for operators with two operand
+    lists. `fragile`: the host's kernel crashes the process for some tensors without elements.
     """
 
     name: str
@@ -169,12 +167,12 @@ class HostOp:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Returns the positions of inputs that hold int32 or int64 besides `types`."""
+        """Returns the positions of inputs that hold int32 or int64, whatever `types` are."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.integer)
 
     @cached_property
     def deciding(self) -> tuple[int, ...]:
-        """Returns the positions of inputs whose values decide the shapes of results."""
+        """Returns the positions of inputs whose values determine the shapes of results."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.decides)
 
     @cached_property
@@ -207,7 +205,7 @@ class HostOp:
 
 
 def count_given(inputs: Sequence[object]) -> int:
-    """Returns the number of a node's inputs without absent ones (None) at the end, which hosts may
+    """Returns the number of a node's inputs without trailing absent ones (None), which hosts may
     write or leave out."""
     count = len(inputs)
     while count and inputs[count - 1] is None:

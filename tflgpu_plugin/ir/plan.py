@@ -1,5 +1,5 @@
-"""A Plan: all that the runtime needs to build one partition, as pure data without handles, host or
-device.
+"""A Plan: all that the runtime needs to build one partition, as plain data that refers to no host
+and no device.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from tflgpu_plugin.ir.digests import of_array
 from tflgpu_plugin.ir.graph import Array, Shape
 
-Digest = bytes  # under a name that no field shadows
+Digest = bytes  # named, since the field `bytes` shadows the type
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Generated WGSL, and one letter per binding: u(niform), r(ead), w(rite)."""
+    """Generated WGSL. `kinds` has one letter per binding: u (uniform), r (read), w (write)."""
 
     label: str
     wgsl: str
@@ -34,9 +34,9 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer. `role` is weights, uniforms, pool, input, output, state or check: a word
-    that is nonzero after a run that met a number beyond int32. No kernel writes the first `zeros`
-    bytes of a pool; kernels read them as padding.
+    """A device buffer. `role` is "weights", "uniforms", "pool", "input", "output", "state" or
+    "check", a word that is nonzero after a run that met a number outside of int32. No kernel writes
+    the first `zeros` bytes of a pool; kernels read them as padding.
     """
 
     role: str
@@ -54,9 +54,9 @@ def forgotten() -> Array:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its values from `data`, or returns its bytes
-    (uint8) unchanged, in one piece or in several; they are written to `buffer` at `offset` (bytes),
-    as float16 with `half`, else as float32. `digest` is the digest of `data`, where it is known
+    """A constant in device layout. `pack` returns its values, made from `data`, in one array or
+    several. They are written to `buffer` at `offset` (in bytes), as float16 if `half`, else as
+    float32; uint8 arrays are written unchanged. `digest` is the digest of `data`, where it is known
     without `data`.
     """
 
@@ -90,8 +90,9 @@ class Weight:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One kernel launch: `buffers` per binding (the uniform block among them), workgroups per
-    dimension, the host nodes that it computes, and the form in which it does (see `ops.forms`).
+    """One kernel launch: a buffer per binding (the uniform block included), the number of
+    workgroups per dimension (`groups`), the host nodes that it computes (`nodes`), and the `form`
+    of the op (see `ops.forms`).
     """
 
     label: str
@@ -105,9 +106,9 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Port:
-    """An input, output or state, in the host's layout and dtype (row-major). `counted` is (an axis,
-    the index of another output): only the first n indices along the axis are valid, where n is the
-    int32 number in that output.
+    """An input, output or state in the host's layout (row-major) and dtype. `counted` is (axis,
+    index of another output): only the first n indices along the axis are valid, where n is the
+    int32 value of that output.
     """
 
     tensor: int
@@ -121,8 +122,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of one partition. Sizes are in bytes; `tensor_bytes` is the size of the pools
-    without sharing, `least_bytes` the peak of live tensors, below which no sharing can go.
+    """The plan of one partition. `tensor_bytes` is the size that the pools would have without
+    sharing memory, and `least_bytes` the peak of live tensors, the minimum with sharing.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -138,13 +139,13 @@ class Plan:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Returns the indices of outputs that say how many elements of others are valid."""
+        """Returns the indices of outputs that hold the number of valid indices of others."""
         counted = (port.counted for port in self.outputs)
         return tuple(dict.fromkeys(each[1] for each in counted if each is not None))
 
     @cached_property
     def structure(self) -> bytes:
-        """Returns a digest of everything but the constants' values."""
+        """Returns a digest of the plan without the constants' values."""
         ports = self.inputs, self.outputs, self.states
         shape = self.pipelines, self.buffers, self.weights, self.dispatches, *ports
         return sha256(repr(shape).encode() + self.uniforms).digest()
@@ -171,8 +172,8 @@ class Plan:
         )
 
     def packings(self) -> list[tuple[object, ...]] | None:
-        """Returns the layout of the weights with their digests: equal for plans whose packed
-        weights are the same, whatever their tensor ids; None when a value is unknown.
+        """Returns (key without tensor id, digest, offset, bytes) of each weight, which are equal
+        for plans with equal packed weights, or None when a digest is unknown.
         """
         if None in self.digests:
             return None
@@ -182,8 +183,8 @@ class Plan:
         ]
 
     def sizes(self) -> dict[str, int]:
-        """Returns bytes of device memory: weights, pools, and the size that the pools would have
-        without sharing and at the theoretical minimum.
+        """Returns sizes in device memory: of weights, of pools, and of pools without sharing and at
+        the theoretical minimum.
         """
         return {
             "weight_bytes": self.bytes_of("weights"),

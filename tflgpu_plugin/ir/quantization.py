@@ -1,8 +1,9 @@
-"""Affine quantization: the numbers that I/O layout conversion, passes and ops need.
+"""Affine quantization: the scales, levels and factors that passes, ops and the conversion of inputs
+and outputs need.
 
-On the device a quantized tensor holds real values, scale * n with n = stored - zero point, as
-float32; 8-bit integers exist only in inputs and outputs. Plain integers of 8 and 16 bits have the
-quantization `NUMBERS`; plain int32 and int64 tensors (`is_integer`) are int32 on the device.
+On the device a quantized tensor holds float32 values, scale * (stored - zero point); 8-bit integers
+exist only in inputs and outputs. Plain integers of 8 and 16 bits have the quantization `NUMBERS`;
+plain int32 and int64 tensors (`is_integer`) are int32 on the device.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import numpy as np
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 STORED = ("i8", "u8")
-WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
+WIDER = ("i16", "u16", "i32", "i64")  # real numbers with the rounding EVEN, else plain integers
 COUNTS = ("i32", "i64")  # plain integers, such as indices
-INT32 = np.iinfo(np.int32)  # the range of them that the device holds
+INT32 = np.iinfo(np.int32)  # the range of integers on the device
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
-FACTOR_UNIT = 1 << 15  # of the low part of a fraction, so that float32 holds both parts exactly
-ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point
+FACTOR_UNIT = 1 << 15  # splits a 31-bit fraction in two parts, which float32 holds exactly
+ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point: the number 1, and the least exponent
 ALIKE = (
     1e-4  # scales with a smaller relative difference give the same levels: 255 steps differ by 0.03
 )
@@ -38,22 +39,24 @@ class Levels(NamedTuple):
 
 
 def quantized(tensor: Tensor) -> bool:
-    """Whether the tensor is stored in 8 bits and represents real numbers."""
+    """Whether the host stores the tensor as 8-bit integers that represent real numbers."""
     return tensor.dtype in STORED and tensor.quantization is not None
 
 
 def real(tensor: Tensor) -> bool:
-    """Whether the tensor holds integers, and on the device the real numbers that they represent."""
+    """Whether the host stores the tensor as integers, and the device holds the real numbers that
+    these represent.
+    """
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
 def is_integer(tensor: Tensor) -> bool:
-    """Whether the tensor holds integers that are int32 on the device."""
+    """Whether the tensor holds plain integers, which are int32 on the device."""
     return tensor.dtype in COUNTS and not even(tensor)
 
 
 def even(tensor: Tensor) -> bool:
-    """Whether hosts round to even where they compute this tensor's levels."""
+    """Whether hosts round ties to even when they quantize to this tensor."""
     return tensor.quantization is not None and tensor.quantization.rounding == EVEN
 
 
@@ -88,8 +91,8 @@ def levels(tensor: Tensor) -> Levels:
 
 
 def alike(a: Tensor, b: Tensor) -> bool:
-    """Whether equal stored numbers of both represent equal values (a constant in float32 keeps the
-    quantization that it had).
+    """Whether equal stored numbers of two tensors represent equal values. A constant that was
+    dequantized to float32 has kept its quantization.
     """
     if a.quantization is None or b.quantization is None:
         return False
@@ -102,8 +105,8 @@ def alike(a: Tensor, b: Tensor) -> bool:
 
 
 def nearest(value: float, scale: float) -> float:
-    """Returns the level that is nearest to a value, halves away from zero, in float32 as hosts
-    compute the limits of fused activations.
+    """Returns the integer nearest to value / scale, ties away from zero, divided in float32 as
+    hosts do for the limits of fused activations.
     """
     if math.isinf(value):
         return value
@@ -112,10 +115,9 @@ def nearest(value: float, scale: float) -> float:
 
 
 def fraction(multiplier: float) -> float:
-    """Returns the number of parts of one step to which hosts round first when they multiply an
-    integer by this factor in fixed point (`MultiplyByQuantizedMultiplier` of
-    tensorflow/lite/kernels/internal/common.h): 2 to the right shift that follows the
-    multiplication.
+    """Returns 2 to the power of the right shift with which hosts multiply an integer by this factor
+    in fixed point (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h):
+    before the shift they round to multiples of 1 / this number.
     """
     mantissa, exponent = math.frexp(multiplier)
     if round(mantissa * 2**31) == 2**31:
@@ -124,8 +126,8 @@ def fraction(multiplier: float) -> float:
 
 
 def dequantize(data: Array, quantization: Quantization) -> Array:
-    """Returns float32 values of a constant: scale * (data - zero point), per index along the axis
-    where there are several scales.
+    """Returns the float32 values scale * (data - zero point) of a constant, with several scales
+    one per index along the axis.
     """
     scale = along(quantization.scale, quantization.axis, data.ndim).astype(np.float32)
     zero = along(quantization.zero_point, quantization.axis, data.ndim).astype(np.float32)
@@ -133,8 +135,8 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
 
 
 def along(numbers: Sequence[float], axis: int, rank: int) -> Array:
-    """Returns one number, or one for each index along an axis, shaped to broadcast over a tensor of
-    this rank.
+    """Returns `numbers`, one or one per index along `axis`, as an array that broadcasts over a
+    tensor of this rank.
     """
     if len(numbers) == 1:
         return np.asarray(numbers[0])
@@ -164,8 +166,8 @@ def moved(
 
 
 def fixed_point(factors: Array) -> tuple[Array, Array]:
-    """Returns (31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
-    tensorflow/lite/kernels/internal/quantization_util.cc.
+    """Returns the 31-bit fractions and the exponents of two of all factors, as `QuantizeMultiplier`
+    of tensorflow/lite/kernels/internal/quantization_util.cc computes them.
     """
     pairs = [math.frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
     fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])

@@ -1,5 +1,5 @@
-"""Refusals, by name, of what a driver computes wrongly or the user does not want: forms, ops of
-hosts, and ops that only passes make.
+"""Refuses forms and ops by name: those that a driver computes wrongly, and those that the user does
+not want. Some of these ops only passes create.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tflgpu_plugin.ir.target import Target
 class Quirk:
     """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
     version is in [`first`, `last`] (None: open end; versions compare number by number), the form or
-    op of this `name` is not used for nodes that meet `condition`. `reason` is a sentence that ends
-    with where the report is.
+    op `name` is not used for nodes that meet `condition`. `reason` is a sentence that ends with a
+    reference to the report.
     """
 
     adapter: str
@@ -29,7 +29,7 @@ class Quirk:
     condition: Callable[[Graph, Node], bool] = lambda graph, node: True
 
     def on(self, target: Target) -> bool:
-        """Whether the adapter and its driver are the ones meant."""
+        """Whether the target's adapter and driver have the wrong result."""
         if self.adapter.lower() not in target.name.lower():
             return False
         driver = _version(target.driver)
@@ -38,7 +38,7 @@ class Quirk:
         return self.last is None or driver <= _version(self.last)
 
     def applies(self, name: str, graph: Graph, node: Node, target: Target) -> bool:
-        """Whether what has this name would compute the node wrongly on this target."""
+        """Whether the form or op `name` computes the node wrongly on this target."""
         return name == self.name and self.on(target) and self.condition(graph, node)
 
 
@@ -46,8 +46,7 @@ QUIRKS: list[Quirk] = []
 
 
 def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Returns why the form or op of this name does not compute the node on this target; None where
-    nothing is known against it."""
+    """Returns why the form or op `name` must not compute the node on this target, or None."""
     for quirk in QUIRKS:
         if quirk.applies(name, graph, node, target):
             return Refusal("device.wrong_result", quirk.reason)
@@ -63,11 +62,11 @@ def refuses_some(target: Target) -> bool:
 
 
 def none_left(op: str, forms: Iterable[str], last: Refusal) -> Refusal:
-    """Returns the refusal of an op whose forms are all refused, the last one so."""
+    """Returns the refusal of an op whose `forms` are all refused; `last` refuses the last one."""
     return last.reworded(f"{op} has no form left besides {', '.join(dict.fromkeys(forms))}. {last}")
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3, 6)."""
+    """Returns the first dotted number in a driver's text: (22, 3, 6) of "Mesa 22.3.6 (LLVM 15)"."""
     found = re.search(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-OTHER = "other"  # the code of a reason from another package
+OTHER = "other"  # the code of a reason that another package gives as a plain string
 
 CODES: Mapping[str, str] = {
     # The operator, and the options that exclude it.
@@ -94,7 +94,7 @@ class Refusal(str):
         return self.code, str(self)
 
     def reworded(self, sentence: str) -> Self:
-        """Returns another sentence of this kind and code."""
+        """Returns a refusal with this sentence and the same class and code."""
         return type(self)(self.code, sentence)
 
 
@@ -107,5 +107,5 @@ class Impossible(Unfit):
 
 
 def code_of(reason: str) -> str:
-    """Returns the code of a reason, `OTHER` where it is not ours."""
+    """Returns the code of a reason, `OTHER` if it is a plain string."""
     return reason.code if isinstance(reason, Refusal) else OTHER

@@ -15,10 +15,10 @@ class Target:
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
     on this adapter; `least_subgroup` is the size in small workgroups, 0 on software adapters.
     `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds
-    on-device choices: settings of kernels (see `compile.tuning`), and for a form "never" or
-    "always". `without` names the forms and ops that the user refuses. `half`: values may be stored
-    as float16 (the user's permission; every adapter is able to). `unpacks`: kernels may call
-    `unpack2x16float`. `native_half`: WGSL's own float16 passed the self-test on this adapter.
+    choices made on the device: settings of kernels (see `compile.tuning`), and for a form
+    "never" or "always". `without` names the forms and ops that the user refuses. `half`: the user
+    permits tensors stored as float16, which every adapter supports. `unpacks`: kernels may call
+    `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter.
     """
 
     name: str = "nominal"
@@ -48,16 +48,16 @@ class Target:
 
     def workgroup(self, invocations: int) -> int:
         """Returns the workgroup size of a kernel that needs this many invocations: on GPUs at least
-        the lanes of the smallest subgroup (up to 64), so that no lane is idle.
+        the smallest subgroup size (up to 64), so that workgroups fill their subgroups.
         """
         return invocations if self.software else max(invocations, min(self.least_subgroup, 64))
 
     @property
     def halves(self) -> str:
-        """Returns how kernels access float16 in memory: "words" (32-bit words that they unpack),
-        "native" types, which GPUs load and store in one instruction while software drivers take
-        longer than with words, or "never": everything stays float32, for which some GPUs issue two
-        multiply-adds at once.
+        """Returns how kernels access float16 in memory: as "words" (32 bits, which they unpack), as
+        "native" f16, which GPUs load and store in one instruction but software drivers slower than
+        words, or "never": everything stays float32, for which some GPUs issue two multiply-adds at
+        once.
         """
         start = "native" if self.native_half and not self.software else "words"
         return self.tuning.get("half", start)

@@ -18,22 +18,22 @@ def integer(number: int, value: int) -> bytes:
 
 
 def integers(number: int, values: Sequence[int]) -> bytes:
-    """Returns a repeated field of integers."""
+    """Returns integers as the repeated field `number`."""
     return b"".join(integer(number, int(value)) for value in values)
 
 
 def real(number: int, value: float) -> bytes:
-    """Returns a float32 field."""
+    """Returns a float32 as field `number`."""
     return varint(number << 3 | WORD) + pack("<f", value)
 
 
 def text(number: int, value: str) -> bytes:
-    """Returns a string field."""
+    """Returns a string as field `number`."""
     return message(number, value.encode())
 
 
 def message(number: int, value: bytes) -> bytes:
-    """Returns a field of bytes, or of a message inside this one."""
+    """Returns bytes, such as an encoded message, as field `number`."""
     return varint(number << 3 | BYTES) + varint(len(value)) + value
 
 
