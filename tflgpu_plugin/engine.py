@@ -310,7 +310,7 @@ def judge(options: Options) -> Judge:
 
 
 def target_of(device: Device, options: Options) -> Target:
-    """Returns the device's target as these options want it used. Raises OptionError for a name in
+    """Returns the device's target with these options applied. Raises OptionError for a name in
     `without`, or in TFLGPU_WITHOUT, that is neither a form nor an op."""
     refused = {
         "The option without": options.without,

@@ -228,9 +228,7 @@ _active: list[Preference] = []
 
 @functools.cache
 def _of_environment() -> Preference | None:
-    """Returns the preference of TFLGPU_PREFER, which reports at the end of the process what became
-    of its models.
-    """
+    """Returns the preference of TFLGPU_PREFER. Its totals are reported when the process ends."""
     text = os.environ[VARIABLE]
     try:
         options = _options(text)

@@ -47,7 +47,7 @@ class Registry(Generic[K, V]):
                 del self._items[key]
 
     def items(self) -> list[tuple[K, V]]:
-        """Returns the present items, the oldest first."""
+        """Returns the present (key, value) pairs, the oldest first."""
         with self._lock:
             return list(self._items.copy().items())
 
@@ -84,7 +84,7 @@ class Once:
         self._seen: set[Hashable] = set()
 
     def first(self, key: Hashable) -> bool:
-        """Returns True for the first call with this key, whichever thread makes it."""
+        """Returns True only for the first call with this key in this process."""
         with self._lock:
             seen = key in self._seen
             self._seen.add(key)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
-WORTH = 4 << 20  # bytes of work from which threads pay
+MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: more get no more bandwidth
+WORTH = 4 << 20  # bytes of data from which several threads are faster than one
 
 if TYPE_CHECKING:
     from threading import Lock as Lock, RLock as RLock, local as local

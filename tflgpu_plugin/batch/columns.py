@@ -11,8 +11,8 @@ from tflgpu_plugin.batch.spec import Array, Signature, Spec
 
 
 def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
-    """Returns the column of each input. The column of an only input may have any name, where no
-    other column holds arrays. Raises BadInput.
+    """Returns the name of each input's column. For a model with one input, the only column that
+    holds arrays may have any name. Raises BadInput.
     """
     arrays = [name for name, rows in batch.items() if len(rows) and np.ndim(rows[0])]
     if len(signature.inputs) == len(arrays) == 1 and signature.inputs[0].name not in batch:
@@ -21,7 +21,7 @@ def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
 
 
 def samples(batch: Mapping[str, Array], signature: Signature, spec: Spec) -> list[list[Array]]:
-    """Returns one list of arrays per row. Raises BadInput."""
+    """Returns for each row one array per input of the model. Raises BadInput."""
     found = []
     for one, name in zip(signature.inputs, taken(batch, signature), strict=True):
         rows: Iterable[Array] = map(np.asarray, batch[name])
@@ -30,7 +30,7 @@ def samples(batch: Mapping[str, Array], signature: Signature, spec: Spec) -> lis
 
 
 def names(outputs: Sequence[str], used: Iterable[str]) -> list[str]:
-    """Returns unique names of columns for these outputs."""
+    """Returns a unique column name for each output, none of which is in `used`."""
     found, seen = [], set(used)
     for output in outputs:
         name, count = output, 0
@@ -43,7 +43,7 @@ def names(outputs: Sequence[str], used: Iterable[str]) -> list[str]:
 
 
 def stacked(rows: Sequence[Array]) -> Array:
-    """Returns one column; of dtype object where the rows have different shapes."""
+    """Returns the rows as one column, of dtype object where their shapes differ."""
     if len({row.shape for row in rows}) == 1:
         return np.stack(rows)
     made = np.empty(len(rows), object)

@@ -25,9 +25,7 @@ STATE = {"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"}
 
 
 class _Tflite:
-    """A TFLite model that is ready: the names of its outputs, one inference, the report of its
-    nodes.
-    """
+    """A TFLite model in its host, ready to run; `names` are those of its outputs."""
 
     def __init__(self, spec: Spec) -> None:
         runner = hosts.host(spec.host)
@@ -69,7 +67,7 @@ class _Tflite:
 
 
 class _Onnx:
-    """An ONNX model that is ready."""
+    """An ONNX model in ONNX Runtime, ready to run; `names` are those of its outputs."""
 
     def __init__(self, spec: Spec) -> None:
         self.session = onnx.session(onnx.read(spec.model), spec.options)
@@ -121,9 +119,9 @@ class Model:
     """Takes samples and returns the results of each; it runs `spec.batch` of them at once where the
     model's first extent is open, else one at a time.
 
-    A run that fails is repeated with the model opened again, and so is one whose device was lost
-    meanwhile and that the host's own kernels have answered. When it fails again, each sample is run
-    separately, so that one bad sample does not affect the others.
+    After a run that failed, or that the host's own kernels did because the device was lost, the
+    model is opened again and the run repeated. If it fails again, each sample is run separately, so
+    that one bad sample does not affect the others.
     """
 
     def __init__(self, spec: Spec, signature: Signature | None = None) -> None:
@@ -249,7 +247,7 @@ class Model:
 
     @property
     def adapter(self) -> str:
-        """Returns its name and index."""
+        """Returns the name and index of the adapter that runs the model."""
         found = self.running.report().adapter
         return f"{found.name} (adapter {found.index})" if found else "no adapter"
 
@@ -262,10 +260,10 @@ class Predictor:
             Predictor, fn_constructor_args=["model.onnx"], batch_size=32, concurrency=4
         )
 
-    `host`, `options`: as elsewhere. `adapters`: a list of names or indices, or a text with commas
-    between them, handed to the workers of a machine in turn ("all": every GPU); without them a
+    `host`, `options`: as in `Spec`. `adapters`: a list of names or indices, or a text with commas
+    between them, assigned to the workers of a machine cyclically ("all": every GPU); without them a
     worker takes the one that its Ray GPU ids name, or the best. `batch`: how many samples the model
-    runs at once, where its first extent is open; what is missing of the last batch is filled up.
+    runs at once, where its first extent is open; the last batch is padded to this size.
     Columns of 8-bit pixels become (pixel - mean) / std in models that take floats.
     """
 

@@ -202,7 +202,7 @@ def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> Non
 
 
 def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
-    """Writes the part; results are lists of numbers, each with a column of their shapes."""
+    """Writes the part; each result is a flat list of numbers, with its shape in a second column."""
     import pyarrow as pa
 
     found: dict[str, Any] = {INDEX: pa.array(made[INDEX])}

@@ -26,7 +26,7 @@ def named(adapters: str | Iterable[Any]) -> tuple[str, ...]:
 
 
 def dealt(adapters: Sequence[str], worker: int) -> str | None:
-    """Returns the adapter of the worker of this number; None: the best."""
+    """Returns the adapter of the worker with this number, None for the best adapter."""
     return adapters[worker % len(adapters)] if adapters else None
 
 
@@ -41,8 +41,9 @@ def spread(adapters: Sequence[str]) -> list[str]:
 
 
 def adapter(adapters: Sequence[str]) -> str | None:
-    """Returns the adapter of a worker without a number: the adapters are assigned cyclically to the
-    workers of this machine, or Ray's GPU ids name it; None: the best. Raises NoAdapter.
+    """Returns the adapter of a worker without a number: the `adapters` are assigned cyclically to
+    the workers of this machine. Without any, it is the one that Ray's GPU ids name, or None for the
+    best adapter. Raises NoAdapter.
     """
     if adapters:
         return dealt(spread(adapters), _number(adapters))
@@ -78,8 +79,8 @@ def _number(adapters: Sequence[str]) -> int:
 
 @contextmanager
 def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
-    """Serializes the workers of this machine that prepare one model: the first one stores plans,
-    which the others load. Nobody waits for long.
+    """Serializes the workers of this machine that prepare the same model: the first one stores
+    plans, which the others load. A worker goes on without the lock after LONGEST seconds.
     """
     folder = folders.cache("workers")
     try:

@@ -28,7 +28,7 @@ class Reader:
         self._group: tuple[int, Any] = (0, None)
 
     def read(self, item: Item) -> Sample:
-        """Returns a sample. Raises BadInput with the reason."""
+        """Returns the sample of an item. Raises BadInput with the reason."""
         try:
             return self._read(item)
         except BadInput:
@@ -44,7 +44,7 @@ class Reader:
             with os.fdopen(folders.opened(path, None, private=False), "rb") as stream:
                 return self._picture(stream)
         if item.path != self._path:
-            os.close(folders.opened(path, None, private=False))  # it is a regular file
+            os.close(folders.opened(path, None, private=False))  # checks that it is regular
             self._path, self._group = "", (0, None)
             self._file = self._opened(item.path, kind)
             self._path = item.path

@@ -16,7 +16,7 @@ from tflgpu_plugin.batch.work import Finished, Part, Worker, ahead
 from tflgpu_plugin.batch.workers import Stopped, Workers
 from tflgpu_plugin.harness.inputs import BadInput
 
-FORMAT = 1  # of the folder
+FORMAT = 1  # version of the layout of the output folder
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Outcome:
         return f"{text}{earlier} ({self.seconds:.1f} s{rate})"
 
 
-Progress = Callable[[int, int], None]  # inputs that are finished, and all
+Progress = Callable[[int, int], None]  # called with (finished inputs, all inputs)
 
 
 def run(request: Request, tell: Callable[[str], None], progress: Progress) -> Outcome:

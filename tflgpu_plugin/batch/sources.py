@@ -104,8 +104,8 @@ def _files(given: Path) -> Iterator[Path]:
 
 
 def source_of(path: Path, signature: Signature) -> Source:
-    """Returns a file with its number of samples, from its head alone. Its reader refuses a file
-    that cannot be read, such as a pipe.
+    """Returns a file with its number of samples, from its header alone. A file that cannot be read,
+    such as a pipe, is refused later, by its reader.
     """
     kind = path.suffix.lower()
     if not path.is_file():
@@ -136,7 +136,7 @@ def parquet() -> Any:
 
 
 def _head(stream: BinaryIO) -> tuple[int, ...]:
-    """Returns the shape in the head of a .npy file."""
+    """Returns the shape in the header of a .npy file."""
     heads: Any = np.lib.format
     version = heads.read_magic(stream)
     read = heads.read_array_header_1_0 if version == (1, 0) else heads.read_array_header_2_0

@@ -129,8 +129,8 @@ class Spec:
 
 
 def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether this type can represent the values, except for the digits of floats. Integers are
-    compared by their values, since tables widen them.
+    """Whether this type can represent the values, floats after rounding. The values of integers are
+    checked instead of their type, since tables store them in wider types.
     """
     if value.dtype.kind in "iu" and dtype.kind in "iu":
         return not value.size or bool(
@@ -140,8 +140,8 @@ def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
-    """Returns name, dtype and shape of each input, None for open extents; and the host with its
-    version.
+    """Returns (details, host): name, dtype and shape of each input, with None for open extents,
+    and the host's name and version.
     """
     if subjects.is_onnx(path, host):
         return onnx.details(onnx.read(path), path), onnx.host()

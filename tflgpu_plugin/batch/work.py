@@ -32,7 +32,7 @@ class Part:
         return [Failure(one.index, one.name, reason) for one in self.items]
 
 
-# A part that is complete or given up, with its inputs without results.
+# (part, failures): a part that is complete or given up, and its inputs without results.
 Finished = tuple[Part, Sequence[Failure]]
 
 

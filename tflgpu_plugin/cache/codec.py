@@ -1,8 +1,8 @@
 """Converts dataclasses to JSON values and back, by their annotations. A new field needs no change
 here, and every value that is read is checked against its type.
 
-A dataclass becomes a list of its fields that are compared, a mapping a list of its pairs, bytes
-become base64, and arrays are kept next to the JSON value.
+A dataclass becomes a list of the fields that take part in its comparison, a mapping a list of its
+pairs, bytes become base64, and arrays are kept next to the JSON value.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _anything(value: Any) -> object:
-    """Reads scalars, and tuples of them."""
+    """Returns a scalar, or a tuple of scalars, that was read. Raises Mismatch for others."""
     if isinstance(value, list):
         return tuple(_anything(item) for item in value)
     if value is None or isinstance(value, (bool, int, float, str)):

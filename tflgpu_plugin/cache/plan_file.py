@@ -236,7 +236,7 @@ def _same(image: Array) -> Array:
 
 
 def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
-    """Returns arrays as views of the rest of the body, which they must fill."""
+    """Returns arrays by name, as views of `body`, which they must fill completely."""
     arrays, end = dict[str, Array](), 0
     for name, (dtype, extents) in found.items():
         shape = codec.decode(tuple[int, ...], extents)

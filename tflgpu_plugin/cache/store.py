@@ -28,7 +28,7 @@ from tflgpu_plugin.options import OptionError, Options
 Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
-ROOM, PACKED = 64 << 20, 64  # largest size of a file without constants; their growth by packing
+ROOM, PACKED = 64 << 20, 64  # bytes of a plan without constants; growth of these by packing
 KEEPS_MAPPED = os.name == "nt"  # the system does not replace a file that is mapped
 ABANDONED = 3600  # seconds after which a partly written file is deleted
 # Parts of a key in the order of comparison, and the message for a difference.
@@ -133,7 +133,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cache:
-    """The folder as it is used with some options."""
+    """A folder of stored plans, with the token and the options that are part of their keys."""
 
     folder: Path
     token: str
@@ -206,7 +206,7 @@ def mapped_file(path: Path, most: int) -> memoryview:
 
 
 def _copied(file: BufferedReader, size: int) -> memoryview:
-    """Returns the file's bytes in memory that begins with a page. Raises OSError or Damaged."""
+    """Returns the file's bytes in page-aligned memory. Raises OSError or Damaged."""
     room = mmap.mmap(-1, size)
     file.seek(0)
     if file.readinto(room) != size:

@@ -83,8 +83,8 @@ def _text(error: BaseException) -> str:
 
 
 def status(error: BaseException) -> int:
-    """Returns NO_ADAPTER where this machine has none, also where a host repeats our sentence that
-    says so; the name of an adapter that matches none is bad input.
+    """Returns the exit status for an error: NO_ADAPTER where this machine has none, even if a host
+    repeats our sentence in an error of its own; a name that matches no adapter is bad input.
     """
     from tflgpu_plugin.runtime.adapter import INSTALL_HINT
 

@@ -160,7 +160,7 @@ def launch_times(instance: Instance, runs: int) -> list[float]:
 
 
 def _values(ports: Sequence[Port]) -> list[Array]:
-    """Returns floats between 0 and 1; zeros for other types, which may be indices."""
+    """Returns an array per port: floats in 0 to 1, and zeros for types that may be indices."""
     random = np.random.default_rng(0)
     kinds = [(port.shape, np.dtype(NUMPY_DTYPES[port.dtype])) for port in ports]
     return [
@@ -179,8 +179,8 @@ def operators(partition: Partition) -> dict[int, str]:
 
 
 def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, Instance]]:
-    """Returns the partitions of a report, by their numbers there. Raises RuntimeError where there
-    is none.
+    """Returns (number in the report, partition, instance) for each partition of a report. Raises
+    RuntimeError where there is none.
     """
     numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]

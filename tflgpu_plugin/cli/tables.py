@@ -113,7 +113,7 @@ def onnx_types(row: HostOp) -> tuple[str, ...]:
 
 
 def quirks(op: str, target: Target) -> list[str]:
-    """Why nodes of an internal op, or some of them, are refused on this adapter and driver."""
+    """Returns why this adapter and driver refuse nodes of an internal op, or some of them."""
     return [row.reason for row in known.QUIRKS if row.name == op and row.on(target)]
 
 
@@ -172,8 +172,8 @@ Every node needs the following, and what the table says of its operator:
 
 ## Rules
 
-A node that could run by itself stays on the CPU because of others where one of these rules does not
-hold. They are applied in this order:
+Some nodes that could run on the GPU stay on the CPU because of other nodes: those for which one of
+these rules does not hold. The rules are applied in this order:
 
 {_listed(RULES)}
 
@@ -225,11 +225,11 @@ def _onnx_operators() -> str:
     onnx_head = ["operator", "versions", "documented", "becomes", "types", "limits"]
     return f"""\
 **versions** is the range of the operator's definitions, counted by the opset that introduced each.
-**documented** are the editions whose lists have what a converter to TensorFlow Lite makes of the
-operator, of any version. **becomes** is the op whose kernel runs it, if need be with others. Its
-limits are those of the TFLite operator that becomes the same op; `tflgpu check MODEL.onnx` shows
-them for each node.
-**types** are those of all that a node reads and writes, scales and biases among them.
+**documented** are the editions that list, in any version, the TensorFlow Lite operator to which a
+converter translates the operator. **becomes** is the op whose kernel runs it, if need be with
+others. Its limits are those of the TFLite operator that becomes the same op; `tflgpu check
+MODEL.onnx` shows them for each node.
+**types** are those of all inputs and outputs of a node, scales and biases included.
 **limits** are those of the operator itself: inputs whose values must be known before a run (as
 initializers, or computed from shapes), how many outputs may be used where not all may, and what
 else a node needs. Axes, shapes, sizes, scales, pads, splits and counts may also be the model's

@@ -93,7 +93,7 @@ def sentence(error: BaseException) -> str:
 
 
 def refusal(error: Exception) -> Refusal:
-    """Returns why no node of a graph is claimed where this exception ends the work on the graph."""
+    """Returns the refusal of all nodes of a graph, the work on which ended with this exception."""
     if isinstance(error, BuildError):
         return error.sentence
     kinds = {

@@ -43,7 +43,8 @@ def software(adapter: AdapterInfo) -> None:
     if adapter.software and _told.first("software"):
         log.say(
             f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
-            "the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
+            "the CPU kernels. Install your GPU's Vulkan driver; "
+            "run `tflgpu info` to list the adapters that are found."
         )
 
 

@@ -132,7 +132,7 @@ class PlacedPartition:
 
     @property
     def dead(self) -> bool:
-        """Whether the host had it and has freed it."""
+        """Whether the host had the native object and has freed it."""
         state = self.state()
         return bool(state.times_freed) and not state.live
 
@@ -142,8 +142,8 @@ class PlacedPartition:
         self.partition, self.handle = None, None
 
     def report(self, graph: int, place: int) -> PartitionReport:
-        """Returns the counters as this partition of a report, which is this part of the host's
-        graph of this number.
+        """Returns the counters for a report, in which this is partition number `place`; its nodes
+        are in the host's graph number `graph`.
         """
         state = self.state()
         counted: dict[str, Any] = {name: int(getattr(state, name)) for name in COUNTED}
@@ -237,7 +237,7 @@ class Records(Generic[Owner, Placed]):
     def __init__(self) -> None:
         self.clients: Registry[int, Owner] = Registry()
         self.partitions: Registry[int, Placed] = Registry()
-        self._newest: Registry[int, tuple[int, float]] = Registry()  # by thread, and since when
+        self._newest: Registry[int, tuple[int, float]] = Registry()  # by thread: number, time
 
     def register(self, made: Owner) -> Owner:
         """Keeps the client that the host of this thread is about to make."""

@@ -61,7 +61,7 @@ class NodeReport:
 @dataclass(frozen=True)
 class PartitionReport:
     """A partition: nodes that run as one step. They are numbered from 1 in the order in which
-    they run; `key` is this partition's in the process. Bytes and runs are counted since it was
+    they run; `key` identifies the partition in the process. Bytes and runs are counted since it was
     made: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
     `failures` that gave no result. `milliseconds` is the wall time of its last run on the GPU;
     `device_inputs` counts inputs that came from another partition without leaving the device.

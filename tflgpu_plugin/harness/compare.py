@@ -219,8 +219,9 @@ def compare(
 
 
 def _judge(subject: Subject) -> tuple[Running, str, str]:
-    """Returns the first kernels of `judges` that have every operator of the model, ready to run,
-    with their name, and the next faster ones. Raises what the last of them raise.
+    """Returns (running, kernels, faster): the model, ready to run on the first CPU kernels of
+    `judges` that have all of its operators, their name, and that of the next faster kernels. Raises
+    what the last kernels raise.
     """
     for kernels, faster in pairwise((*subject.judges, FASTEST)):
         try:

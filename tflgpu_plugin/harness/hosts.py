@@ -70,7 +70,7 @@ class Host:
 
     @property
     def title(self) -> str:
-        """Returns its name and version."""
+        """Returns the name and version of the host."""
         return f"{self.name} {version(self.name)}"
 
     def plain(self, model: bytes | Path, **more: Any) -> Any:

@@ -49,7 +49,7 @@ def missing() -> str | None:
 
 
 def host() -> str:
-    """Returns its name and version."""
+    """Returns the name and version of ONNX Runtime."""
     import onnxruntime
 
     return f"{HOST} {onnxruntime.__version__}"
@@ -110,7 +110,7 @@ class OnnxModel:
 
     @property
     def judges(self) -> Mapping[str, str]:
-        """Returns one set of kernels, without graph optimizations where the model runs so."""
+        """Returns the provider's kernels, first without and then with graph optimizations."""
         return {REFERENCE: ONE_SET, FASTEST: ONE_SET}
 
     def start(self, options: Mapping[str, str] | None, kernels: str = FASTEST) -> Running:

@@ -52,7 +52,7 @@ INSTALL_HINT = (
         "Install a Vulkan driver for your GPU, or the software one: on Debian or Ubuntu "
         "`apt-get install mesa-vulkan-drivers libvulkan1`. ",
     )
-    + "`tflgpu info` shows what is seen."
+    + "Run `tflgpu info` to list the adapters that are found."
 )
 
 
@@ -170,7 +170,7 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         subgroup_size=selftest.subgroup_size(handle) if use else 0,
         least_subgroup=selftest.least_subgroup(handle) if use and not info.software else 0,
         unpacks=selftest.unpacks(handle),
-        # Software drivers are slower with it, so they are not tested.
+        # `half` is false on software adapters, which are slower with native float16.
         native_half=half and selftest.native_half(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),

@@ -239,13 +239,13 @@ class Instance:
         return outputs
 
     def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:
-        """Returns nanoseconds of one run without the two timestamps at its end: in total, and on
-        the device from before the first dispatch to the end of the last. Raises NativeError on an
-        adapter without timestamps inside a pass.
+        """Returns (total, device) in nanoseconds: the time of one run, and the time on the device
+        from before the first dispatch to the end of the last. Raises NativeError on an adapter
+        without timestamps inside a pass.
 
-        `outputs`, made by `new_outputs`, are written again in each run, as hosts do, which do not
-        allocate memory for each run. A software driver takes long for a timestamp, because it draws
-        an empty picture after it: the time between the two at the end is that of one.
+        `outputs`, made by `new_outputs`, are overwritten in each run, as in hosts. A timestamp is
+        slow on software drivers, which draw an empty picture after it. The time of one is measured
+        between the two at the end of the run, and both are subtracted from the total.
         """
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
@@ -255,8 +255,8 @@ class Instance:
         return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
     def timestamps(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
-        """Returns nanoseconds on the device (int64) before the first launch of a run and after
-        each. Raises NativeError like `timed`.
+        """Returns the device's clock in nanoseconds (int64) before the first launch of a run and
+        after each. Raises NativeError like `timed`.
         """
         timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")

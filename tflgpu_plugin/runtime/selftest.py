@@ -134,7 +134,7 @@ def _measure(device: Any, lanes: int) -> Any:
 
 
 def _run(device: Any, pipeline: Pipeline, ports: tuple[Port, ...], given: list[Any]) -> Any:
-    """Returns what one launch writes to its last port, with the other ports given."""
+    """Returns the last port after one launch; `given` holds the contents of the other ports."""
     inputs, result = ports[:-1], ports[-1]
     buffers = (
         Buffer("uniforms", 256),

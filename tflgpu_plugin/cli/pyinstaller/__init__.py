@@ -1,5 +1,5 @@
-"""For PyInstaller, which finds its hook through an entry point: frozen programs have all that this
-package finds at run time.
+"""Tells PyInstaller, through an entry point, where the hook is that adds to frozen programs the
+files that this package needs at run time.
 """
 
 from __future__ import annotations
@@ -8,5 +8,5 @@ from pathlib import Path
 
 
 def get_hook_dirs() -> list[str]:
-    """Where PyInstaller looks for hooks."""
+    """Returns the folders in which PyInstaller looks for hooks."""
     return [str(Path(__file__).parent)]

@@ -12,7 +12,7 @@ from PyInstaller.utils.hooks import (
     copy_metadata,
 )
 
-# What programs import only by a statement, with what that needs.
+# Subpackages that programs import by a statement, which PyInstaller follows.
 NAMED = ("batch", "cli", "demo", "harness")
 
 
