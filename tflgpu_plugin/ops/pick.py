@@ -1,11 +1,10 @@
-"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices): batch, wraps` and
-`gather_elements(x, indices): axis, wraps` as the hosts' operators, and `pick(x, indices[n, m]):
-axis, wraps`, which these become, as `gather` does when its indices are computed.
-
-Each row of `indices` names an element on the m axes of x from `axis` on; the result has these axes
-replaced by one of n. With `wraps` negative indices count from the end. What lies outside becomes
-the nearest index inside, and with `raises`, where the host answers with an error, the run is
-flagged. The first `batch` axes of a gather_nd are the same of x, indices and result."""
+"""Ops that pick elements by computed indices: `gather_nd(x, indices): batch, wraps` and
+`gather_elements(x, indices): axis, wraps`, as the hosts' operators. They decompose into `pick(x,
+indices[n, m]): axis, wraps`, as does a `gather` with computed indices. Each row of `indices`
+addresses x along the m axes from `axis` on, which the result replaces by one axis of n. With
+`wraps` negative indices count from the end. Indices out of range are clamped, and with `raises`,
+where hosts fail, the run is flagged. x, indices and result of a gather_nd share their first `batch`
+axes."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def element_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def batched(node: Node) -> int:
-    """How many axes x and indices share."""
+    """Returns the number of axes that x and indices share."""
     return int(node.attributes.get("batch", 0))
 
 
@@ -79,7 +78,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def inside(graph: Graph, node: Node, extents: Shape) -> bool:
-    """Constant indices are on their axes."""
+    """Whether all constant indices are in range."""
     listed = graph.constant(node.inputs[1])
     if listed is None:
         return True
@@ -97,12 +96,12 @@ def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | Non
 
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:
-    """In one list of indices, and back."""
+    """Flattens the indices to rows, and restores their axes in the result."""
     x, indices = node.operand(), node.operand(1)
     *outer, last = steps.shape(indices)
     indexed, batch = rows(steps, indices, last), batched(node)
     columns: list[Any] = [indexed]
-    if batch:  # one more index: the number of the batch
+    if batch:  # an additional index: the batch
         shape = steps.shape(x)
         count = prod(shape[:batch])
         x = steps.reshape(x, (count, *shape[batch:]))
@@ -112,7 +111,7 @@ def decompose_nd(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_elements(steps: Decomposition, node: Node) -> bool:
-    """An index on the axis, and numbers of what lies before and behind it."""
+    """Picks by the index on the axis and by the positions along the axes before and after it."""
     x, axis = node.operand(), int(node.attributes["axis"])
     shape, indices = steps.shape(x), steps.shape(node.operand(1))
     before, behind = slice(axis), slice(axis + 1, None)
@@ -133,14 +132,14 @@ def decompose_elements(steps: Decomposition, node: Node) -> bool:
 
 
 def _numbered(shape: Shape, used: Shape) -> Array:
-    """The numbers of the elements in the first corner of so many."""
+    """Returns the row-major numbers of the first elements along each axis."""
     numbers = np.arange(prod(shape)).reshape(shape)
     return numbers[tuple(slice(n) for n in used)].reshape(-1)
 
 
 def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) -> None:
-    """The last step: elements on the first axes of x, an axis by each column of indices, of which
-    one is a tensor [n, m], and others are known numbers."""
+    """Adds the last steps: picks from the first axes of x, by one column of indices per axis. One
+    column is a tensor [n, m], the others are constant."""
     parts = [c if isinstance(c, int) else steps.indices(c.reshape(-1, 1)) for c in columns]
     indexed = parts[0]
     if len(parts) > 1:
@@ -150,15 +149,15 @@ def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) ->
 
 
 def outside(steps: Decomposition, node: Node) -> dict[str, bool]:
-    """Returns how indices outside of x are treated: as by the node. Lists whose length a run
-    counts have arbitrary indices behind their end."""
+    """Returns the attributes for indices out of range, as of the node. Lists whose length is
+    computed have arbitrary indices beyond it."""
     indices = steps.editor.tensors[node.operand(1)]
     raises = bool(node.attributes.get("raises")) and indices.counted is None
     return {"wraps": bool(node.attributes.get("wraps")), "raises": raises}
 
 
 def rows(steps: Decomposition, indices: int, count: int) -> int:
-    """Rows of indices on so many axes, [n, count]."""
+    """Returns the indices as rows [n, count]."""
     data, shape = steps.data(indices), (-1, count)
     if data is not None:
         return steps.indices(data.reshape(shape))
@@ -166,8 +165,8 @@ def rows(steps: Decomposition, indices: int, count: int) -> int:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four lanes of the result per thread; one per part of a constant that is over the
-    binding limit, which writes what it finds in this part."""
+    """Records one launch with four lanes of the result per thread, or one for each part of a
+    constant above the binding limit, which writes the elements found in that part."""
     x, indices = node.operand(), node.operand(1)
     (shape, (count, width)), axis = _pair(low.graph, node), int(node.attributes["axis"])
     out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
@@ -193,8 +192,8 @@ def lower(low: Lowering, node: Node) -> None:
 def _parts(
     low: Lowering, x: int, shape: Shape, inner: int
 ) -> Iterator[tuple[Source, dict[str, object]]]:
-    """x, or its parts with the limits of their elements: rows of the first axis, so that the four
-    lanes of a thread lie in one part, unless the last axis is among those that are picked from."""
+    """Yields x, or its parts with their element limits: ranges of rows of the first axis, so that
+    the four lanes of a thread read one part. Picks from the last axis are not split."""
     whole = geometry(shape).vectors * VECTOR_BYTES <= low.target.storage_bytes
     if whole or inner >= len(shape) or not planar(shape):
         yield low.stored(x), {}
@@ -208,7 +207,7 @@ SHAPES = {"gather_nd": nd_shapes, "gather_elements": element_shapes, "pick": sha
 
 
 def picked(data: Array, indices: Array, batch: int = 0, wraps: bool = False) -> Array:
-    """Elements or parts by the indices of each."""
+    """Returns the elements, or sub-arrays, at each row of indices."""
     if batch or (not wraps and np.any(indices < 0)):
         raise ValueError("batches are not worked out, and indices do not count from the end")
     return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])

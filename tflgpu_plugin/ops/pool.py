@@ -1,11 +1,10 @@
 """Pooling of one to three spatial axes, x [B, ..., C]: `average_pool_2d`, `max_pool_2d`,
-`root_mean_square_pool_2d` and `lp_pool` (p): window, strides, padding, and dilations, ceil_mode,
-counted (default: 1, no, no).
+`root_mean_square_pool_2d` and `lp_pool` (p): window, strides, padding; dilations (default 1),
+ceil_mode, counted (default off).
 
-`padding` is "same", "valid" or (before, after) of each axis, one after another. An average divides
-by the number of elements inside the image, as
-tensorflow/lite/kernels/internal/reference/pooling.h, or with `counted` by that inside the padded
-image. `ceil_mode`: see `window.spans`."""
+`padding` is "same", "valid" or (before, after) of each axis in order. An average divides by the
+number of elements inside the image, as in tensorflow/lite/kernels/internal/reference/pooling.h, or
+with `counted` inside the padded image. For `ceil_mode` see `window.spans`."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ from tflgpu_plugin.ops.window import Span
 NORM = Reduction(
     ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
 )
-ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
+ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -65,14 +64,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output [B, positions ..., C]."""
+    """Returns the output's shape, [B, positions ..., C]."""
     shape = graph.shape(node.operand())
     return [(shape[0], *(s.positions for s in _spans(graph, node)), shape[-1])]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """A window that moves over an image."""
+    """A pooling node and its window along each axis."""
 
     low: Lowering
     node: Node
@@ -80,12 +79,12 @@ class Pool:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Pool:
-        """Returns the pooling that a node is."""
+        """Returns the pooling of this node."""
         return cls(low, node, tuple(_spans(low.graph, node)))
 
 
 def _as_reduction(pool: Pool) -> Reduced | None:
-    """A single window over the image is a reduction of it."""
+    """Returns the reduction that pools a single window over the image, else None."""
     if not _whole(pool.node, pool.spans):
         return None
     shape = pool.low.graph.shape(pool.node.operand())
@@ -94,7 +93,7 @@ def _as_reduction(pool: Pool) -> Reduced | None:
 
 
 def _lower_windows(pool: Pool) -> None:
-    """One launch."""
+    """Records one launch over all windows."""
     low, node, found = pool.low, pool.node, list(pool.spans)
     average, counted = node.op == "average_pool_2d", bool(node.attributes.get("counted"))
     axes = [ONE] * (3 - len(found)) + found
@@ -131,7 +130,7 @@ FORMS = Forms(
 
 
 def _reduction(node: Node) -> Reduction:
-    """Returns how the kernel combines its taps; an average is not divided yet."""
+    """Returns how the kernel combines taps; an average is divided later."""
     if node.op == "lp_pool":
         named = {1.0: "reduce_l1", 2.0: "reduce_l2"}.get(float(node.attributes["p"]))
         return REDUCTIONS[named] if named else NORM
@@ -148,7 +147,7 @@ def _after(node: Node, axis: int) -> int:
 
 
 def _meets(s: Span) -> bool:
-    """Every position of the window holds at least one element."""
+    """Whether the window contains at least one element at every position."""
     corner = np.arange(s.positions) * s.stride - s.before
     begin = np.maximum(0, (s.dilation - 1 - corner) // s.dilation)
     end = np.minimum(s.kernel, -((corner - s.extent) // s.dilation))
@@ -160,7 +159,7 @@ def _longest(s: Span) -> int:
 
 
 def _whole(node: Node, found: Sequence[Span]) -> bool:
-    """There is one position, and its window covers the image."""
+    """Whether there is one position, and its window covers the image."""
     if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
         return False
     return all(
@@ -178,7 +177,7 @@ def _averages(graph: Graph, node: Node) -> bool:
 
 
 def decompose_root(steps: Decomposition, node: Node) -> bool:
-    """The square root of the average of squares, then the activation."""
+    """Computes the square root of the average of squares, then the activation."""
     attributes = {**node.attributes, "activation": "none"}
     mean = steps.add("average_pool_2d", steps.add("square", node.operand()), **attributes)
     activation = node.attributes.get("activation", "none")

@@ -1,5 +1,5 @@
-"""The launches of conv.wgsl and its kin: a product of weights in blocks with an input that is
-addressed in one of several ways."""
+"""The launches of conv.wgsl and related kernels: products of weights in blocks with an input that
+is addressed in one of several ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.blocks import Blocks, weight_parts
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 
-STAGE = 8  # iterations whose weights are in workgroup memory at a time
+STAGE = 8  # iterations whose weights share workgroup memory at a time
 # Channels of a partial sum where errors of long sums would be too large, by what they are counted
 # in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
 # ones: sums of 64 channels are up to 1.72 off as a whole, 1.32 in parts of 32, 1.08 of 16 and 0.83
@@ -24,14 +24,14 @@ PART, LONG_PART, LONG = 8, 32, 96
 
 @dataclass(frozen=True)
 class Addressing:
-    """Where a product reads its input and writes its result: `pixels` output pixels in each of
-    `planes`, found in the way of the kernel that `taps` names, whose `parameters` these are.
+    """How a product addresses its input and result: `pixels` output pixels in each of `planes`, by
+    the method that `taps` names, with its `parameters`.
 
-    `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
-    those in the result from `pixels`, where `parameters` does not tell others. If `strided`, all
-    distances in x are in elements, and `x_slice` is that of channels. `threads` make the pixels of
-    one plane; if not given, as many as are needed. `width` is that of the window, where taps of one
-    row may be loaded together."""
+    `x_slice` is the stride of x's channel slices in vec4. Strides of planes follow from it, and
+    strides in the result from `pixels`, unless `parameters` has them. If `strided`, all strides of
+    x are in elements, and `x_slice` is that of channels. `threads` is the number per plane
+    (default: as many as needed). `width` is the window's, where taps of a row may be loaded
+    together."""
 
     taps: str
     pixels: int
@@ -43,18 +43,18 @@ class Addressing:
     width: int = 1
 
     def given(self, **parameters: object) -> Addressing:
-        """Returns the same with further parameters, or others."""
+        """Returns a copy with these parameters added or replaced."""
         return replace(self, parameters={**self.parameters, **parameters})
 
 
 @dataclass(frozen=True)
 class Product:
-    """A launch of `kernel` for each part of the weights that one binding holds.
+    """A launch of `kernel` for each part of the weights that fits a binding.
 
-    `source`, `packed` and `target` stand for the node's own input, weights and output; no epilogue
-    is applied to another target. If `split`, planes are parts of the channels, each with weights of
-    its own (`w_batch` vec4). If `in_parts`, sums of many channels are computed as sums of partial
-    sums. `variant` adds to what every such kernel is given."""
+    `source`, `packed` and `target` replace the node's input, weights and output; no epilogue is
+    applied to another target. If `split`, planes are parts of the channels, each with its own
+    weights (`w_batch` vec4). If `in_parts`, long sums are computed as sums of partial sums.
+    `variant` adds to the kernel's variant."""
 
     blocks: Blocks
     tile: Tile
@@ -70,9 +70,9 @@ class Product:
 
 @dataclass(frozen=True)
 class _Loop:
-    """How a thread goes through the input channels: `steps` iterations of the tile at each tap, or
-    at `across` taps together. `stage` iterations share weights in workgroup memory, or make one
-    `partial` sum (0: neither)."""
+    """How a thread iterates over the input channels: `steps` iterations per tap, or per `across`
+    taps together. `stage` iterations share weights in workgroup memory, or make one `partial` sum
+    (0: neither)."""
 
     tile: Tile
     threads: int
@@ -83,7 +83,7 @@ class _Loop:
 
 
 def multiply(low: Lowering, node: Node, product: Product) -> None:
-    """Record the launches. Raises Unsupported for more channels or taps than loops take."""
+    """Records the launches. Raises Unsupported if channels or taps exceed the limit of loops."""
     loop, blocks = _loop(low, node, product), product.blocks
     low.loops(node, _rounds(product, loop))
     y = node.outputs[0] if product.target is None else product.target
@@ -128,11 +128,11 @@ def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
 
 
 def _rounds(product: Product, loop: _Loop) -> int:
-    """Rounds of all loops of a thread."""
+    """Returns the rounds of all loops of a thread."""
     tile, steps = loop.tile, loop.steps
     several = tile.ahead > 1
     rounds = steps // tile.ahead + steps % tile.ahead + several
-    staged = -(-steps // loop.stage) * (19 + several) if loop.stage else 0  # 16 to fill it
+    staged = -(-steps // loop.stage) * (19 + several) if loop.stage else 0  # 16 rounds to fill it
     lines = 2 * steps + 2 if product.address.taps == "rows" else 0
     stores = tile.slices * (tile.pixels + 2) + 1
     return product.blocks.taps * (2 + rounds + staged + lines) + 1 + stores

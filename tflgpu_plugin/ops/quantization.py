@@ -1,14 +1,14 @@
 """`dequantize(x)` and `quantize(x)`, between float32 and 8 bits or between two 8-bit quantizations.
 
-On the device a quantized tensor holds real values, so dequantizing moves nothing, and quantizing
-rounds values to the nearest of the result's levels. Halves go away from zero, as in
-tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
-scale, as in the definition of QuantizeLinear; the result's quantization says which. From 8 bits
-hosts multiply in fixed point (requantize.h), whose halves go up.
+On the device a quantized tensor holds real values, so dequantizing needs no computation, and
+quantizing rounds values to the result's levels: ties away from zero, as in
+tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the scale, as
+QuantizeLinear (the result's quantization says which). From 8 bits hosts multiply in fixed point
+(requantize.h), which rounds ties up.
 
-`cast(x)` between floats, bool and integers in integer types; fractions are cut off. To int32
-what it does not hold becomes the nearest that it does (hosts leave that open, and NaN). bfloat16
-comes from float32 and becomes float32, whatever it is cast from and to, as in hosts."""
+`cast(x)` converts between floats, bool and integers; fractions are truncated. Values beyond int32
+are clamped (hosts leave them, and NaN, undefined). bfloat16 is converted from and to float32,
+whatever the other type, as in hosts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
-# How many numbers a step has.
+# Steps by their number of parameters.
 STEPS = {3: "fake_quant_even", 5: "fake_quant", 7: "quantized_factor"}
 
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
-    """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
-    once other steps may have been fused after it (then the output is another tensor)."""
+    """Returns the fused step of a quantize node. The attribute `parameters` holds its numbers if
+    other steps may have been fused after it (the output then has another quantization)."""
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]
         return EpilogueOp(STEPS[len(numbers)], None, numbers)
@@ -47,7 +47,7 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
 
 
 def to_even(levels: quantization.Levels) -> EpilogueOp:
-    """The step that rounds values to levels, halves to even multiples of the scale."""
+    """Returns the step that rounds values to levels, ties to even multiples of the scale."""
     return EpilogueOp("fake_quant_even", None, tuple(levels))
 
 
@@ -103,7 +103,7 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_cast(steps: Decomposition, node: Node) -> bool:
-    """Nothing moves between types that are one on the device."""
+    """Makes casts between types with the same device type a reshape or dequantize."""
     x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
     if BFLOAT16 in (source.dtype, result.dtype):
@@ -131,17 +131,17 @@ def _decompose_bfloat16(steps: Decomposition, x: int, source: str, result: str) 
     elif source in (*FLOATS, "bool"):
         steps.last("to_bfloat16", x)
     else:
-        real = steps.typed("f32", "cast", x)  # all digits of it: it is no value of the model
+        real = steps.typed("f32", "cast", x)  # unrounded: it is not a value of the model
         steps.editor.tensors[real] = replace(steps.editor.tensors[real], wide=True)
         steps.last("cast", real)
     return True
 
 
 def lower_cast(low: Lowering, node: Node) -> None:
-    """By the types of both on the device."""
+    """Records one launch, by the device types of source and result."""
     source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
     zero = "vec4i()" if quantization.is_integer(source) else "vec4f()"
-    if source.dtype == BFLOAT16:  # as bits: a device may take subnormal floats for zero
+    if source.dtype == BFLOAT16:  # by bits: devices may flush subnormal floats to zero
         lower_pair(low, node, "bool_as_f32((vec4u(v) & vec4u(0x7fffu)) != vec4u())")
     elif result.dtype == "bool":
         lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
@@ -153,8 +153,8 @@ def lower_cast(low: Lowering, node: Node) -> None:
 
 
 def same_bits(held: str, wanted: str) -> bool:
-    """Whether bits of one dtype may be taken for those of another: of integers of one size, and of
-    bool for 8 bits. Not of floats: devices may flush subnormal numbers to zero and change NaN."""
+    """Whether the bits of one dtype may be reinterpreted as another: integers of one size, and bool
+    for 8 bits. Not floats: devices may flush subnormal numbers to zero and change NaN."""
     return wanted != "bool" and held in BITS and BITS[held] == BITS.get(wanted)
 
 
@@ -165,8 +165,8 @@ BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "i64": 64}
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """The numbers in another type. Raises ValueError for what an integer type cannot hold, which
-    becomes another number on every CPU."""
+    """Returns the numbers in another type. Raises ValueError for values that an integer type cannot
+    hold, whose conversion depends on the CPU."""
     if dtype == BFLOAT16:
         return bfloat16.bits(data.astype(np.float32))
     kind = np.dtype(NUMPY_DTYPES[dtype])

@@ -1,10 +1,10 @@
-"""Elementwise ops over 8-bit tensors in integers, as hosts compute them: the fused step of the
-op's name takes stored numbers through the host's fixed point. Passes make them of the ops that they
-stand for; the attribute `numbers` holds the step's parameters.
+"""Elementwise ops on 8-bit tensors in integer arithmetic, as hosts compute them: the fused step of
+the op's name computes stored numbers in the host's fixed point. Passes make these ops; their
+attribute `numbers` holds the step's parameters.
 
-`times_factor(x)`: integers times a factor, as `MultiplyByQuantizedMultiplier` of
-tensorflow/lite/kernels/internal/common.h, times the unit of the result. x is int32, or float32
-multiples of another unit. `numbers` are those of `factor_numbers`."""
+`times_factor(x)` multiplies integers by a factor as `MultiplyByQuantizedMultiplier`
+(tensorflow/lite/kernels/internal/common.h), then by the unit of the result. x is int32, or float32
+multiples of another unit; `factor_numbers` makes its `numbers`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import GATE, Op
 
 Numbers = tuple[float, ...]
-SUM_UNIT = 1 << 20  # of a sum: hosts shift both operands by 20 bits
-DIFFERENCE_UNIT = 1 << 14  # of a square: both operands are shifted by 7 bits
-ROOT_UNIT = 1 << 20  # of an inverse root
-MOST = 1 << 30  # of integers that are multiplied
+SUM_UNIT = 1 << 20  # unit of a sum: hosts shift both operands by 20 bits
+DIFFERENCE_UNIT = 1 << 14  # unit of a square: both operands are shifted by 7 bits
+ROOT_UNIT = 1 << 20  # unit of an inverse root
+MOST = 1 << 30  # largest integer that is multiplied
 SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
@@ -38,21 +38,21 @@ def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
 
 
 def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Returns the node of an add or sub of two quantized tensors; None if these have none."""
+    """Returns the node of an add or sub of two quantized tensors, or None."""
     if quantization.even(graph.tensors[node.outputs[0]]):
         return _made(node, "even_sum", _even(graph, node, levels))
     return _made(node, "quantized_sum", _summed(graph, node, levels))
 
 
 def _on_levels(tensor: Tensor) -> bool:
-    """The tensor has 8 bits, or is a constant that was dequantized from them."""
+    """Whether the tensor has 8 bits, or is a constant dequantized from them."""
     held = tensor.quantization
     constant = tensor.data is not None and held is not None and len(held.scale) == 1
     return quantization.quantized(tensor) or constant
 
 
 def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
-    """The numbers of `even_sum`, in float32 as the host works them out."""
+    """Returns the numbers of `even_sum`, computed in float32 as by hosts."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
     if node.op != "add" or not all(map(_on_levels, tensors)):
         return None
@@ -67,8 +67,8 @@ def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 
 
 def _summed(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
-    """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
-    negative for a sub), None when one is not quantized as a whole."""
+    """Returns the numbers of `quantized_sum` for an add or sub (the second scale is negative for a
+    sub), or None if a tensor is not quantized per tensor."""
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
     scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
     if len(scales) != 2:
@@ -88,8 +88,8 @@ def _summed(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 def by_scales(
     numbers: Callable[[Node, list[np.float32], Levels], Numbers | None], op: str
 ) -> Callable[[Graph, Node, Levels], Node | None]:
-    """The rule of a row: the op, with numbers that follow from the scales of the inputs; None where
-    `_scales` has none."""
+    """Returns a row's rule: the op, with numbers computed from the inputs' scales, or None where
+    `_scales` returns None."""
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         scales = _scales(graph, node)
@@ -114,7 +114,7 @@ def _factors(*factors: Any) -> list[float]:
 
 
 def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Each side of zero has a factor, worked out in float32."""
+    """Returns the parameters: a factor for each side of zero, computed in float32."""
     x, alpha = scales
     unit = np.float32(levels.scale)
     return (float(x), float(alpha), *_factors(x / unit, x * alpha / unit), *levels)
@@ -132,7 +132,7 @@ def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
 def squared_difference_numbers(
     node: Node, scales: list[np.float32], levels: Levels
 ) -> Numbers | None:
-    """Laid out as the numbers of `quantized_sum`."""
+    """Returns numbers in the layout of `quantized_sum`."""
     a, b = (float(scale) for scale in scales)
     common = 2 * max(a, b)
     factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * levels.scale)
@@ -146,7 +146,7 @@ def squared_difference_numbers(
 
 
 def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """The rule of abs: its numbers times one factor in fixed point."""
+    """Returns the node of an abs: stored numbers times one factor in fixed point."""
     scales = _other_scales(graph, node, levels)
     if scales is None:
         return None
@@ -154,8 +154,8 @@ def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
 
 
 def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | None]:
-    """The rule of an activation that only cuts: hosts cut the stored result, not the input, to
-    levels that they find in float32."""
+    """Returns the rule of an activation that only clamps. Hosts clamp the stored result, not the
+    input, to levels computed in float32."""
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         least, most = (quantization.nearest(limit, levels.scale) for limit in (low, high))
@@ -166,8 +166,8 @@ def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | N
 
 
 def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """The rule of rsqrt: hosts keep 20 bits of the inverse root of a number, and take the largest
-    result for that of 0."""
+    """Returns the node of an rsqrt: hosts compute 20 fractional bits of the inverse root, and the
+    largest result for 0."""
     scales = _scales(graph, node)
     if scales is None:
         return None
@@ -178,8 +178,8 @@ def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
 
 
 def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
-    """The input's numbers times the ratio of both scales; None where they are the same, and nothing
-    is rounded."""
+    """Returns the numbers of a multiplication by the ratio of both scales; None if they are equal
+    and nothing is rounded."""
     if (scales := _other_scales(graph, node, levels)) is None:
         return None
     x, unit = scales
@@ -187,20 +187,21 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
 
 
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
-    """The scales of input and result; None if they are equal, or the result rounds to even."""
+    """Returns the scales of input and result; None if they are equal, or the result rounds to
+    even."""
     scales, unit = _scales(graph, node), np.float32(levels.scale)
     return None if scales is None or scales[0] == unit else (scales[0], unit)
 
 
 def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
-    """The fused step that requantizes multiples of `unit`: multiply by `factor` in fixed point as
-    `MultiplyByQuantizedMultiplier`, which rounds twice, and clamp to the output levels."""
+    """Returns the fused step that requantizes multiples of `unit`: multiply by `factor` in fixed
+    point as `MultiplyByQuantizedMultiplier`, which rounds twice, and clamp to the output levels."""
     return EpilogueOp("quantized_factor", None, (unit, *_factors(factor), *levels))
 
 
 def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
-    """Multiplies like `times`, but rounds once. Its parameters hold the factor as a fraction in
-    two parts and a power of two."""
+    """Returns a step like that of `times` which rounds once; its parameters hold the factor as a
+    fraction in two parts and a power of two."""
     (fraction,), (shift,) = fixed_point(np.array([factor]))
     parts = (part / ONE for part in (fraction - fraction % FACTOR_UNIT, fraction % FACTOR_UNIT))
     numbers = (unit, *levels, *map(float, parts), 2.0 ** float(shift))
@@ -208,7 +209,8 @@ def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
 
 
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Two factors of 16 bits: to the result before it is shifted, and to a 3 of 2^15."""
+    """Returns two 16-bit factors: to the result before it is shifted, and to 3 in units of
+    2^-15."""
     (x,) = scales
     fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
     factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
@@ -226,7 +228,7 @@ def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Any node that its op permits."""
+    """Accepts every node, since only passes make them."""
     return None
 
 
@@ -257,7 +259,7 @@ def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | N
 
 
 def _swapped(op: str, numbers: Numbers) -> Numbers:
-    """The same sum of operands in the other order."""
+    """Returns the numbers of the same sum with its operands swapped."""
     if op == "even_sum":
         return (*numbers[:-1], 1.0)  # yes
     return (*numbers[4:8], *numbers[:4], *numbers[8:])

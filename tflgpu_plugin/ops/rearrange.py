@@ -3,14 +3,13 @@
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
 * `reverse(x, axes constant)`: numpy's flip
-* `gather(x, indices): axis, wraps, batch_dims, raises`: numpy's take; constant indices may be
-  negative, with `raises` only where they wrap, too; others become a `pick`, and so do those whose
-  first `batch_dims` axes are also x's and the result's
+* `gather(x, indices): axis, wraps, batch_dims, raises`: numpy's take. Constant indices may be
+  negative (with `raises` only if they also wrap). Computed indices make it a `pick`, as do
+  `batch_dims`, the leading axes that x, indices and result share
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 * `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
-  the elements inside a block become batches, the first one's first; paddings and crops are
-  [axes, 2]"""
+  positions in a block become batches, slowest; paddings and crops are [axes, 2]"""
 
 from __future__ import annotations
 
@@ -36,18 +35,20 @@ def _numbers(graph: Graph, node: Node, what: str) -> Array:
 
 
 def _axis(graph: Graph, node: Node) -> int:
-    """The axis of a gather, from 0. Raises ValueError when there is none."""
+    """Returns the axis of a gather, from 0. Raises ValueError if there is none."""
     return axis_of(node.attributes["axis"], len(graph.shape(node.operand())))
 
 
 def _batch(graph: Graph, node: Node) -> int:
-    """How many axes x and the indices of a gather share, -1 for all of these but one."""
+    """Returns how many axes x and indices share; a negative attribute counts from the indices'
+    rank."""
     batch, rank = int(node.attributes.get("batch_dims", 0)), len(graph.shape(node.operand(1)))
     return batch + rank if batch < 0 else batch
 
 
 def gathered(graph: Graph, node: Node) -> list[View]:
-    """By constant indices. Raises ValueError where one is outside, or a run tells them."""
+    """Returns the view of a gather. Raises ValueError for indices that are out of range or
+    computed."""
     shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
     if _batch(graph, node):
         raise ValueError("each batch has indices of its own")
@@ -100,7 +101,7 @@ def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def blocks(graph: Graph, node: Node) -> list[View]:
-    """Depth to space and back: the axes in parts, in another order."""
+    """Returns the view of depth to space or space to depth: split axes, transposed."""
     shape, n = graph.shape(node.operand()), int(node.attributes["block"])
     if len(shape) != 4 or n < 1:
         raise ValueError(f"a block of {n} and an input of shape {list(shape)} do not fit")
@@ -126,8 +127,8 @@ def batch_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _batches(graph: Graph, node: Node) -> tuple[Shape, tuple[tuple[int, int], ...], Shape]:
-    """Blocks and margins (before, after) of the axes after the batch, and the result's shape.
-    Raises ValueError with the reason when these cannot be read."""
+    """Returns blocks and margins (before, after) of the axes after the batch, and the result's
+    shape. Raises ValueError with the reason if they cannot be read."""
     shape, given = graph.shape(node.operand()), [graph.constant(t) for t in node.inputs[1:3]]
     if given[0] is None or given[1] is None:
         raise NotConstant("blocks and margins must be constant")
@@ -163,7 +164,7 @@ def refuse_gather(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_gather(steps: Decomposition, node: Node) -> bool:
-    """Indices that a run tells: a pick of one row of them, then given their shape."""
+    """Makes a gather with computed indices a pick of one row of them, reshaped."""
     if batch := _batch(steps.graph, node):
         _gather_batches(steps, node, batch)
         return True
@@ -176,7 +177,7 @@ def decompose_gather(steps: Decomposition, node: Node) -> bool:
 
 
 def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
-    """A pick by the number of the batch, with all between it and the axis, and by the index."""
+    """Picks by the position along the batch and all axes up to the gather's, and by the index."""
     shape, axis = steps.shape(node.operand()), _axis(steps.graph, node)
     indices = steps.shape(node.operand(1))
     batches, between, each = prod(shape[:batch]), prod(shape[batch:axis]), prod(indices[batch:])
@@ -195,7 +196,7 @@ def refuse_batches(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_batches(steps: Decomposition, node: Node) -> bool:
-    """Margins, and the elements of blocks: axes in parts, in another order."""
+    """Pads or crops, and transposes split axes."""
     x, graph = node.operand(), steps.graph
     blocks, margins, shape = _batches(graph, node)
     count, rank, padded = len(blocks), len(shape), any(map(any, margins))

@@ -1,26 +1,26 @@
 """Recurrent layers over a sequence, all steps in one launch: `lstm`, `gru`, `rnn`.
 
-z is the input's part of all gates with their biases, a fully connected layer over all steps at
-once: [T, B, G * D], or [B, T, G * D] with `time_axis` 1. D counts units, T steps.
+z is the input's contribution to all gates, biases included, computed by a fully connected layer
+over all steps: [T, B, G * D], or [B, T, G * D] with `time_axis` 1, of T steps and D units.
 
 `lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
-bias[P]|None, norm[2, G*D]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell
-state [B, D]. `gates` names the order of the blocks of z and r, of input, forget, cell and output
-gate ("ifco"; "fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are
-those of the input, forget and output gate. With `norm`, a scale and a bias, what enters each gate,
-peephole included, is brought to mean 0 and variance 1 over its units first, z then being without
-biases. c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`, `projection_clip` limit c and the
-projected h, `gate_clip` what enters the gates (0: no limit). `levels`, two of (scale, least, most),
-round h and c of every step to these, and what is in between on those of the hosts' 16-bit fixed
-point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
+bias[P]|None, norm[2, G*D]|None)` -> y (z's shape with P channels), last hidden [B, P] and cell
+state [B, D]; without a projection P = D. `gates` is the order of the blocks of z and r: input,
+forget, cell, output ("ifco"; "fco": the input gate is 1 - forget gate). Peepholes are those of the
+input, forget and output gate. With `norm` (scale and bias), gate inputs, peepholes included, are
+first normalized over the units to mean 0 and variance 1, and z has no biases. c = f * c + i *
+tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and the projected h,
+`gate_clip` the gate inputs (0: no limit). `levels`, two of (scale, least, most), round h and c to
+these at each step, and intermediate values to the hosts' 16-bit fixed point: gate inputs to 2^-12,
+sigmoid and tanh to 2^-15.
 
-`gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content;
-h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).
+`gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content; h = (1
+- update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).
 
 `rnn(z, r[D, D], h0[B, D])` -> y, last h: h = activation(z + r h); tanh, relu or logistic.
 
-With `directions` 2 (and no peepholes, projection or norm) the second half of the batch is the other
-direction: it goes from the last step to the first, with the second half of r and of the bias.
+With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
+backward, with the second half of r and of the bias.
 
 Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite."""
 
@@ -51,7 +51,7 @@ ACTIVATIONS = ("tanh", "relu", "logistic")
 
 
 def gate_count(node: Node) -> int:
-    """Blocks of z and of r."""
+    """Returns the number of blocks in z and r."""
     if node.op == "lstm":
         return len(node.attributes.get("gates", "ifco"))
     return 3 if node.op == "gru" else 1
@@ -72,7 +72,7 @@ def _extra(node: Node) -> bool:
 
 
 def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
-    """Steps, batch, units, outputs per step."""
+    """Returns steps, batch, units and outputs per step."""
     z = graph.shape(node.operand(0))
     axis = node.attributes.get("time_axis", 0)
     outputs = graph.shape(node.operand(R))[1]
@@ -117,7 +117,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """All steps, the last hidden state, and that of an LSTM's cells."""
+    """Returns the shapes of all steps, the last hidden state and, for an LSTM, the last cell
+    state."""
     _, batch, units, outputs = _extents(graph, node)
     z = graph.shape(node.operand(0))
     every: list[Shape] = [(*z[:2], outputs), (batch, outputs), (batch, units)]
@@ -125,7 +126,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, a workgroup per batch row."""
+    """Records one launch with a workgroup per batch row."""
     steps, batch, units, outputs = _extents(low.graph, node)
     gates = gate_count(node)
     rows, depth, slices = gates * units, -(-outputs // 4), -(-units // 4)
@@ -183,7 +184,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _weights(low: Lowering, node: Node, vectors: int) -> Constant:
-    """Returns the recurrent weights of all directions, so many vec4 each."""
+    """Returns the recurrent weights of all directions, and the vec4 of each direction."""
     count = _directions(node)
     return low.constant(
         node.operand(R),
@@ -196,8 +197,8 @@ def _weights(low: Lowering, node: Node, vectors: int) -> Constant:
 
 
 def loaded_ahead(target: Target, depth: int) -> int:
-    """Returns how many weights of a row are loaded together: what waits least often, the rest of
-    a row being loaded one by one."""
+    """Returns how many weights of a row are loaded together: the number with the fewest waits for
+    memory, given that the remainder is loaded one by one."""
     if target.software:
         return 1
     most = min(GPU_AHEAD if target.workgroup(32) == 32 else WIDE_AHEAD, depth)
@@ -205,7 +206,7 @@ def loaded_ahead(target: Target, depth: int) -> int:
 
 
 def _own(node: Node) -> int:
-    """Rows that a thread makes at once on software drivers."""
+    """Returns the rows that a thread computes at once on software drivers."""
     return OWN // 2 if node.op == "gru" or _extra(node) else OWN
 
 
@@ -277,7 +278,7 @@ def _lstm(
 
 
 def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
-    """The bias of the new content's recurrent part, zeros when there is none."""
+    """Returns the bias of the new content's recurrent part, or zeros."""
     bias, vectors = _given(node, GRU_BIAS), -(-units // 4)
     if bias is None:
         return Constant(
@@ -293,14 +294,14 @@ def _limit(node: Node, name: str) -> float:
 
 
 def _strides(name: str, shape: Shape, axis: int) -> dict[str, object]:
-    """Vec4 between neighbours of a sequence whose steps are on this axis."""
+    """Returns the strides in vec4 of a sequence with its steps along this axis."""
     strides = vector_strides(shape)
     near = {"step": strides[axis], "batch": strides[1 - axis], "slice": strides[2]}
     return {f"{name}_{key}": value for key, value in near.items()}
 
 
 def pack_rows(weights: Array) -> Array:
-    """[rows, inputs] as [input slice][row][input lane], pads zero."""
+    """Returns weights [rows, inputs] as [input slice][row][input lane], padded with zeros."""
     padded = in_slices(weights, 1)
     return np.ascontiguousarray(padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32)
 
@@ -313,8 +314,8 @@ def pack_extra(
     units: int,
     outputs: int,
 ) -> Array:
-    """Three peepholes, then the projection as `pack_rows` has it and its bias, then the scales and
-    the biases of the gates; pads zero."""
+    """Returns the peepholes, the projection (as `pack_rows`) and its bias, then the scales and
+    biases of the gates, padded with zeros."""
     peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
     parts = [in_slices(peepholes, 1).reshape(-1)]
     if projection is not None:
@@ -326,7 +327,7 @@ def pack_extra(
 
 
 def in_slices(array: Array, axis: int) -> Array:
-    """Zeros up to a multiple of 4 along `axis`."""
+    """Returns the array padded with zeros to a multiple of 4 along `axis`."""
     widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
     return np.asarray(np.pad(array, widths))
 

@@ -1,12 +1,12 @@
-"""A recurrent layer whose steps a host spells out, as the body of a loop.
+"""A recurrent layer that the model spells out as a loop over the steps.
 
 `recurrent_layer(x[T,B,I], weights[G*D,I], recurrent weights[G*D,D], bias[G*D]|None, h0[B,D],
-c0[B,D]|None, content bias[D]|None)` -> y [steps,B,D], the last h [B,D], of an LSTM the last c.
-Without `every` y is that of the last step alone, [1,B,D].
+c0[B,D]|None, content bias[D]|None)` -> y [steps,B,D], the last h [B,D], and for an LSTM the last c.
+Without `every` y is only the last step, [1,B,D].
 
-`cell` is the op of `recurrent` that goes through the steps, with its formulas and attributes:
-"lstm" with the gates in the order "ifco", "gru" (the content bias where it is linear), "rnn".
-There are `steps` of them, T or the first of these, over a `batch` of B."""
+`cell` is an op of `recurrent` with its formulas and attributes: "lstm" with gates in the order
+"ifco", "gru" (with the content bias if `linear`), "rnn". It runs the first `steps` of T steps, over
+a `batch` of B."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.recurrent import MAX_STEPS, MAX_UNITS
 from tflgpu_plugin.ops.table import Op
 
-OWN = ("cell", "every", "steps", "batch")  # attributes; others are those of the cell
+OWN = ("cell", "every", "steps", "batch")  # attributes; all others belong to the cell
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 X, WEIGHTS, RECURRENT, BIAS, HIDDEN, CELL, CONTENT_BIAS = range(7)
 
@@ -54,14 +54,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """y, then the states."""
+    """Returns the shapes of y and the states."""
     state = graph.shape(node.operand(HIDDEN))
     listed = node.attributes["steps"] if node.attributes["every"] else 1
     return [(listed, *state), *[state] * (2 if node.attributes["cell"] == "lstm" else 1)]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """The input's part of all steps as one fully connected layer, then the op of its cell."""
+    """Computes the input's part of all steps in one fully connected layer, then the cell's op."""
     x, weights, recurrent, bias, hidden, cell, content = node.inputs
     count, shape = node.attributes["steps"], steps.shape(node.operand())
     if count < shape[0]:

@@ -1,8 +1,6 @@
-"""Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`, and the like under the
-names of `REDUCTIONS` in `reduce_forms`, where a further one is a line. `reduce_mean_square(x, axes,
-centre)` is that of differences from a value for each result, over an image.
-
-Axes are negative or not, repeated or not, as in `ResolveAxis` of
+"""Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`, and the other
+`REDUCTIONS` of `reduce_forms`. `reduce_mean_square(x, axes, centre)` uses differences from a value
+per result, over an image. Axes may be negative or repeated, as in `ResolveAxis` of
 tensorflow/lite/kernels/internal/reference/reduce.h."""
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.ops.reduce_forms import FORMS, WHOLE, Reduced, alternations, reduced_axes
 from tflgpu_plugin.ops.table import AVERAGED, Op, elements
 
-MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
+MAX_MEANT = 46_341  # integers: as many remainders of a division by this number add up within int32
 GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
 
 
 def _count(graph: Graph, node: Node) -> int:
-    """How many elements make a result."""
+    """Returns the number of elements per result."""
     return prod(graph.shape(node.operand())[axis] for axis in reduced_axes(graph, node))
 
 
 def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
-    """The sentence for an op along one constant axis, of so many elements at most."""
+    """Refuses all but one constant axis of at most `most` elements."""
     axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
     if axes is None or axes.size != 1:
         return Refusal("constant.required", f"{node.op} needs one constant axis.")
@@ -48,7 +46,7 @@ def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output shape: reduced axes become 1 (keep_dims) or go away."""
+    """Returns the output's shape: reduced axes become 1 (keep_dims) or are removed."""
     axes, keep = reduced_axes(graph, node), node.attributes["keep_dims"]
     extents = enumerate(graph.shape(node.operand()))
     return [tuple(1 if k in axes else n for k, n in extents if keep or k not in axes)]
@@ -71,7 +69,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
-    """max + log(sum(exp(x - max))), the maximum being cut to finite values."""
+    """Computes max + log(sum(exp(x - max))), with the maximum clamped to finite values."""
     x, axes = node.operand(), node.operand(1)
     top = steps.add("reduce_max", x, axes, keep_dims=True)
     top = steps.add("clip", top, low=-MAX_FLOAT32, high=MAX_FLOAT32)
@@ -86,8 +84,8 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_checked(steps: Decomposition, node: Node) -> bool:
-    """A sum of int64, or of int32 where the host `saturates`, beside the same one of floats, which
-    tells whether int32 holds it."""
+    """Adds a float sum beside a sum of int64, or of int32 where the host `saturates`, to check
+    whether int32 holds the result."""
     x, attributes = node.operand(), dict(node.attributes)
     asked = attributes.pop("saturates", steps.editor.tensors[node.outputs[0]].dtype == "i64")
     if not asked or attributes.get("unchecked"):
@@ -108,8 +106,8 @@ def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose_mean(steps: Decomposition, node: Node) -> bool:
-    """Divides means of integers, towards zero: quotients and remainders are summed by
-    themselves, so that nothing exceeds int32."""
+    """Computes means of integers, truncated toward zero: quotients and remainders are summed
+    separately, so that nothing exceeds int32."""
     x, axes = node.operand(), node.operand(1)
     if not is_integer(steps.editor.tensors[x]):
         return False
@@ -134,7 +132,8 @@ Numpy = Callable[..., Any]
 
 
 def _meaning(function: Numpy, grows: bool) -> Callable[..., Array]:
-    """A reduction in numpy. With `grows`, numbers beyond 64 bits are an OverflowError."""
+    """Returns a reduction in numpy. If it `grows`, it raises OverflowError for results beyond 64
+    bits."""
 
     def reduced(data: Array, axes: Array, keep_dims: bool) -> Array:
         listed = tuple(int(axis) for axis in axes.reshape(-1))
@@ -151,7 +150,7 @@ def _meaning(function: Numpy, grows: bool) -> Callable[..., Array]:
     return reduced
 
 
-# Sums and products in numpy, which are those of integers while they are below EXACT.
+# Sums and products in numpy, exact for integers while below EXACT.
 EXACT = 2.0**62
 MEANINGS: Mapping[str, Numpy] = {
     "mean": np.mean, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod,
@@ -161,7 +160,7 @@ MEANINGS: Mapping[str, Numpy] = {
 
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
-        # The largest of bools tells whether any is true.
+        # The maximum of bools is true if any of them is.
         traits |= {"types": ("f32", "i32", *(() if name in GROWING else ("bool",)))}
     if name in GROWING:
         traits |= {"decompose": decompose_checked}

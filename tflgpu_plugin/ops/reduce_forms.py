@@ -17,20 +17,22 @@ from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Stor
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import row_strides
 
-SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
-MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
-AHEAD = 8  # vec4 that a thread of a GPU loads before it combines them
-MAX_THREADS = 256  # of a workgroup
-MIN_SERIAL = 128  # elements of a thread: what is saved must pay for another launch
-MIN_PART = 16  # elements of a thread that are left in a part
+SHUFFLED_THREADS = 8  # threads that share a result by shuffle ...
+MAX_SHUFFLED_ELEMENTS = (
+    1 << 14
+)  # ... up to this many elements: rounding errors grow with longer sums
+AHEAD = 8  # vec4 that a GPU thread loads at once
+MAX_THREADS = 256  # per workgroup
+MIN_SERIAL = 128  # elements per thread from which on a second launch pays
+MIN_PART = 16  # least elements per thread in a part
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"
 
 
 class Reduction(NamedTuple):
-    """WGSL of a reduction: value of an empty one, step from `a` with element `v`, result from `a`,
-    and what is made of an element `v` before."""
+    """WGSL of a reduction: the value of an empty one, the step from `a` with element `v`, the
+    result from `a`, and a function applied to each element `v` first."""
 
     start: str
     combine: str
@@ -63,10 +65,11 @@ WHOLE = {
 
 
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
-    """The axes to reduce, from 0. Raises ValueError with a sentence when one is out of range."""
+    """Returns the axes to reduce, from 0. Raises ValueError with a sentence if one is out of
+    range."""
     rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     assert value is not None
-    if rank == 0:  # the host takes any axes of a scalar, and reduces nothing
+    if rank == 0:  # hosts accept any axes of a scalar, and reduce nothing
         return set()
     axes = [int(axis) for axis in value.reshape(-1)]
     for axis in axes:
@@ -80,7 +83,8 @@ def reduced_axes(graph: Graph, node: Node) -> set[int]:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A reduction of these axes of a node's first input, seen as row-major elements of `shape`."""
+    """A reduction of these axes of a node's first input, viewed as row-major elements of
+    `shape`."""
 
     low: Lowering
     node: Node
@@ -90,7 +94,7 @@ class Reduced:
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Reduced:
-        """Returns the reduction that a node is."""
+        """Returns the reduction of this node."""
         source = node.operand()
         reduction = (WHOLE if is_integer(low.graph.tensors[source]) else REDUCTIONS)[node.op]
         axes = frozenset(reduced_axes(low.graph, node))
@@ -98,7 +102,7 @@ class Reduced:
 
     @property
     def image(self) -> bool:
-        """Whether just the axes between batch and channels go away."""
+        """Whether exactly the axes between batch and channels are reduced."""
         shape, axes = self.shape, self.axes
         image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
         x, out = (self.low.geometry(t) for t in (self.node.operand(), self.node.outputs[0]))
@@ -107,7 +111,7 @@ class Reduced:
 
     @property
     def count(self) -> int:
-        """Elements of a result."""
+        """Returns the elements per result."""
         return prod(self.shape[axis] for axis in self.axes)
 
     @property
@@ -117,8 +121,8 @@ class Reduced:
 
 @dataclass(frozen=True)
 class _Elements:
-    """The elements that a launch combines: an operand, how many make a result, of which a `part`
-    is taken at a time (0: all), and where they lie, if not all of an image after each other."""
+    """The elements that a launch combines: the operand, how many per result, how many a workgroup
+    takes (`part`; 0: all), and their addresses unless they are an image in order."""
 
     x: Access
     count: int
@@ -127,7 +131,7 @@ class _Elements:
 
 
 def _elements(r: Reduced) -> _Elements:
-    """Returns the elements of an image in their order, others one by one."""
+    """Returns the elements of an image in order, others one by one."""
     if r.image:
         return _Elements(Access(r.node.operand()), r.count, {})
     return _one_by_one(r)
@@ -150,7 +154,7 @@ def _one_by_one(r: Reduced) -> _Elements:
 
 
 def _lower_parts(r: Reduced) -> None:
-    """A launch of parts of the elements, and one of what they gave."""
+    """Records a launch over parts of the elements, and one over the partial results."""
     part = r.count if r.low.target.prefers("reduce_parts") else _part(r)
     part = part if part < r.count else -(-r.count // 3)
     several = -(-r.count // part)
@@ -162,8 +166,8 @@ def _lower_parts(r: Reduced) -> None:
 
 
 def _part(r: Reduced) -> int:
-    """How many elements of a result a workgroup takes, so that enough threads wait for memory: all,
-    or whole rounds of its threads."""
+    """Returns how many elements of a result a workgroup takes, so that enough threads hide memory
+    latency: all, or a multiple of what its threads load in a round."""
     if r.low.target.software or r.count < MIN_SERIAL * WORKGROUP:
         return r.count
     several = min(WAITING_THREADS // (r.vectors * WORKGROUP), r.count // (MIN_PART * WORKGROUP))
@@ -182,8 +186,8 @@ FORMS: tuple[Form[Reduced], ...] = (
 
 
 def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
-    """A launch over the elements of each result or, if they are taken in parts, one for each part;
-    `made` stands for the node's output."""
+    """Records a launch over the elements of each result or of each part; `made` replaces the node's
+    output."""
     low, node, x = r.low, r.node, elements.x
     target, out, length = low.target, low.geometry(node.outputs[0]), elements.part or elements.count
     parts = -(-elements.count // length)
@@ -232,15 +236,14 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
 
 
 def exchanges(target: Target, count: int) -> bool:
-    """Threads of one result exchange values by shuffle. On software adapters a workgroup is one
-    thread of the CPU, so more than 8 of them are no faster."""
+    """Whether threads of a result exchange values by shuffle. On software adapters a workgroup is
+    one CPU thread, so that more than 8 lanes are no faster."""
     return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
 
 
 def lanes(target: Target, count: int, results: int) -> int:
-    """Threads that share one of so many results, of `count` elements: alone while it is cheap, a
-    whole workgroup for long ones, sooner on GPUs, where each round waits for memory, and soonest
-    where that leaves most threads idle."""
+    """Returns how many threads share a result of `count` elements: one if it is cheap, a workgroup
+    for long ones, and more on GPUs if there are too few results to occupy them."""
     if count < 16:
         return 1
     few = count < (4 if target.software else 2) * WORKGROUP
@@ -255,8 +258,8 @@ def lanes(target: Target, count: int, results: int) -> int:
 
 
 def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
-    """Threads of a workgroup: more than usual where each of few results would have a whole one,
-    whose threads have at least so many elements each, and load in turn."""
+    """Returns the threads of a workgroup: more than usual if few results each have a whole
+    workgroup, and each thread still has at least `least` elements."""
     found = WORKGROUP
     while (
         not target.software
@@ -270,8 +273,8 @@ def wide(target: Target, count: int, results: int, together: int, least: int) ->
 
 
 def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
-    """The shape as neighbouring axes that are all reduced (true) or all kept, as one, outermost
-    first; axes of extent 1 do not matter."""
+    """Merges adjacent axes that are all reduced (true) or all kept, outermost first; axes of extent
+    1 are dropped."""
     numbered = enumerate(zip(shape, row_strides(shape), strict=True))
     rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if axis[0] > 1]
     groups = groupby(rows, key=lambda row: row[0])
@@ -280,7 +283,7 @@ def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
 
 
 def alternations(shape: Shape, axes: Collection[int]) -> tuple[int, int]:
-    """Returns how many runs of neighbouring axes are reduced, and how many kept."""
+    """Returns the number of runs of adjacent axes that are reduced, and of those that are kept."""
     runs = _runs(shape, axes)
     return len(_alike(runs, True)), len(_alike(runs, False))
 

@@ -1,7 +1,6 @@
-"""Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
-
-The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of
-extent 1 to remove, none meaning all of them, or attribute `expand`: an axis of extent 1 to add."""
+"""Reshape (also squeeze and expand_dims): the same elements in row-major order. The shape is input
+1, or one of the attributes `shape` (both may contain one -1), `squeeze` (axes of extent 1 to
+remove; none: all of them) and `expand` (an axis of extent 1 to add)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tflgpu_plugin.ops.views import View, whole
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
-    """The wanted shape as given, -1 included; None when it is not constant."""
+    """Returns the requested shape as given, -1 included; None if it is not constant."""
     if "squeeze" in node.attributes:
         return squeezed(graph.shape(node.operand()), node.attributes["squeeze"])
     if "expand" in node.attributes:
@@ -27,8 +26,8 @@ def requested(graph: Graph, node: Node) -> Shape | None:
 
 
 def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
-    """`shape` without these axes (negative: from the end). Raises ValueError when one of them is
-    not of extent 1."""
+    """Returns `shape` without these axes (negative: from the end). Raises ValueError if one does
+    not have extent 1."""
     removed = {axis % len(shape) if shape else 0 for axis in axes}
     if any(not -len(shape) <= axis < len(shape) or shape[axis] != 1 for axis in axes):
         raise ValueError(f"axes {list(axes)} of shape {list(shape)} are not all of extent 1")
@@ -36,8 +35,8 @@ def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def expanded(shape: Shape, axis: int) -> Shape:
-    """`shape` with one more axis (negative: from the end). Raises ValueError when there is no such
-    place."""
+    """Returns `shape` with one more axis (negative: from the end). Raises ValueError if it is out
+    of range."""
     if not -len(shape) - 1 <= axis <= len(shape):
         raise ValueError(f"there is no axis {axis} to add to shape {list(shape)}")
     at = axis % (len(shape) + 1)
@@ -45,8 +44,8 @@ def expanded(shape: Shape, axis: int) -> Shape:
 
 
 def resolve(wanted: Shape, count: int) -> Shape:
-    """`wanted` with -1 replaced so that it holds `count` elements. Raises ValueError when that
-    cannot be: Misfit where it is for their number."""
+    """Returns `wanted` with -1 replaced so that the shape has `count` elements. Raises ValueError
+    if that is impossible, Misfit if because of the count."""
     free = [axis for axis, extent in enumerate(wanted) if extent == -1]
     known = prod(extent for extent in wanted if extent != -1)
     if len(free) > 1 or min(wanted, default=1) < -1:
@@ -67,7 +66,7 @@ def views(graph: Graph, node: Node) -> list[View]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Pairs of complex numbers keep their axis."""
+    """Reshapes complex tensors as pairs, which keep their axis."""
     out = node.outputs[0]
     if steps.graph.tensors[out].dtype != COMPLEX:
         return False

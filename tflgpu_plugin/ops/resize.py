@@ -1,17 +1,16 @@
 """`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers` and
-`resize_nearest`, as TFLite has them, and
-
-`resize(x [B, ..., C], size constant)` of one to three spatial axes, with attributes
+`resize_nearest` as in TFLite, and `resize(x [B, ..., C], size constant)` of one to three spatial
+axes, as the ONNX operator Resize, with attributes
 
 * `mode`: nearest, linear, cubic
 * `coordinates`: half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric,
   tf_half_pixel_for_nn, tf_crop_and_resize (default half_pixel)
 * `nearest`: round_prefer_floor (default), round_prefer_ceil, floor, ceil
 * `scales`: output over input extent of each axis (default: from the extents)
-* `roi`: (start, end) of each axis, one after another, for tf_crop_and_resize; `extrapolation`
+* `roi`: (start, end) of each axis in order, for tf_crop_and_resize; `extrapolation`
 * `cubic_a` (default -0.75), `exclude_outside`, `antialias` (of axes that shrink, by `scales`)
 
-as the ONNX operator Resize has them. `interpolation` tells where each pixel reads."""
+`interpolation` computes which input elements each pixel reads."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, taken
 from tflgpu_plugin.ops.window import slices_per_thread
 
-MAX_EXTENT = 1 << 24  # exact in float32
+MAX_EXTENT = 1 << 24  # up to which integers are exact in float32
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
@@ -72,14 +71,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output [B, size..., C]."""
+    """Returns the output's shape, [B, size..., C]."""
     shape = graph.shape(node.operand())
     return [(shape[0], *_size(graph, node), shape[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch with a table: of the four around each pixel where it lies between those, else of
-    any."""
+    """Records one launch with a table: of four neighbours per pixel for linear interpolation of
+    images, else of any taps."""
     given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
     axes = enumerate(zip(given.shape[1:-1], _size(low.graph, node), strict=True))
     if node.op == "resize":
@@ -111,8 +110,8 @@ def _table(low: Lowering, node: Node, table: Array) -> Constant:
 def _between(
     low: Lowering, node: Node, tables: Sequence[Array], stored: Tensor | None = None
 ) -> None:
-    """The launch that takes each pixel from the four around it: (lower input index, upper, fraction
-    between them, 0) for each output row, then for each column. `stored` is an 8-bit tensor over
+    """Records the launch that interpolates each pixel between four neighbours, with (lower input
+    index, upper, fraction, 0) of each output row, then of each column. `stored` is an 8-bit tensor
     whose stored numbers hosts interpolate."""
     table = _table(low, node, np.concatenate([_pairs(table) for table in tables]))
     scale, zero = (1.0, 0.0) if stored is None else quantization.parameters(stored)
@@ -151,7 +150,8 @@ def _pairs(table: Array) -> Array:
 
 
 def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
-    """The launch that sums any number of taps: (input index, weight) of each, axis by axis."""
+    """Records the launch that sums any number of taps, (input index, weight) of each, axis by
+    axis."""
     extents = low.graph.shape(node.operand())[1:-1]
     one: Array = np.array([[[0, 1]]], np.float32)
     depth, rows, columns = (*[one] * (3 - len(tables)), *tables)
@@ -198,7 +198,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def nearest(graph: Graph, node: Node) -> list[View]:
-    """Rows and columns are picked."""
+    """Returns the view that picks rows and columns."""
     shape, size = graph.shape(node.operand()), _size(graph, node)
     axes = range(1, len(shape) - 1)
     rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
@@ -206,13 +206,13 @@ def nearest(graph: Graph, node: Node) -> list[View]:
 
 
 def _copies(node: Node) -> bool:
-    """Whether results are elements of the input."""
+    """Whether all results are elements of the input."""
     cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
     return node.attributes.get("mode", "nearest") == "nearest" and not cropped
 
 
 def decompose_integers(steps: Decomposition, node: Node) -> bool:
-    """Elements are picked, not summed with weights."""
+    """Makes a resize of integers a view, since they are picked, not weighted."""
     if not quantization.is_integer(steps.editor.tensors[node.operand()]):
         return False
     shape, tables = steps.shape(node.operand()), _tables(steps.graph, node)
@@ -227,7 +227,7 @@ ATTRIBUTES = {
     f"extrapolation mode={'|'.join(MODES)} nearest={'|'.join(ROUNDINGS)} roi[2n] scales[n]",
 }
 OPS = (
-    # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
+    # Hosts interpolate uint8 in float32, where rounding errors decide ties.
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, accumulates=False, errors=MOVED, same_quantization=True,
        operands="xx", rounding=rounding.INTERPOLATION),

@@ -1,7 +1,6 @@
-"""`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis, raises`: of each sequence
-the first steps, as many as its length says, in reverse; those after stay where they are. A length
-becomes the nearest that there can be, and with `raises`, where the host answers with an error, the
-run is flagged."""
+"""`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis, raises` reverses the first
+steps of each sequence, as many as its length, and keeps the others. Lengths out of range are
+clamped, and with `raises`, where hosts fail, the run is flagged."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch."""
+    """Records one launch."""
     shape = low.graph.shape(node.operand())
     batch, time = _axes(node, len(shape))
     strides, raises = vector_strides(shape), bool(node.attributes.get("raises"))
@@ -62,7 +61,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """The last axis and ranks that are no images are moved to [sequences, steps, all else]."""
+    """Transposes to [sequences, steps, others] if the last axis is involved or storage is not
+    planar."""
     shape, lengths = steps.shape(node.operand()), node.operand(1)
     batch, time = _axes(node, len(shape))
     if planar(shape) and len(shape) - 1 not in (batch, time):

@@ -1,8 +1,7 @@
 """`rnn_basic(x, weights [D,I], recurrent weights [D,D], bias [D], h0 [B,D]): activation, time_axis`
--> y, last h: a recurrent layer as TFLite has it, of `rnn` in `recurrent`.
-
-x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I. With `reverse`
-steps go from the last to the first. h = activation(weights x + recurrent weights h + bias), as
+-> y, last h: a recurrent layer as in TFLite, implemented by `rnn` of `recurrent`. x is [B,I], one
+step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I. With `reverse` the last step
+comes first. h = activation(weights x + recurrent weights h + bias), as in
 tensorflow/lite/kernels/kernel_utils.cc."""
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """The input's part of all steps as one fully connected layer, then `rnn`."""
+    """Computes the input's part of all steps in one fully connected layer, then `rnn`."""
     x, weights, recurrent, bias, state = (node.operand(k) for k in range(5))
     shape = steps.shape(x)
     sequence = x if len(shape) == 3 else steps.reshape(x, (1, *shape))

@@ -1,17 +1,18 @@
 """`roi_align(x [B, H, W, C], rois [R, 4], batches [R]): size, scale, samples, centred, mode,
-raises` gives [R, *size, C]: regions (left, top, right, bottom, times `scale`) of images by number,
-each as `size` bins. A bin is the average ("avg") of `samples` x `samples` places in it, each
-between four pixels, or the largest ("max") of these pixels times their shares; with 0 samples there
-is one for each pixel that a bin is long. What is further than 1 outside counts as 0.
+raises` -> [R, *size, C]: regions (left, top, right, bottom, times `scale`) of the images `batches`,
+each as `size` bins. A bin is the average ("avg") of `samples` x `samples` bilinear samples, or the
+maximum ("max") of the sampled pixels times their weights; with 0 samples there is one per pixel of
+the bin's length. Samples more than 1 outside the image count as 0.
 
-As the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates are those of
-pixels' centres, otherwise a region is at least 1 long. A number of an image that is none stands for
-the nearest, and a region that is not finite gives any numbers; with `raises`, where the host
-answers with an error, both flag the run.
+It follows the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates refer to
+pixel centres, otherwise a region is at least 1 long. An image index out of range is clamped, and
+the result of a region that is not finite is undefined; with `raises`, where hosts fail, both flag
+the run.
 
-`roi_max_pool(x, rois [R, 5]): size, scale, raises` gives the largest pixels of bins, as MaxRoiPool
-of ONNX: the number of the image comes first, edges are rounded to pixels and inside, and bins to
-whole ones. Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side."""
+`roi_max_pool(x, rois [R, 5]): size, scale, raises` returns the maximum of each bin, as MaxRoiPool
+of ONNX. A region begins with its image's index; its edges are rounded to pixels and clamped to the
+image, bins to pixels. Bins without a pixel are 0. Edges are clamped to 2^19 pixels on either
+side."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 
 MOST = 128  # samples along an axis of a bin
-MOST_BINS = 1024  # along an axis, of roi_max_pool
+MOST_BINS = 1024  # bins along an axis, of roi_max_pool
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -65,7 +66,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four channels of a bin per thread."""
+    """Records one launch with four channels of a bin per thread."""
     batch, height, width, _ = low.graph.shape(node.operand())
     rows, columns = node.attributes["size"]
     raises = bool(node.attributes.get("raises"))
@@ -95,8 +96,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _most(node: Node, extent: int) -> int:
-    """Samples that may meet an axis of an image: they are 1 apart at most, and nearer only where a
-    bin is short."""
+    """Returns the most samples that may meet an axis of an image: they are at most 1 apart, and
+    closer only if a bin is short."""
     return int(node.attributes.get("samples", 0)) or extent + 9
 
 

@@ -1,12 +1,12 @@
-"""`rotary(x, cos, sin): heads, joined, paired, together`: rotary positions, pairs of values of a
-head turned by an angle (J. Su and others, "RoFormer", 2021, equation 34): x * cos + y * sin, where
-a pair (a, b) of x is (-b, a) in y.
+"""`rotary(x, cos, sin): heads, joined, paired, together`: rotary position embedding, which rotates
+pairs of values of each head by an angle (J. Su and others, "RoFormer", 2021, equation 34): x * cos
++ y * sin, where y has (-b, a) for each pair (a, b) of x.
 
-x is [batch, heads, length, depth], or of rank 3 [batch, length, heads * depth], and the attribute
-tells how many heads it has (default: 1). The result is of rank 3 where it is `joined` (default: as
-x is). The first values of each head turn, the others stay; of a pair one is in each half of them,
-or with `together` they are neighbours. cos and sin are of one shape, [batch, heads, length, values
-that turn] or what broadcasts to it; with `paired` they have a value for each pair."""
+x is [batch, heads, length, depth], or has rank 3 [batch, length, heads * depth] with the attribute
+`heads` (default 1). The result has rank 3 if `joined` (default: if x has). The leading values of
+each head are rotated, the others are copied. A pair has one value in each half of them, or with
+`together` is adjacent. cos and sin have one shape, which broadcasts to [batch, heads, length,
+values that are rotated]; with `paired` they have one value per pair."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tflgpu_plugin.ops.views import part
 
 
 def split(graph: Graph, node: Node) -> tuple[Shape, int]:
-    """The shape of x with its heads, and how many values of each turn. Raises ValueError where cos
-    and sin do not fit."""
+    """Returns the shape of x with its heads, and how many values of each are rotated. Raises
+    ValueError if cos and sin do not fit."""
     shape = with_heads(graph.shape(node.operand()), int(node.attributes.get("heads", 1)))
     cos, sin = (graph.shape(node.operand(k)) for k in (1, 2))
     turning = cos[-1] * (2 if node.attributes.get("paired") else 1) if cos else 0
@@ -49,7 +49,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, a thread per vec4 of the result."""
+    """Records one launch with a thread per vec4 of the result."""
     (_, heads, length, depth), turning = split(low.graph, node)
     paired, together = (bool(node.attributes.get(name)) for name in ("paired", "together"))
     low.each_vector(
@@ -71,13 +71,13 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def even(turning: int, together: bool) -> bool:
-    """Whether vec4 turn as they are."""
+    """Whether the kernel can rotate by vec4."""
     return turning % (4 if together else 8) == 0
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Heads that do not begin with a vec4 get an axis of their own; pairs that do not fill vec4
-    are turned by elementwise ops."""
+    """Gives heads that do not begin at a vec4 an axis of their own, and rotates pairs that do not
+    fill vec4 by elementwise ops."""
     (batch, heads, length, depth), turning = split(steps.graph, node)
     shape, joined = steps.shape(node.operand()), _joined(steps.graph, node)
     uneven = not even(turning, bool(node.attributes.get("together")))
@@ -100,7 +100,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _spelled(steps: Decomposition, x: int, turning: int) -> int:
-    """x [batch, heads, length, depth] turned by products and sums."""
+    """Rotates x [batch, heads, length, depth] by products and sums."""
     together = bool(steps.node.attributes.get("together"))
     shape, pairs = steps.shape(x), turning // 2
 
@@ -110,7 +110,7 @@ def _spelled(steps: Decomposition, x: int, turning: int) -> int:
         return tensor if extent == whole[-1] else steps.add("view", tensor, view=view)
 
     def sides(tensor: int) -> list[int]:
-        """The first and the second of each pair."""
+        """Returns the first and the second value of each pair."""
         *outer, width = steps.shape(tensor)
         if together:
             tensor, width = steps.reshape(tensor, (*outer, pairs, width // pairs)), width // pairs

@@ -1,4 +1,4 @@
-"""To which parts of one step of an 8-bit result hosts round first, in fixed point (see
+"""The fractions of a step of an 8-bit result to which hosts round first, in fixed point (see
 `table.Rounding`)."""
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tflgpu_plugin.ops.table import Rounding
 # Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
 # so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
 SUMS, WEIGHTS = 8192.0, 4096.0
-MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
+MOST_PARTS = 1 << 14  # with 8 integer bits these still fit float32
 
 Real = type[np.float32] | type[np.float64]
 
 
 def _product(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Returns the factors from products of stored numbers to results, by channel of the weights."""
+    """Returns the factors from products of stored numbers to results, one per output channel."""
     result = graph.tensors[node.outputs[0]]
     scale, _ = quantization.parameters(result)
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]

@@ -1,6 +1,6 @@
 """`cumsum(x, axis constant): exclusive, reverse` and `cumprod`: sums or products of all elements up
-to each one, along an axis. `exclusive` leaves the element itself out, `reverse` begins at the end.
-"""
+to each one along an axis. `exclusive` leaves out the element itself; `reverse` begins at the
+end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch; a line is a column of vec4 along any axis but the last."""
+    """Records one launch; a line is a column of vec4 along any axis but the last."""
     (axis,) = reduced_axes(low.graph, node)
     shape, x = low.graph.shape(node.operand()), low.geometry(node.operand())
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
@@ -53,7 +53,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """The last axis of an image, and any of other ranks, is moved where lines are columns."""
+    """Moves the axis so that lines are columns of vec4, if it is the last or storage is not
+    planar."""
     if decompose_checked(steps, node):
         return True
     shape, value = steps.shape(node.operand()), steps.data(node.inputs[1])
@@ -73,12 +74,12 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _lanes(count: int) -> int:
-    """Threads that share a line."""
+    """Returns the threads that share a line."""
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 
 def sums(data: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
-    """Sums of the elements up to each one along an axis."""
+    """Returns the sums of all elements up to each one along an axis."""
     if exclusive or reverse:
         raise ValueError("only plain sums are worked out")
     return np.cumsum(data, axis=int(axis.reshape(-1)[0]), dtype=data.dtype)

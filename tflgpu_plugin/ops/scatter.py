@@ -1,15 +1,15 @@
-"""Ops that put elements where indices say, as the hosts' operators do:
+"""Ops that write elements at indices, as the hosts' operators:
 
-* `scatter_elements(x, indices, updates): axis, reduction, wraps`, whose indices are along an axis
-* `scatter_nd(x, indices, updates): reduction, wraps`, of rows of coordinates on the first axes
+* `scatter_elements(x, indices, updates): axis, reduction, wraps`, with indices along an axis
+* `scatter_nd(x, indices, updates): reduction, wraps`, with rows of coordinates on the first axes
 * `scatter_new(indices, updates, shape constant): reduction`, into zeros
-* `segments(x, ids, count constant): reduction` of rows that have one id, of a run or constant; a
-  segment without rows is what the reduction begins with (0, 1, or what is worst)
+* `segments(x, ids, count constant): reduction` of rows with equal ids, constant or computed; an
+  empty segment has the initial value of the reduction (0, 1, or the lowest or highest number)
 
-`reduction` is "none" (the last update stays), "add", "mul", "min" or "max" with what was there, in
-the order of the updates. With `wraps` negative indices count from the end. An update whose index
-lies outside is left out. With `raises`, where the host answers with an error, such an index flags
-the run; with "above" only one past the end does."""
+`reduction` is "none" (the last update is kept), "add", "mul", "min" or "max" with the previous
+value, in the order of the updates. With `wraps` negative indices count from the end. Updates with
+an index out of range are skipped. With `raises`, where hosts fail, such an index flags the run;
+with "above" only one beyond the end does."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from tflgpu_plugin.ops.pick import inside, refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
 
-MAX_READS = 1 << 28  # of indices in one launch, by all threads together
-MOST_PLACES = 1 << 24  # put in order beforehand: that takes about 60 bytes of memory for each
-BLOCK = 4096  # updates of the kernel's inner loop
-FEW = 16  # updates that are looked through even where they could be put in order beforehand
+MAX_READS = 1 << 28  # indices that all threads of a launch read, in sum
+MOST_PLACES = 1 << 24  # positions that planning sorts, with about 60 bytes each
+BLOCK = 4096  # updates per inner loop of the kernel
+FEW = 16  # updates up to which the kernel searches rather than planning sorts
 COMBINED = {
     "none": "u", "add": "v + u", "mul": "v * u", "min": "select(u, v, v < u)",
     "max": "select(v, u, v < u)",
 }  # fmt: skip
-FIRST: dict[str, float] = {  # of a segment
+FIRST: dict[str, float] = {  # initial value of a segment
     "none": 0, "add": 0, "mul": 1, "min": MAX_FLOAT32, "max": -MAX_FLOAT32,
 }  # fmt: skip
 
 
 class Form(NamedTuple):
-    """`axes` that are indexed lie behind `outer` others and in front of `inner` elements, with so
-    many `updates` each."""
+    """The shape of a scatter: indexed `axes` between `outer` and `inner` elements, with `updates`
+    each."""
 
     outer: int
     axes: Shape
@@ -54,7 +54,7 @@ class Form(NamedTuple):
 
 
 def _form(graph: Graph, node: Node) -> Form:
-    """Raises ValueError where the shapes do not fit."""
+    """Returns the shape of the scatter. Raises ValueError if the operands do not fit."""
     x, indices, updates = (graph.shape(node.operand(k)) for k in range(3))
     if node.op == "scatter_nd":
         width = indices[-1] if indices else 0
@@ -101,7 +101,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def in_order(node: Node, form: Form) -> bool:
-    """Whether constant indices tell where each element comes from."""
+    """Whether constant indices determine the source of each element."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW
     return many and places <= MOST_PLACES
@@ -129,7 +129,7 @@ def _refuse_reads(elements: int, indices: int) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four elements of the result per thread."""
+    """Records one launch with four elements of the result per thread."""
     x, indices, updates = (node.operand(k) for k in range(3))
     form, listed, given = _form(low.graph, node), low.geometry(indices), low.geometry(updates)
     parameters: dict[str, object] = {
@@ -166,8 +166,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Many constant indices: each element is picked where it comes from. Indices of a corner of the
-    other axes: only that is scattered to."""
+    """Turns many constant indices into a gather, and scatters only to the part of other axes that
+    indices cover."""
     form, given = _form(steps.graph, node), steps.data(node.inputs[1])
     if given is not None and in_order(node, form):
         _arrange(steps, node, form, given)
@@ -191,7 +191,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None:
-    """Elements and updates one after the other, and a gather of the last that each place has."""
+    """Concatenates elements and updates, and gathers the last one written to each position."""
     shape, axes = steps.shape(node.operand()), np.asarray(form.axes)
     at = np.where(given < 0, given + axes, given)
     if node.op == "scatter_nd":
@@ -212,11 +212,11 @@ def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None
     steps.last("reshape", made, None, shape=shape)
 
 
-# ---- from nothing --------------------------------------------------------------------------------
+# ---- into new tensors ----------------------------------------------------------------------------
 
 
 def _given(node: Node) -> tuple[int, int]:
-    """Indices, or ids, and updates."""
+    """Returns indices (or ids) and updates."""
     first, second = node.operand(), node.operand(1)
     return (second, first) if node.op == "segments" else (first, second)
 
@@ -239,7 +239,7 @@ def new_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _segments(graph: Graph, node: Node) -> int:
-    """How many there are: as told, or up to the last of constant ids."""
+    """Returns the number of segments: as given, or one more than the last constant id."""
     told = graph.constant(node.inputs[2] if count_given(node.inputs) > 2 else node.inputs[1])
     if told is None or (count_given(node.inputs) > 2 and told.size != 1):
         raise NotConstant("the number of segments must be known")
@@ -281,7 +281,7 @@ def _inside_new(graph: Graph, node: Node) -> bool:
 
 
 def apart(graph: Graph, node: Node) -> bool:
-    """Many constant indices of which no two are alike, so that a sum is of one update."""
+    """Whether there are many constant indices, all different, so that each sum has one update."""
     given = graph.constant(node.operand()) if node.op == "scatter_new" else None
     if given is None or node.attributes["reduction"] != "add":
         return False
@@ -296,7 +296,7 @@ def apart(graph: Graph, node: Node) -> bool:
 
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
-    """Into a tensor of what the reduction begins with."""
+    """Scatters into a new tensor with the initial value of the reduction."""
     (shape,), reduction = new_shapes(steps.graph, node), node.attributes["reduction"]
     indices, updates = _given(node)
     if node.op == "segments":
@@ -322,7 +322,7 @@ def _work(graph: Graph, node: Node) -> int:
 def assigned(
     data: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False
 ) -> Array:
-    """The tensor with parts of it replaced."""
+    """Returns the tensor with parts of it replaced."""
     if reduction != "none" or (not wraps and np.any(indices < 0)):
         raise ValueError("hosts take this otherwise")
     found = data.copy()
@@ -331,7 +331,8 @@ def assigned(
 
 
 def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
-    """Updates in a tensor of zeros. Sums of several updates round more than once."""
+    """Returns updates added to zeros, if no index repeats: sums of several updates round
+    differently."""
     extents = tuple(int(extent) for extent in shape.reshape(-1))
     places = indices.reshape(-1, indices.shape[-1])
     inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))

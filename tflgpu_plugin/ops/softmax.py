@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.reduce_forms import exchanges, lanes
 from tflgpu_plugin.ops.table import Op, elements, same_shape
 
 HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
-MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
+MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # channels that a workgroup covers in one loop
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -41,25 +41,26 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Rows:
-    """A softmax of the rows of [batch, spatial]."""
+    """A softmax of rows over the last axis."""
 
     low: Lowering
     node: Node
 
     @property
     def together(self) -> int:
-        """Threads that share a row."""
+        """Returns the threads that share a row."""
         x = self.low.geometry(self.node.operand())
         return lanes(self.low.target, x.slices, x.batch * x.spatial)
 
     @property
     def each(self) -> int:
-        """Vec4 of a row that a thread has."""
+        """Returns the vec4 of a row per thread."""
         return -(-self.low.geometry(self.node.operand()).slices // self.together)
 
 
 def _launch(r: Rows, held: int) -> None:
-    """One launch. A thread keeps `held` vec4 of its row in registers, or reads rows again."""
+    """Records one launch. A thread keeps `held` vec4 of its row in registers, or reads rows
+    again."""
     low, node, together = r.low, r.node, r.together
     x = low.geometry(node.operand())
     rows = x.batch * x.spatial
@@ -95,7 +96,8 @@ FORMS = Forms(
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Another axis than the last is moved there and back; of many axes the others become one."""
+    """Transposes another axis to the last and back, and merges leading axes beyond the kernel's
+    rank."""
     shape = steps.shape(node.operand())
     rank = len(shape)
     axis = int(node.attributes.get("axis", -1)) % rank

@@ -1,11 +1,11 @@
-"""Fourier transforms of real numbers, and parts and sizes of complex ones.
+"""Fourier transforms of real numbers, and parts and magnitudes of complex ones.
 
-`rfft(x [..., H, W], lengths (h, w) i32 constant)` -> c64 [..., h, w / 2 + 1]: of the last two axes,
-cut or filled up with zeros to h and w, powers of two as TFLite's rfft2d.cc has them. `real(x c64)`,
-`imaginary(x c64)` and `complex_abs(x c64)` are float32 of the shape of x.
+`rfft(x [..., H, W], lengths (h, w) i32 constant)` -> c64 [..., h, w / 2 + 1]: over the last two
+axes, cropped or zero-padded to h and w, which are powers of two in rfft2d.cc of TFLite. `real(x
+c64)`, `imaginary(x c64)` and `complex_abs(x c64)` return float32 in the shape of x.
 
-Complex numbers are float32 pairs on a further, last axis before anything is lowered, and
-transforms are products with constant matrices."""
+Before lowering complex numbers become float32 pairs on a last axis, and transforms become products
+with constant matrices."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tflgpu_plugin.ops.views import part
 # A matrix of 16 MiB. Twice as long, a dozen rows would take the nominal GPU (importer/partition.py)
 # longer than the launch of another partition around a fast transform on the CPU.
 LONGEST = 2048
-NONE = 1e-9  # below it numpy's sine of whole and half turns is a rounding error of pi
+NONE = 1e-9  # a smaller sine or cosine is 0 but for the rounding of pi
 
 
 def matrix(
     given: int, parts: int, length: int, onesided: bool = False, inverse: bool = False
 ) -> Array:
-    """[n, part, k, part] as a float32 matrix, X[k] = sum over n of x[n] * exp(-2 pi i k n / length)
-    or its inverse with the other sign: real and imaginary parts of `given` numbers (or these as
-    they are, `parts` being 1) to those of `length` frequencies, or the first half of these. The
-    inverse of half a transform are real numbers; it has the other half, which mirrors it, with it.
-    """
+    """Returns the matrix [n, part, k, part] of a transform as float32: X[k] = sum over n of x[n] *
+    exp(-2 pi i k n / length), or its inverse, with the other sign. It maps real and imaginary parts
+    of `given` numbers (only real ones if `parts` is 1) to those of `length` frequencies or,
+    `onesided`, of the first half. The onesided inverse returns real numbers; it implies the
+    mirrored half."""
     half = length // 2 + 1
     n, k = np.arange(given)[:, None], np.arange(half if onesided and not inverse else length)
     turns = (n * k) % length * (2 * np.pi / length)
@@ -68,7 +68,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if lengths is None or lengths.size != 2:
         return Refusal("constant.required", "A transform needs two constant lengths.")
     height, width = _lengths(graph, node)
-    if height < 1 or width < 2 or max(height, width) > LONGEST:  # of one sample hosts take any
+    if (
+        height < 1 or width < 2 or max(height, width) > LONGEST
+    ):  # hosts accept any rows of one sample
         return Refusal(
             "shape.too_large",
             f"A transform of {height} by {width} is not supported; rows have from 2 to "
@@ -78,7 +80,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """A product of rows, and of what that makes another one of columns."""
+    """Replaces the transform by a product over rows, and one over columns."""
     x, out = node.operand(), steps.pairs(node.outputs[0])
     height, width = _lengths(steps.graph, node)
     for axis, length in ((-2, height), (-1, width)):

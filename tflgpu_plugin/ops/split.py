@@ -1,6 +1,6 @@
-"""`split(x, axis i32 constant, extents i32 constant)` into as many parts along an axis as it has
-outputs, of these extents (one may be -1: the rest) or, where there is no third input, of equal
-ones; and `unstack(x): axis` into as many as the axis has elements, which lose it."""
+"""`split(x, axis i32 constant, extents i32 constant)` into one part along an axis per output, of
+these extents (one may be -1: the rest) or, without the third input, of equal ones; `unstack(x):
+axis` into one output per element of the axis, which is removed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 
-REST = -1  # an extent: what the other parts leave
+REST = -1  # an extent: the rest
 
 
 def axis(graph: Graph, node: Node) -> int:
-    """The axis, counted from 0. Raises ValueError when it is computed at run time or not there."""
+    """Returns the axis, from 0. Raises ValueError if it is computed at run time or out of range."""
     rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     if value is None or value.size != 1:
         raise NotConstant("the axis must be one constant")
@@ -24,7 +24,7 @@ def axis(graph: Graph, node: Node) -> int:
 
 
 def views(graph: Graph, node: Node) -> list[View]:
-    """The parts, one after the other."""
+    """Returns the view of each part."""
     shape, at, count = graph.shape(node.operand()), axis(graph, node), len(node.outputs)
     if count_given(node.inputs) > 2:
         extents = _given(graph.constant(node.inputs[2]), shape[at], count)
@@ -37,7 +37,8 @@ def views(graph: Graph, node: Node) -> list[View]:
 
 
 def _given(value: Array | None, whole: int, count: int) -> list[int]:
-    """The parts' extents, the rest where -1 is given. Raises ValueError."""
+    """Returns the parts' extents, with -1 replaced by the rest. Raises ValueError if they do not
+    fit."""
     if value is None:
         raise NotConstant("the extents of the parts must be constants")
     extents = [int(extent) for extent in value.reshape(-1)]
@@ -49,7 +50,7 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
 
 
 def unstacked(graph: Graph, node: Node) -> list[View]:
-    """The elements of an axis, which is gone."""
+    """Returns the view of each element of an axis, without the axis."""
     shape = graph.shape(node.operand())
     at = axis_of(node.attributes["axis"], len(shape))
     if shape[at] != len(node.outputs):

@@ -1,6 +1,6 @@
-"""Convolutions of small maps in parts: threads of a GPU that a map leaves idle take input channels
-of their own, and a second launch adds up what the parts gave, or that of the normalization which
-comes next. Partial sums stay float32, or integers."""
+"""Split-K for convolutions of small maps: threads of a GPU that a map leaves idle compute parts of
+the input channels. A second launch, or that of the next normalization, adds the partial sums, which
+stay float32 or integers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Prob
 
 
 def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) -> int:
-    """Into how many the input channels are split, a power of two; 1: not at all. If `forced`, in
-    as many as there can be; else only where that pays."""
+    """Returns how many parts the input channels are split into, a power of two: as many as pay (1:
+    no split) or, if `forced`, as many as possible."""
     weights, blocks, tile = node.operand(1), product.blocks, product.tile
     if blocks.groups > 1 or product.address.planes > 1 or (low.target.software and not forced):
         return 1
@@ -48,7 +48,7 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
     cheap = few or _added_by_the_next(low, node)
     least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
     found = 1
-    # A window is gone through tap by tap: what is loaded at once lies at one of them.
+    # Windows are computed tap by tap: loads made at once belong to one tap.
     together = tile.step * (tile.ahead if blocks.taps > 1 and not forced else 1)
     while (
         found < MAX_PARTS
@@ -62,15 +62,15 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
 
 
 def _added_by_the_next(low: Lowering, node: Node) -> bool:
-    """Whether the node that is lowered next adds up the parts in its own launch (see `taken`)."""
+    """Whether the next node adds the partial sums in its own launch (see `taken`)."""
     after = low.following.get(node.outputs[0])
     adds = after is not None and ops.traits(after.op).adds_parts
     return bool(after and adds and after.inputs[0] == node.outputs[0])
 
 
 def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
-    """The tile, and into how many parts the channels are split. A point that is split has threads
-    of its parts, so that each may make more pixels, with less to load for each product."""
+    """Returns the tile and the number of parts. A split 1x1 convolution has threads to spare, so
+    each may compute more pixels, with fewer loads per product."""
     blocks, tile = product.blocks, product.tile
     paying = 1 if low.target.prefers("split_k") else _parts(low, node, product)
     count = paying if paying > 1 else _parts(low, node, product, forced=True)
@@ -85,7 +85,7 @@ def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
 
 
 def _lower(low: Lowering, node: Node, product: Product) -> None:
-    """Two launches: the parts, as planes of one product, and their sum."""
+    """Records two launches: the parts, as planes of one product, and their sum."""
     tile, count = _planned(low, node, product)
     part = replace(product.blocks, depth=product.blocks.depth // count)
     address = product.address.given(w_batch=part.count * part.block_vectors)
@@ -113,14 +113,16 @@ def taken(low: Lowering, reader: Node) -> Launch | None:
     last, x = low.launches[-1].node, reader.operand()
     steps = [low.root(e.tensor) for e in (*last.epilogue, *reader.epilogue) if e.tensor is not None]
     fits = len(steps) + 3 <= low.target.max_storage_buffers  # parts, their sum, the result
-    small = not any(each.parameters for each in last.epilogue)  # for a uniform block
+    small = not any(
+        each.parameters for each in last.epilogue
+    )  # parameters would need a uniform block
     summed = low.root(last.outputs[0])
     same = low.root(x) == summed and low.geometry(x) == low.geometry(last.outputs[0])
     return low.launches[-1] if fits and small and same and summed not in steps else None
 
 
 def _weights(low: Lowering, node: Node, part: Blocks, count: int) -> Constant:
-    """[part][block][tap][channel][slice] of vec4 over outputs."""
+    """Returns weights as [part][block][tap][channel][slice] of vec4 over outputs."""
 
     def pack(data: Array) -> Iterator[Array]:
         for k in range(count):

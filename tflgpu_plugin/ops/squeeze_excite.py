@@ -1,11 +1,10 @@
-"""Squeeze-and-excitation in one launch: the means of a map's channels and two dense layers of them,
-which make a gate of each channel.
+"""Squeeze-and-excitation in one launch: the means of a map's channels, and two dense layers that
+compute a gate per channel (J. Hu and others, "Squeeze-and-Excitation Networks", 2018, equations 2
+and 3).
 
-`squeeze_excite(x [B, ..., C], w [H, 1, 1, C], bias [H]|None, v [D, 1, 1, H])` -> gates
-[B, 1, 1, D] and, in front of the second layer, [B, 1, 1, H]. `inner`: names and parameters of the
-steps after the first layer and its bias; those after the second are the epilogue.
-
-Formula: J. Hu and others, "Squeeze-and-Excitation Networks", 2018, equations 2 and 3."""
+`squeeze_excite(x [B, ..., C], w [H, 1, 1, C], bias [H]|None, v [D, 1, 1, H])` -> gates [B, 1, 1, D]
+and the second layer's input [B, 1, 1, H]. `inner`: names and parameters of the steps after the
+first layer and its bias; those after the second are the epilogue."""
 
 from __future__ import annotations
 
@@ -18,22 +17,22 @@ from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Source, Store
 from tflgpu_plugin.ops.table import AVERAGED, Op
 
 THREADS, SOFTWARE_THREADS = 256, 8
-AHEAD, MAP_AHEAD = 4, 8  # loads of a thread of a GPU before it adds them up
-# What one workgroup goes through in about the time of two launches more: vec4 of a map and of the
-# weights, and channels, which are in its memory.
+AHEAD, MAP_AHEAD = 4, 8  # loads that a GPU thread makes at once
+# Work of one workgroup that takes about as long as two more launches: vec4 of a map and of the
+# weights, and channels, which are in workgroup memory.
 MAX_VECTORS, MAX_CHANNELS = 1 << 13, 1024
 WEIGHTS, BIAS, SECOND = 1, 2, 3
 
 
 def fits(x: Shape, inner: int, outputs: int) -> bool:
-    """Whether one workgroup does it in time."""
+    """Whether one workgroup is fast enough for it."""
     slices = -(-x[-1] // 4)
     vectors = slices * prod(x[1:-1]) + inner * -(-(x[-1] + outputs) // 4)
     return max(x[-1], inner) <= MAX_CHANNELS and vectors <= MAX_VECTORS
 
 
 def _extents(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
-    """The shapes of x and of both weights."""
+    """Returns the shapes of x and of both weights."""
     x, first, second = (graph.shape(node.operand(k)) for k in (0, WEIGHTS, SECOND))
     return x, first, second
 
@@ -57,7 +56,7 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _lower(low: Lowering, node: Node) -> None:
-    """A workgroup for each batch."""
+    """Records one launch with a workgroup per batch."""
     shape, first, second = _extents(low.graph, node)
     x, software = low.geometry(node.operand()), low.target.software
     threads = SOFTWARE_THREADS if software else THREADS

@@ -1,5 +1,5 @@
-"""Convolution of an input of few channels, the first of most networks, on GPUs: a thread makes
-neighbours in a row, whose windows share what they load, and loads a row of them at once."""
+"""Convolution of an input of few channels, the first of most networks, on GPUs: a thread computes
+neighbours in a row, whose windows share loads, and loads a row of the windows at once."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span
 
-REACH = 16  # elements that are loaded at once; with more of them a thread has too few registers
-LEAST = 4  # taps of a part of a longer row
-PRODUCTS = 64  # of vec4 that follow: more take long to compile
+REACH = 16  # elements that are loaded at once; more exceed a thread's registers
+LEAST = 4  # least taps in a part of a row
+PRODUCTS = 64  # products of vec4 without a loop; more take long to compile
 
 
 def suits(c: Convolution) -> bool:
-    """Whether windows overlap along a row or reach over several elements, and a row of them can be
-    loaded at once, or large parts of it."""
+    """Whether windows overlap along a row or span several elements, and a row of them, or large
+    parts of it, can be loaded at once."""
     columns = c.columns
     short = columns.kernel <= REACH or _taps(columns) >= LEAST
     return c.few and columns.dilation == 1 and columns.kernel > 1 and short
 
 
 def pays(c: Convolution) -> bool:
-    """Whether lanes read weights from global memory, by addresses that all of them share."""
+    """Whether lanes read weights from global memory at an address that all lanes share."""
     return _chosen(c).weights == "global" and not c.low.target.software
 
 
 def lower(c: Convolution) -> None:
-    """One launch."""
+    """Records one launch."""
     rows, columns = c.axes
     tile, taps = _tile(c), _taps(c.columns)
     blocks = c.blocks(tile)
@@ -58,7 +58,7 @@ def lower(c: Convolution) -> None:
 
 
 def _tile(c: Convolution) -> Tile:
-    """That of a convolution of so many outputs and positions, with as many pixels as it can load
+    """Returns the tile for so many outputs and positions, with as many pixels as a thread can load
     and multiply at once."""
     tile, columns = _chosen(c), c.columns
     reached = 1 + (REACH - _taps(columns)) // columns.stride
@@ -68,12 +68,13 @@ def _tile(c: Convolution) -> Tile:
 
 
 def _taps(columns: Span) -> int:
-    """Returns the taps of a row that are loaded at once: all, or the largest part of equal ones."""
+    """Returns how many taps of a row are loaded at once: all, or the largest equal part."""
     return max(t for t in range(1, min(columns.kernel, REACH) + 1) if columns.kernel % t == 0)
 
 
 def _edges(columns: Span, taps: int, pixels: int) -> tuple[bool, ...]:
-    """Which of the elements that are loaded at once may lie outside, in any part of the row."""
+    """Returns which elements that are loaded at once may be outside the input, for any part of the
+    row."""
     found = window.edges(columns, pixels, columns.positions - pixels)
     reach = taps + (pixels - 1) * columns.stride
     parts = range(0, columns.kernel, taps)

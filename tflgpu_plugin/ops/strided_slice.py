@@ -1,5 +1,5 @@
-"""Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the
-TensorFlow op; and `slice(x, begin, size)`, with -1 for all that is left of an axis."""
+"""Strided slice with begin, end, ellipsis, new-axis and shrink masks as in TensorFlow; and
+`slice(x, begin, size)`, where a size of -1 is the rest of an axis."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tflgpu_plugin.ir import Graph, Node, NotConstant
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 
-Cut = tuple[int, int, int]  # of an axis: the first element, how many, and the step
+Cut = tuple[int, int, int]  # first element, count and step along an axis
 
 
 def views(graph: Graph, node: Node) -> list[View]:
-    """Read the slice. Raises ValueError with the reason when it cannot be read."""
+    """Returns the view of the slice. Raises ValueError with the reason if it cannot be read."""
     shape = graph.shape(node.operand())
     values = [graph.constant(tensor) for tensor in node.inputs[1:4]]
     begin, end, strides = (
@@ -49,15 +49,15 @@ def _has(node: Node, mask: str, entry: int) -> bool:
 
 
 def _entries(node: Node, count: int, rank: int) -> list[int | None]:
-    """Indices into begin, end, strides in order; None where a whole axis is taken (ellipsis, or
-    left out at the end)."""
+    """Returns the indices into begin, end and strides in order; None for axes taken in full (by an
+    ellipsis, or without an entry)."""
     dots = [k for k in range(count) if _has(node, "ellipsis_mask", k)]
     if len(dots) > 1 or int(node.attributes.get("ellipsis_mask", 0)) >> count:
         raise ValueError("a slice may have one ellipsis, among its entries")
     added = sum(_has(node, "new_axis_mask", k) for k in range(count) if k not in dots)
     whole = rank - (count - added - len(dots))
     if whole < len(dots):
-        # TFLite gives such an ellipsis an axis all the same and drops the last entry.
+        # TFLite nevertheless gives such an ellipsis an axis, and drops the last entry.
         raise ValueError(f"the slice has too many entries for a tensor of rank {rank}")
     at = dots[0] if dots else count
     return [*range(at), *[None] * whole, *range(at + len(dots), count)]
@@ -82,14 +82,14 @@ def _range(
     last = None if _has(node, "end_mask", entry) else end[entry]
     start, stop, _ = slice(first, last, stride).indices(extent)
     if node.attributes.get("offset"):  # the end counts from the start
-        if last is None:  # the host's own shape and values disagree here: it has no right answer
+        if last is None:  # the host's shape and values disagree: there is no right answer
             raise ValueError("an end mask together with offset has no defined meaning")
         stop = start + last
         lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
         if not lowest <= stop <= highest:
             raise ValueError(f"an end {last} from {start} leaves an axis of {extent}")
     extent = len(range(start, stop, stride))
-    # A step over one element goes nowhere, and may be as large as an int64 (converters write such).
+    # The step over one element has no effect; converters write any int64.
     return start, extent, stride if extent > 1 else 1
 
 

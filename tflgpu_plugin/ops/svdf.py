@@ -1,10 +1,9 @@
-"""`svdf(x [B,I], features [F,I], times [F,M], bias [U]|None, memory [B,F*M]): rank, activation`
--> y [B,U], the memory after it: a fully connected layer whose weights over M steps of time and I
-inputs are F products of two vectors, `rank` of them for each of the U units.
-
-The memory holds what the features made of the last M inputs, the newest at the end. As
-reference/svdf.h of TensorFlow Lite; where x is quantized, as `EvalIntegerSVDF` there: times and
-memory are then of 16 bits, the bias is of int32, and sums are integers."""
+"""`svdf(x [B,I], features [F,I], times [F,M], bias [U]|None, memory [B,F*M]): rank, activation` ->
+y [B,U], the new memory: a fully connected layer over M time steps and I inputs whose weights are F
+outer products of two vectors, `rank` of them for each of U units. The memory holds the features'
+results for the last M inputs, the newest last, as in reference/svdf.h of TensorFlow Lite. If x is
+quantized it follows `EvalIntegerSVDF` there: times and memory have 16 bits, the bias is int32, and
+sums are integers."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tflgpu_plugin.ops.quantized import Numbers, factor_numbers
 from tflgpu_plugin.ops.table import Op
 
 FEATURES, TIMES, BIAS, MEMORY = 1, 2, 3, 4
-STORED = {TIMES: "i16", BIAS: "i32", MEMORY: "i16"}  # beside values of 8 bits, and there only
+STORED = {TIMES: "i16", BIAS: "i32", MEMORY: "i16"}  # only with 8-bit inputs
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -95,7 +94,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _factors(steps: Decomposition, node: Node) -> tuple[Numbers, Numbers]:
-    """From sums over features to numbers of the memory, and from sums over time to results."""
+    """Returns the requantization from sums over features to the memory, and from sums over time to
+    results."""
     tensors = (*(node.operand(k) for k in (0, FEATURES, TIMES, MEMORY)), node.outputs[0])
     scales = (quantization.parameters(steps.editor.tensors[t])[0] for t in tensors)
     x, features, times, memory, y = scales
@@ -104,7 +104,8 @@ def _factors(steps: Decomposition, node: Node) -> tuple[Numbers, Numbers]:
 
 
 def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int:
-    """Stored numbers of what is new; the memory is of these, too."""
+    """Adds the requantization of the new features to stored numbers, in which the memory is kept
+    too."""
     for tensor in (node.operand(MEMORY), *node.outputs[1:]):
         held = steps.editor.tensors[tensor]
         steps.editor.tensors[tensor] = replace(held, quantization=quantization.NUMBERS, wide=True)
@@ -114,7 +115,7 @@ def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int
 
 
 def _kept(steps: Decomposition, node: Node, new: int) -> int:
-    """The memory after the step, [batch, features, length]."""
+    """Adds the update of the memory and returns it as [batch, features, length]."""
     batch, (count, length) = steps.shape(new)[0], steps.shape(node.operand(TIMES))
     kept = steps.reshape(new, (batch, count, 1))
     if length > 1:

@@ -1,4 +1,4 @@
-"""A row of the op table, and its traits: all that other rooms must know of an op."""
+"""The rows of the op table: all traits by which other modules know an op."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ops.lowering import Lowering
     from tflgpu_plugin.ops.views import View
 
-BIAS, GATES = 2, 3  # their positions among the inputs of an op with weights
+BIAS, GATES = 2, 3  # positions of these inputs in an op with weights
 
-# What an op is; `tests/ops/test_totality.py` says which traits a row of each kind must state.
+# Kinds of ops; `tests/ops/test_totality.py` says which traits a row of each kind must state.
 KINDS = (
-    "elementwise",  # of each element by itself, or of those at one index of several inputs
+    "elementwise",  # per element, or per index of several inputs
     "product",  # sums of products, with weights or without
-    "window",  # of windows of an image
+    "window",  # over windows of an image
     "reduction",  # along axes
     "movement",  # results are elements of the inputs, in another order or number
     "choice",  # positions of elements
-    "composite",  # made of other ops, and nothing else
+    "composite",  # always decomposes into other ops
 )
 
 
 class Weights(NamedTuple):
-    """Constants that an op multiplies its first input by: its second input, [outputs, ..., inputs]
-    with `axis` 0 (kernels read them as whole vec4) or [..., outputs] with -1. `flattens`: every row
-    of weights meets the same elements, there are no groups of channels. `spreads`: an element of
-    the result meets the weights of one phase of the strides only."""
+    """How an op uses its second input as weights of its first: [outputs, ..., inputs] with `axis` 0
+    (kernels read vec4 of them) or [..., outputs] with -1. `flattens`: each row of weights
+    multiplies the same elements, without groups of channels. `spreads`: a result element depends on
+    the weights of one phase of the strides."""
 
     axis: int = 0
     flattens: bool = False
@@ -103,12 +103,12 @@ def unplanned(
 
 
 def same_shape(graph: Graph, node: Node) -> list[Shape]:
-    """The shape function of an op whose result has the shape of its first input."""
+    """Returns the shape of the first input, for ops whose result has it."""
     return [graph.shape(node.operand())]
 
 
 def elements(times: int = 1) -> Callable[[Graph, Node], int]:
-    """The work of an op that does so much for each element of its first input."""
+    """Returns the work of an op that takes this many operations per element of its first input."""
     return lambda graph, node: times * prod(graph.shape(node.operand()))
 
 
@@ -230,17 +230,17 @@ class Op:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Names of the ways to compute it, in order of preference (see `ops.forms`)."""
+        """Returns the names of its forms, in order of preference (see `ops.forms`)."""
         return tuple(form.name for form in getattr(self.lower, "rows", ()))
 
     @property
     def moves(self) -> bool:
-        """Its results are elements of its inputs, whatever these stand for."""
+        """Whether its results are elements of its inputs."""
         return self.kind == "movement" and bool(self.keeps)
 
     def takes(self, dtype: str) -> bool:
-        """It computes values of this dtype: float16 as float32, int64 as int32. Of bfloat16 it has
-        the bits, which may only be moved."""
+        """Whether it computes values of this dtype: float16 as float32, int64 as int32. bfloat16 is
+        stored as bits, which may only be moved."""
         if dtype == BFLOAT16 and self.moves:
             return True
         return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in self.types

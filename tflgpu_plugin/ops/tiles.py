@@ -1,11 +1,11 @@
-"""How much of a dense product one invocation makes, and where it gets its weights: starting points
-by vendor, as data.
+"""The work of one thread in a dense product, and the source of its weights: starting points by
+vendor, as data.
 
-GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its blocks of x, y and slices
-as pixels and slices, and its workgroups; not measured here. Intel reads weights from global memory:
-Mesa's compiler makes one block read of a load that all lanes share, but four instructions of each
-shuffled float (its estimates from Skylake to Panther Lake: networks take 0.2 to 0.6 of the time).
-Software: measured on lavapipe."""
+GPUs: the choices of TFLite's GPU delegate (tasks/conv_generic.cc), with its blocks of x, y and
+slices as pixels and slices, and its workgroups; not measured here. Intel reads weights from global
+memory: Mesa's compiler makes a load that all lanes share one block read, but each shuffled float
+four instructions (by its estimates from Skylake to Panther Lake, networks take 0.2 to 0.6 of the
+time). Software: measured on lavapipe."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from tflgpu_plugin.ir import Target
 
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
-BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
-MOST_PADDED = 1.15  # pixels of the last workgroup's idle lanes counted, of those with the least
-WAITING_THREADS = 1 << 14  # of which some always have work while others wait for memory
+BUSY_THREADS = 1 << 13  # threads that fill a mid-size GPU
+MOST_PADDED = 1.15  # most pixels, idle lanes included, relative to the tile with the fewest
+WAITING_THREADS = 1 << 14  # threads that hide memory latency
 MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
-ROW = 8  # of neighbours in a row, whose windows share what they load
-FEW_PAY = 1.3  # a pipeline more must save this much
+ROW = 8  # neighbours in a row, whose windows share loads
+FEW_PAY = 1.3  # an additional pipeline must save this factor
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
-AHEAD = 4  # iterations on GPUs whose inputs are loaded at once: few waves wait for memory in turns
-FEW_STEPS = 12  # at a tap: of more, ResNet-18's, one tap loads as much by itself
-MOST_LOADS = 12  # vec4 of x at once, of several taps: more leave GCN one wave
-WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole slice anyway
+AHEAD = 4  # iterations on GPUs whose inputs are loaded at once, to hide latency with few waves
+FEW_STEPS = 12  # iterations per tap; with more (ResNet-18) one tap has enough loads
+MOST_LOADS = 12  # vec4 of x loaded at once, over several taps; more leave GCN one wave
+WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions take whole slices
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One thread makes `pixels` of `slices` channel slices, `step` input channels at a time.
-
+    """A thread computes `pixels` of `slices` channel slices, `step` input channels at a time.
     `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
-    of 8 lanes, or through workgroup "memory" that all lanes fill. The input of `ahead` iterations
-    is loaded before their products, but for neighbours in a row."""
+    of 8 lanes, or from workgroup "memory" that all lanes fill. The input of `ahead` iterations is
+    loaded before their products, except for neighbours in a row."""
 
     pixels: int
     slices: int
@@ -51,8 +50,8 @@ class Tile:
 @dataclass(frozen=True)
 class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
-    size, and where weights come from. Shuffles are used only where they passed the self-test.
-    `wide` are the sizes where all subgroups have 64 lanes."""
+    size, and the source of weights (shuffles only if they passed the self-test). `wide` are the
+    sizes if all subgroups have 64 lanes."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
@@ -71,33 +70,32 @@ STARTS: dict[str, Start] = {
     "arm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
     "qualcomm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
     "unknown": Start(((4, 4), (2, 4), (1, 4), (1, 2)), 32, "shuffle"),
-    "software": Start(((4, 4), (2, 4), (1, 2)), 32, "shuffle"),  # planned as for a GPU, in tests
+    "software": Start(((4, 4), (2, 4), (1, 2)), 32, "shuffle"),  # for tests that plan as for a GPU
 }
 
 
 def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile:
-    """The tile for an output of `count` pixels and `slices` channel slices; few tiles, so few
-    pipelines. With a `width`, a thread's pixels are neighbours in a row of that many.
+    """Returns the tile for an output of `count` pixels and `slices` channel slices; few different
+    tiles, so few pipelines. With a `width`, a thread's pixels are neighbours in rows of that width.
 
-    Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
-    Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, and few of
-    them idle.
-    `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead"."""
+    Software adapters: the fastest measured on lavapipe; a 7 divides the maps of common networks.
+    Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, few of
+    them idle. `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
     return replace(_sized(target, slices, count, width), ahead=ahead)
 
 
 def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
-    """The tile for a launch of so many threads and iterations: few threads load twice as much ahead
-    if they have the registers, and no more iterations are left over then."""
+    """Returns the tile for this number of threads and iterations: it loads twice as far ahead if
+    threads are few, registers suffice, and no more iterations remain."""
     few = tile.ahead == AHEAD and threads < WAITING_THREADS and tile.pixels <= FEW_PIXELS
     twice = few and "ahead" not in target.tuning and steps % (2 * AHEAD) == steps % AHEAD
     return replace(tile, ahead=2 * AHEAD) if twice else tile
 
 
 def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
-    """The tile for a window so wide, and how many taps of a row are loaded together: all, for each
-    of fewer iterations, or one. At a tap alone a thread waits even if few iterations are there."""
+    """Returns the tile for a window of this width, and how many taps of a row are loaded together:
+    all of them, if iterations per tap are too few to hide memory latency, else one."""
     fitting = [n for n in (4, 2) if n * width * tile.pixels <= MOST_LOADS]
     few = 1 < width and steps <= FEW_STEPS and tile.ahead > 1
     if not few or tile.weights != "global" or not fitting:
@@ -107,7 +105,8 @@ def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
 
 
 def loads_ahead(target: Target) -> int:
-    """Iterations of a product whose inputs are loaded before the first is multiplied."""
+    """Returns the iterations of a product whose inputs are loaded before the first
+    multiplication."""
     return int(target.tuning.get("ahead", 1 if target.software else AHEAD))
 
 
@@ -132,14 +131,13 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
 
 
 def _made(count: int, lanes: int, pixels: int) -> int:
-    """Pixels that whole workgroups make, of which some may be past the last."""
+    """Returns the pixels of all workgroups, including idle lanes beyond `count`."""
     return -(-count // (lanes * pixels)) * lanes * pixels
 
 
 def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
-    """The vendor's other tiles of as many slices in which a thread makes more of `count` pixels,
-    and few more lanes are idle; the largest first. Only of those that read weights from global
-    memory."""
+    """Returns the vendor's tiles with equal slices and more pixels per thread, the largest first,
+    that leave few more lanes idle over `count` pixels; only for weights from global memory."""
     if tile.weights != "global" or target.software or "tile" in target.tuning:
         return []
     most = _made(count, tile.lanes, tile.pixels) * MOST_PADDED
@@ -163,19 +161,18 @@ def _software(target: Target, least: int, count: int, width: int) -> Tile:
 
 
 def _tile(pixels: int, slices: int, lanes: int, weights: str) -> Tile:
-    """Input channels per iteration are such that 8 lanes load whole weights: slices * step in
-    eights. On software adapters, which have groups of 8, all of a slice if that compiles in time.
-    """
+    """Returns a tile whose `step` lets 8 lanes load all weights: slices * step is a multiple of 8.
+    On software adapters, with groups of 8 lanes, it is a whole slice if that compiles fast
+    enough."""
     whole = slices == 2 or (lanes == SHUFFLE_GROUP and 4 * pixels * slices <= PRODUCTS)
     return Tile(pixels, slices, 4 if whole else 2, lanes, weights)
 
 
 def point_tile(target: Target, tile: Tile) -> Tile:
-    """The tile for a 1x1 convolution, the one pipeline that does most of a network.
-
-    On older lavapipe it may take longer to compile: the more terms of a sum at once, the less it is
-    masked, loaded and stored. MobileNet gains 8 % by that; on Mesa 25 it would take 1.5 times as
-    long, on SwiftShader a little longer."""
+    """Returns the tile for a 1x1 convolution, the pipeline that does most of a network's work. On
+    older lavapipe it takes a whole slice, which compiles longer: longer sums need less masking,
+    loading and storing. MobileNet gains 8 %; on Mesa 25 it would take 1.5 times as long, on
+    SwiftShader slightly longer."""
     if tile.shared and tile.lanes == SHUFFLE_GROUP and target.driver.startswith(WHOLE_SLICES):
         return replace(tile, step=4)
     return tile
@@ -187,21 +184,23 @@ def _weights(target: Target, start: str) -> str:
 
 
 def passes_weights(target: Target) -> bool:
-    """Lanes pass on the weights that all of them need, by shuffle: not where global memory serves
-    all lanes at once. In registers of each lane they would take the room of other waves."""
+    """Whether lanes pass weights to each other by shuffle. They do not if one read from global
+    memory serves all lanes, since weights in each lane's registers would reduce the number of
+    waves."""
     vendor = "software" if target.software else target.vendor
     start = STARTS.get(vendor, STARTS["unknown"])
     return target.shuffles and _weights(target, start.weights) != "global"
 
 
 def rounds(count: int, pixels: int, width: int = 0) -> int:
-    """Work of one group of 8 lanes over `count` pixels, in units of one pixel per lane: what a
-    thread does besides its pixels (weights, shuffles) takes as long as one more. With a `width`, no
-    thread makes pixels of two rows."""
+    """Returns the work of a group of 8 lanes over `count` pixels, in units of a pixel per lane; a
+    thread's work other than pixels (weights, shuffles) costs one more. With a `width`, no thread
+    has pixels of two rows."""
     threads = row_threads(count, pixels, width) if width else -(-count // pixels)
     return -(-threads // SHUFFLE_GROUP) * (pixels + 1)
 
 
 def row_threads(count: int, pixels: int, width: int) -> int:
-    """Threads of `pixels` neighbours that cover rows of `width`; the last of a row overlaps."""
+    """Returns the threads of `pixels` neighbours that cover rows of `width`; the last of a row
+    overlaps."""
     return count // width * -(-width // pixels)

@@ -1,4 +1,4 @@
-"""`top_k(x, k constant): axis, largest` (defaults: the last, yes): the k largest (smallest)
+"""`top_k(x, k constant): axis, largest` (defaults: the last, true): the k largest (smallest)
 elements along an axis, in order, and their indices; of equal elements the first comes first."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Twice the input's shape, with k elements along the axis."""
+    """Returns the shapes of elements and indices: the input's with k elements along the axis."""
     shape, k = list(graph.shape(node.operand())), graph.constant(node.inputs[1])
     assert k is not None
     shape[int(node.attributes.get("axis", -1))] = int(k.reshape(-1)[0])
@@ -48,7 +48,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, of [rows, elements]."""
+    """Records one launch over [rows, elements]."""
     (rows, count), out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
     together = 8 if count < 256 else WORKGROUP
     largest = bool(node.attributes.get("largest", True))
@@ -74,7 +74,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Rows along the last axis, whatever the rank is."""
+    """Transposes and reshapes to rows along the last of two axes."""
     shape = steps.shape(node.operand())
     axis = int(node.attributes.get("axis", -1)) % len(shape)
     if len(shape) == 2 and axis == 1:

@@ -1,5 +1,5 @@
-"""`transpose(x): perm`, axis k of the result being axis perm[k] of x (negative: from the end); and
-`view(x): view`, any movement of elements that a pass has joined (see `ops.views`)."""
+"""`transpose(x): perm`, where axis k of the result is axis perm[k] of x (negative: from the end);
+and `view(x): view`, any movement of elements that a pass has composed (see `ops.views`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tflgpu_plugin.ops.views import View, transposed
 
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:
-    """The permutation, counted from 0. Raises ValueError when it is none of this rank."""
+    """Returns the permutation, from 0. Raises ValueError if it is not one of this rank."""
     rank = len(graph.shape(node.operand()))
     given = [int(axis) for axis in node.attributes["perm"]]
     perm = tuple(axis + rank if axis < 0 else axis for axis in given)

@@ -1,11 +1,11 @@
-"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> a given output shape,
-or, without that operand, what padding leaves of the full result: all of it with "valid", and with
-"same" less what is over a stride after the last multiple of it that a tap of the image reaches.
+"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> an output of the given
+shape. Without that operand, "valid" padding keeps the full result, and "same" keeps at most (extent
+- 1) % stride + 1 elements from the position of the last input element on.
 
-Gathered: an output pixel is reached by every stride-th tap, so pixels of one phase of the strides
-form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
-the input (tensorflow/lite/kernels/transpose_conv.cc), or (top, bottom, left, right) to be cut from
-the full result, of which top and left matter. Dilated weights get zeros between them."""
+Computed by gathering: every stride-th tap reaches an output pixel, so the pixels of one phase of
+the strides are an ordinary convolution of stride 1. Padding is that of the convolution from output
+to input (tensorflow/lite/kernels/transpose_conv.cc), or (top, bottom, left, right) to crop from the
+full result, of which only top and left matter. Dilated weights are filled with zeros."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _output(graph: Graph, node: Node) -> Shape | None:
-    """The output shape: as given, None where it is not constant, or what padding leaves."""
+    """Returns the output shape: as given (None if it is not constant), or what padding leaves."""
     if count_given(node.inputs) > 3:
         value = graph.constant(node.inputs[3])
         return None if value is None else tuple(int(extent) for extent in value)
@@ -100,18 +100,18 @@ def _output(graph: Graph, node: Node) -> Shape | None:
 
 
 def _left(extent: int, kernel: int, stride: int, same: bool) -> int:
-    """The extent of the output along one axis (mediapipe/util/tflite/operations)."""
+    """Returns the extent of the output along one axis (mediapipe/util/tflite/operations)."""
     reached = (extent - 1) * stride
     return reached + (min(kernel, (extent - 1) % stride + 1) if same else kernel)
 
 
 def work_back(graph: Graph, node: Node) -> int:
-    """Multiply-adds: every input element meets every weight of its channel."""
+    """Returns the multiply-adds: each input element is multiplied by each weight of its channel."""
     return prod(graph.shape(node.operand())) * prod(graph.shape(node.operand(1))[:-1])
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Dilated weights become larger ones with zeros."""
+    """Replaces dilated weights by larger ones with zeros."""
     steps_h, steps_w = node.attributes.get("dilations", (1, 1))
     weights = steps.data(node.inputs[1])
     if weights is None or steps_h == steps_w == 1:
@@ -125,10 +125,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def padding_before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
-    """Padding in front along one axis of the output.
-
-    With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
-    rounds towards zero, leaves some."""
+    """Returns the padding before the output along one axis. With VALID it is 0 unless the output is
+    smaller than the kernel: the host's division then truncates toward zero, which leaves some."""
     padding = node.attributes["padding"]
     if not isinstance(padding, str):
         return int(padding[2 * axis])

@@ -1,5 +1,5 @@
-"""Elementwise ops of one operand: the fused step of the same name (`kernels.EPILOGUE_OPS`) over a
-copy. `gelu(x): approximate` is `gelu_tanh` where it is set."""
+"""Elementwise ops of one operand: the fused step of the same name (`kernels.EPILOGUE_OPS`) on a
+copy. `gelu(x): approximate` is `gelu_tanh` if set."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op, same_shape
 from tflgpu_plugin.ops.unknown import PASSES
 
-# Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
-# open.
+# Attributes that are parameters of a step, in order, with their defaults. A limit of None is open.
 PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
     "elu": (("alpha", 1.0),),
     "selu": (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
@@ -35,7 +34,7 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
 
 
 def step(op: str, attributes: Mapping[str, Any]) -> EpilogueOp:
-    """The fused step that does what an op of this family with these attributes does."""
+    """Returns the fused step equivalent to an op of this family with these attributes."""
     values = [
         default if attributes.get(name) is None else float(attributes[name])
         for name, default in PARAMETERS.get(op, ())
@@ -49,7 +48,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
-    """`whole`: WGSL for integers, which may pass int32 where it is `checked`."""
+    """Records one launch. `whole`: WGSL for integers, whose result may exceed int32 if
+    `checked`."""
     if whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
         lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
     else:
@@ -57,7 +57,7 @@ def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = F
 
 
 def decompose_gelu(steps: Decomposition, node: Node) -> bool:
-    """Its approximation is a step of its own."""
+    """Replaces an approximate gelu by `gelu_tanh`."""
     if not node.attributes.get("approximate"):
         return False
     steps.last("gelu_tanh", node.inputs[0])
@@ -77,7 +77,8 @@ def row(
     checked: bool = False,
     **traits: Any,
 ) -> Op:
-    """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of integers."""
+    """Returns an op made of the fused step of its name; `whole` is its WGSL for vec4 `v` of
+    integers."""
     given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
@@ -90,7 +91,7 @@ def clipped(data: Array, low: float = -inf, high: float = inf) -> Array:
 
 
 def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
-    """An activation that only cuts."""
+    """Returns the op of an activation that only clamps."""
     limits = (low, high)
     whole = f"clamp(v, {LIMITED[name]})"
     return row(name, "exact", errors=errors, whole=whole, limits=limits,
@@ -149,7 +150,7 @@ OPS = (
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
     *(row(name) for name in ("exp", "sinh", "cosh")),
     row("gelu", errors=GATE, decompose=decompose_gelu),
-    # These change the type, so that they are no step of another op.
+    # These change the type, so they cannot be fused into another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),
     row("logical_not", "exact", ("bool",), meaning=np.logical_not),

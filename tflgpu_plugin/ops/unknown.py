@@ -1,19 +1,19 @@
-"""Numbers of int64 beyond int32, which the GPU does not have. A run that makes one is flagged, but
-for one that a choice (`where`) after it may leave out: that becomes a value of its own, which is
-passed on like NaN, and the run is flagged if it is chosen."""
+"""Numbers of int64 beyond int32, which the GPU cannot represent. A run that produces one is
+flagged, unless a later choice (`where`) may discard it: then it becomes a special value that is
+propagated like NaN, and the run is flagged if that is chosen."""
 
 from __future__ import annotations
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node
 
-UNKNOWN = "vec4i(-2147483647 - 1)"  # WGSL of that value
-PASSES, CHOOSES = "passes", "chooses"  # of `Op.unknown`
+UNKNOWN = "vec4i(-2147483647 - 1)"  # WGSL of the special value
+PASSES, CHOOSES = "passes", "chooses"  # values of `Op.unknown`
 
 
 def unflagged(graph: Graph) -> frozenset[int]:
-    """The int64 tensors that may hold it: all that reads them passes it on to such a tensor, or
-    chooses between it and another."""
+    """Returns the int64 tensors that may hold the special value: all readers propagate it to such a
+    tensor, or choose between it and another value."""
     found: set[int] = set()
     readers = graph.consumers()
     ends = {*graph.outputs, *(after for _, after in graph.states)}
@@ -36,5 +36,5 @@ def _takes(reader: Node, tensor: int, found: set[int]) -> bool:
 
 
 def where_unknown(values: list[str]) -> str:
-    """WGSL (vec4 of bool) for where one of these values of int32 is unknown."""
+    """Returns WGSL (vec4 of bool) for where one of these int32 values is the special one."""
     return " | ".join(f"({value} == {UNKNOWN})" for value in values)

@@ -1,10 +1,8 @@
-"""Maxima and where they were, x [B, H, W, C]: `max_pool_argmax(x): window, padding` gives the
-largest element of each window and its index in there, y * width + x; `max_unpool(x, indices):
-window, padding` puts values back there, and zeros all around.
-
-Windows lie side by side. The first of equal elements counts, and NaN only where it is the first of
-its window. Fractions of an index are cut off; an index outside of the window is none, so that its
-value is lost."""
+"""Maxima and their positions, x [B, H, W, C]: `max_pool_argmax(x): window, padding` returns the
+largest element of each window and its index in the window, y * width + x; `max_unpool(x, indices):
+window, padding` writes values back there, into zeros. Windows are adjacent. The first of equal
+elements is taken, NaN only if it is the first of its window. Fractional indices are truncated;
+values with an index outside of the window are dropped."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Both outputs [B, positions ..., C]."""
+    """Returns the shapes of both outputs, [B, positions ..., C]."""
     shape = graph.shape(node.operand())
     pooled = (shape[0], *(s.positions for s in _spans(shape, node)), shape[3])
     return [pooled, pooled]
@@ -74,7 +72,7 @@ def _spans(shape: Shape, node: Node) -> list[Span]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch for values and indices."""
+    """Records one launch for values and indices."""
     rows, columns = _spans(low.graph.shape(node.operand()), node)
     low.loops(node, rows.kernel * (2 + columns.kernel) + 1)
     low.each_vector(
@@ -92,7 +90,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def lower_back(low: Lowering, node: Node) -> None:
-    """One launch, four elements of the result per thread."""
+    """Records one launch with four elements of the result per thread."""
     _, height, width, _ = low.graph.shape(node.operand())
     window_h, window_w = node.attributes["window"]
     low.each_vector(

@@ -1,8 +1,7 @@
 """`update_slice(x, updates, starts): axis, circular, ends, raises`: x with a part of it replaced.
-`starts` has an index for each axis, or with an `axis` one for each batch, of the first axis;
-`circular`: what goes over the end of that is put at its beginning. Otherwise starts are moved so
-that all is inside, and with `raises`, where the host answers with an error, the run is flagged.
-`ends`, with an `axis`: what is after the part is zero."""
+`starts` has an index for each axis or, with an `axis`, one for each batch. With `circular` the part
+wraps around the end of the axis; otherwise starts are clamped so that it fits, and with `raises`,
+where hosts fail, the run is flagged. `ends`, with an `axis`: elements after the part are zero."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four elements of the result per thread."""
+    """Records one launch with four elements of the result per thread."""
     (shape, update, _), axis = _shapes(low.graph, node), node.attributes.get("axis")
     given = low.geometry(node.operand(1))
     parameters: dict[str, object] = {
@@ -72,8 +71,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
-    """Axes that have a start, by its number, and between these one for all others; the batch is one
-    by itself. Each has an extent, and that of the update."""
+    """Returns axes that have a start, by its number, with the axes between them merged; the batch
+    stays separate. Each has its extent, and that of the update."""
     levels: list[tuple[int | None, int, int]] = []
     for k, (many, few) in enumerate(zip(shape, update, strict=True)):
         starts = many != few if axis is None else k == axis

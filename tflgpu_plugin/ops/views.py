@@ -1,7 +1,6 @@
-"""Views: which element of an input each element of a result is, or that it is padding.
-
-All ops that only move data say so by a `View`; views of views are composed here, and axes that lie
-in a row become one here. `movement` reads through a view, on the device."""
+"""Views: for each element of a result, its element in the input, or that it is padding. Ops that
+only move data return a `View`; this module composes views and merges axes, `movement` reads through
+them on the device."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from tflgpu_plugin.ops.axes import Axis, aligned, halved, merged
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A tensor of `shape`, its elements in row-major order being those over `axes`, counted from
-    element `offset` of the input, in row-major order as well; `value` is that of padding.
+    """A tensor of `shape` whose elements, in row-major order, are those over `axes`, from element
+    `offset` of the row-major input on; `value` is that of padding.
 
-    The methods give the view of what is done to the result; they return None where no axes can
-    say it. Shapes are expected to fit."""
+    Methods return the view of a further operation on the result, or None if axes cannot express it.
+    Shapes are expected to fit."""
 
     shape: Shape
     axes: tuple[Axis, ...]
@@ -38,18 +37,19 @@ class View:
 
     @cached_property
     def whole(self) -> bool:
-        """All elements from the first on, in order."""
+        """Whether it is all elements in order, from the first on."""
         axes = self.simple.axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """The same for views that are the same."""
+        """Returns a key that is equal for equal views."""
         axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple.axes]
         return (self.shape, self.offset, self.value, *axes)
 
     def by_axis(self, shape: Shape) -> bool:
-        """Whether each axis goes along the same one of an input of this shape, or nowhere."""
+        """Whether each axis reads along the same axis of an input of this shape, or is
+        broadcast."""
         axes = self.one_each
         if axes is None or len(shape) != len(axes):
             return False
@@ -61,15 +61,15 @@ class View:
 
     @property
     def one_each(self) -> list[Axis] | None:
-        """One axis for each of the result; None where it takes more."""
+        """Returns one axis for each of the result; None if more are needed."""
         groups = aligned(self.axes, self.shape) if self.shape else []
         if groups is None or any(len(group) > 1 for group in groups):
             return None
         return [group[0] if group else Axis(1) for group in groups]
 
     def margins(self, shape: Shape) -> list[tuple[int, int]] | None:
-        """Returns the padding around each axis of an input of this shape, if all of it is there
-        in its order."""
+        """Returns the padding around each axis of an input of this shape, if the view is otherwise
+        all of it in order."""
         axes = self.one_each
         if axes is None or len(axes) != len(shape):
             return None
@@ -77,18 +77,19 @@ class View:
         return found if self.key == padded(shape, found, self.value).key else None
 
     def reshapes(self, shape: Shape) -> bool:
-        """Whether it is all of an input of this shape, in its order."""
+        """Whether it is all of an input of this shape, in order."""
         return self.whole and prod(self.shape) == prod(shape)
 
     @cached_property
     def simple(self) -> View:
-        """The same view over as few axes as will do."""
+        """Returns the same view over as few axes as possible."""
         rows = merged([(axis,) for axis in self.axes])
         axes = tuple(row[0] for row in rows) or (Axis(1, 1),)
         return View(self.shape, axes, self.offset, self.value)
 
     def then(self, view: View) -> View | None:
-        """The view of this result through another one; None where no axes can say it."""
+        """Returns this view composed with another one of its result; None if axes cannot express
+        it."""
         given = self.simple.axes
         found = coordinates(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
@@ -127,7 +128,7 @@ class View:
         return View(view.shape, tuple(axes), offset, value)
 
     def of(self, data: Array) -> Array:
-        """The result for this input."""
+        """Returns the result for this input."""
         result = np.full([axis.extent for axis in self.axes], self.value, data.dtype)
         if result.size == 0 or any(axis.low >= axis.stop for axis in self.axes):
             return result.reshape(self.shape)
@@ -143,22 +144,23 @@ class View:
         return result.reshape(self.shape)
 
 
-@lru_cache(256)  # passes ask for the same ones again, round by round
+@lru_cache(256)  # passes request the same ones in every round
 def through(*views: View | None) -> View | None:
-    """The view through all of them; None where one is missing, or no axes can say it."""
+    """Returns the composition of all these views; None if one is missing, or axes cannot express
+    it."""
     return reduce(lambda a, b: None if a is None or b is None else a.then(b), views)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from 0; a negative one counts from the end. Raises ValueError where there is
-    none."""
+    """Returns an axis from 0; a negative one counts from the end. Raises ValueError if out of
+    range."""
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
     return int(axis) % rank
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours on each axis, row-major."""
+    """Returns the row-major strides of the axes, in elements."""
     return tuple(accumulate((1, *shape[:0:-1]), mul))[::-1] if shape else ()
 
 
@@ -167,8 +169,8 @@ def _same(a: float, b: float) -> bool:
 
 
 def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis | None:
-    """`axis`, which goes along `own` from `start` in these steps, with the padding and the lookup
-    of `own`; `alone`: it goes along no other axis."""
+    """Returns `axis`, which reads along `own` from `start` in steps of `step`, with the padding and
+    lookup of `own`, or None if impossible; `alone`: no other axis reads along `own`."""
     reached = np.arange(axis.extent) if axis.lookup is None else axis.lookup
     reached = start + step * reached
     here = np.arange(axis.extent)
@@ -186,8 +188,8 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
 
 
 class Coordinates(NamedTuple):
-    """A view by coordinates: element x of axis j is `steps[j][k] * x` further along axis k of the
-    input than `starts[k]`."""
+    """A view in coordinates: element x of axis j is `steps[j][k] * x` from `starts[k]` along axis k
+    of the input."""
 
     axes: tuple[Axis, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -195,9 +197,8 @@ class Coordinates(NamedTuple):
 
 
 def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
-    """The view with coordinates on axes of these extents, that of the input, in place of element
-    numbers; axes are split where they must be. None where the same step would go to another axis
-    from some elements on."""
+    """Returns the view with coordinates on the input's axes, of these extents, instead of element
+    numbers; axes are split if necessary. None if equal steps would not stay on one axis."""
     strides = row_strides(extents)
     axes = tuple(part for axis in view.axes for part in _split(axis, extents, strides))
     if any(axis.low >= axis.stop for axis in axes):
@@ -218,7 +219,7 @@ def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
 
 
 def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """A distance in elements as steps on each axis; none on those of extent 1."""
+    """Returns a distance in elements as steps along each axis; 0 along axes of extent 1."""
     found, left = [], abs(number)
     for extent, stride in zip(extents, strides, strict=True):
         steps = left // stride if extent > 1 else 0
@@ -228,7 +229,8 @@ def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tupl
 
 
 def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[Axis]:
-    """An axis that goes on from one axis of the input to the one before it, as two or more."""
+    """Returns an axis split in two or more, if it crosses from one axis of the input to the one
+    before."""
     if axis.lookup is not None or axis.stride == 0:
         return [axis]
     for extent, stride in zip(extents, strides, strict=True):
@@ -243,13 +245,13 @@ def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[A
 
 
 def whole(shape: Shape) -> View:
-    """All elements, in order."""
+    """Returns the view of all elements in order."""
     return View(shape, (Axis(prod(shape), 1),))
 
 
-@lru_cache(256)  # networks turn few shapes, many times
+@lru_cache(256)  # networks transpose few shapes, many times
 def transposed(shape: Shape, perm: tuple[int, ...]) -> View:
-    """Axis k of the result is axis perm[k]."""
+    """Returns the view whose axis k is axis perm[k]."""
     strides = row_strides(shape)
     axes = tuple(Axis(shape[axis], strides[axis]) for axis in perm)
     return View(tuple(shape[axis] for axis in perm), axes)
@@ -258,8 +260,8 @@ def transposed(shape: Shape, perm: tuple[int, ...]) -> View:
 def region(
     shape: Shape, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None
 ) -> View:
-    """Returns a view of so many elements of each axis from a start on, with steps (default: 1,
-    may be negative)."""
+    """Returns the view of `sizes` elements of each axis from a start on, with steps (default 1, may
+    be negative)."""
     strides = row_strides(shape)
     steps = steps or (1,) * len(shape)
     axes = tuple(Axis(e, n * s) for e, n, s in zip(extents, steps, strides, strict=True))
@@ -268,13 +270,13 @@ def region(
 
 
 def part(shape: Shape, axis: int, start: int, extent: int) -> View:
-    """Returns a view of so many elements of one axis, and all of the others."""
+    """Returns the view of a range of one axis, and all of the others."""
     starts = [start if k == axis else 0 for k in range(len(shape))]
     return region(shape, starts, [extent if k == axis else e for k, e in enumerate(shape)])
 
 
 def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0) -> View:
-    """With so many elements before and after each axis."""
+    """Returns the view with these numbers of elements added before and after each axis."""
     strides = [n if e > 1 else 0 for e, n in zip(shape, row_strides(shape), strict=True)]
     axes = tuple(
         Axis(before + extent + after, stride, before, before + extent)
@@ -285,7 +287,8 @@ def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0)
 
 
 def repeated(shape: Shape, repeats: Sequence[int]) -> View:
-    """Each axis so many times over, as a whole; further repeats in front are of new axes."""
+    """Returns the view that repeats each axis this many times; additional leading repeats are of
+    new axes."""
     lead = len(repeats) - len(shape)
     shape = (1,) * lead + shape
     axes: list[Axis] = []
@@ -295,7 +298,7 @@ def repeated(shape: Shape, repeats: Sequence[int]) -> View:
 
 
 def taken(shape: Shape, rows: Mapping[int, Array]) -> View:
-    """The elements at these indices of some axes."""
+    """Returns the view of the elements at these indices of some axes."""
     axes, offset = [], 0
     for k, (extent, stride) in enumerate(zip(shape, row_strides(shape), strict=True)):
         row = rows.get(k, np.arange(extent))

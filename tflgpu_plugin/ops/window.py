@@ -1,8 +1,7 @@
-"""Window arithmetic of convolution and pooling: padding, dilation and output extents as in TFLite.
-
-SAME gives ceil(extent / stride) positions and puts the smaller half of the padding in front; VALID
-takes only windows that lie inside (`ComputeOutSize` and `ComputePaddingWithOffset` of
-tensorflow/lite/kernels/padding.h)."""
+"""Windows of convolution and pooling: padding, dilation and output extents as in TFLite
+(`ComputeOutSize` and `ComputePaddingWithOffset` of tensorflow/lite/kernels/padding.h). SAME has
+ceil(extent / stride) positions with the smaller half of the padding before the input; VALID only
+windows inside it."""
 
 from __future__ import annotations
 
@@ -14,15 +13,14 @@ import numpy as np
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
 
-BUSY_THREADS = 1 << 15  # that fill a large GPU
+BUSY_THREADS = 1 << 15  # threads that fill a large GPU
 
 
 @dataclass(frozen=True)
 class Span:
-    """A window along one axis: `kernel` taps, `dilation` apart, over `extent` input elements.
-
-    It moves by `stride`, has `before` elements of padding in front and stands at `positions`.
-    Tap t of position o reads input o * stride - before + t * dilation."""
+    """A window along one axis: `kernel` taps, `dilation` apart, over `extent` input elements. It
+    moves by `stride` over `positions`, with `before` elements of padding. Tap t of position o reads
+    input o * stride - before + t * dilation."""
 
     extent: int
     kernel: int
@@ -33,7 +31,7 @@ class Span:
 
     @property
     def reach(self) -> int:
-        """Input elements from the first to the last tap, both included."""
+        """Returns the input elements from the first to the last tap, inclusive."""
         return (self.kernel - 1) * self.dilation + 1
 
 
@@ -44,8 +42,8 @@ def span(
     dilation: int = 1,
     padding: str | tuple[int, int] = "valid",
 ) -> Span:
-    """One axis; `padding` is "same", "valid" or (before, after). `positions` is below 0 where the
-    window is longer by more than a stride."""
+    """Returns the window along one axis; `padding` is "same", "valid" or (before, after).
+    `positions` is negative if the window exceeds the input by more than a stride."""
     reach = (kernel - 1) * dilation + 1
     if padding == "same":
         positions = -(-extent // stride)
@@ -57,24 +55,21 @@ def span(
 
 
 def bounded(s: Span) -> Span:
-    """The same taps at the same positions, `dilation` and `before` being bounded by extents: beyond
-    what a tap goes over on its way, only one at most meets the input, and which is all that counts.
-    """
+    """Returns the window with the same taps at the same positions, but `dilation` and `before`
+    bounded by extents: beyond these at most one tap meets the input, so only which one matters."""
     room = (s.positions - 1) * s.stride + s.extent
     if s.positions < 1 or s.dilation <= room:
         return s
-    tap = max(-((room - s.extent - s.before) // s.dilation), 0)  # the first to reach the input
+    tap = max(-((room - s.extent - s.before) // s.dilation), 0)  # the first tap in the input
     start = tap * s.dilation - s.before
     before = tap * room - start if tap < s.kernel and start < s.extent else s.kernel * room
     return replace(s, dilation=room, before=before)
 
 
 def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> list[Span]:
-    """The axes between batch and channels of a `shape` under a `kernel` of as many extents.
-
-    Reads the attributes strides, dilations (absent means 1) and padding ("same", "valid" or
-    (before, after) of each axis, one axis after another). With ceil_mode a last window may reach
-    over the padded end if it begins before it."""
+    """Returns the window along each axis between batch and channels, by the attributes strides,
+    dilations (default 1) and padding ("same", "valid" or (before, after) of each axis in order).
+    With ceil_mode the last window may exceed the padded end if it begins before it."""
     padding, found = attributes["padding"], []
     if len(shape) != len(kernel) + 2:
         raise ValueError(f"a window of {len(kernel)} axes does not fit {list(shape)}")
@@ -90,15 +85,16 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
 
 
 def _rounded_up(s: Span, after: int) -> int:
-    """Positions with ceil_mode: the last one begins inside the image or the padding before it."""
+    """Returns the positions with ceil_mode: the last one begins inside the image or the padding
+    before it."""
     positions = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
     return positions - ((positions - 1) * s.stride >= s.extent + s.before)
 
 
 def edges(s: Span, windows: int, last: int) -> tuple[bool, ...]:
-    """Which of the elements that so many neighbouring windows reach, without dilation, lie outside
-    the input for some place of the first of them, from position 0 to `last`."""
-    end = last * s.stride - s.before  # where the last of them begins
+    """Returns which elements of so many adjacent windows, without dilation, may be outside the
+    input while the first window is at positions 0 to `last`."""
+    end = last * s.stride - s.before  # the last start of the first window
     reach = s.kernel + (windows - 1) * s.stride
     return tuple(t < s.before or end + t >= s.extent for t in range(reach))
 
@@ -111,7 +107,7 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
         found |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
         found |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
         found |= {f"before_{letter}": np.int32(s.before)}
-        if k:  # the first one is not needed to take the number of a pixel apart
+        if k:  # the first extent is not needed to split a pixel's number
             found |= {f"out_{letter}": s.positions}
     return found
 
@@ -119,7 +115,7 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
 def refuse_window(
     shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]
 ) -> Refusal | None:
-    """The sentence for a window that cannot run: a number below 1, or no position that fits."""
+    """Refuses windows with a number below 1, or without a position that fits."""
     numbers = (*kernel, *attributes["strides"], *attributes.get("dilations", (1,)))
     if min(numbers) < 1:
         return Refusal(
@@ -132,7 +128,7 @@ def refuse_window(
 
 
 def slices_per_thread(target: Target, stored: Geometry) -> int:
-    """Channel slices that a thread of one pixel goes through: index arithmetic is done once, but a
-    GPU wants many threads."""
+    """Returns how many channel slices a thread of one pixel computes: more share index arithmetic,
+    but GPUs need many threads."""
     few = 8 if target.software else max(1, stored.vectors // BUSY_THREADS)
     return min(few, 8, stored.slices)

@@ -1,10 +1,9 @@
 """3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 pixels, not 144.
 
 Three steps after Lavin and Gray (arXiv 1509.09308): the input's 6x6 patches are transformed, 36
-matrix products run through the 1x1 convolution kernel, one per plane with weights of its own, and
-the results are transformed back. The points are 0, plus and minus the square roots of 1/2 and of 2,
-and infinity. Weights are transformed here, in float64. An infinite or NaN input spoils the whole
-patch instead of 3x3 pixels."""
+matrix products run as 1x1 convolutions with weights of their own, and the results are transformed
+back. The points are 0, plus and minus the square roots of 1/2 and of 2, and infinity. Weights are
+transformed here in float64. An infinite or NaN input spoils its patch instead of 3x3 pixels."""
 
 from __future__ import annotations
 
@@ -27,15 +26,15 @@ SIDE = 4  # pixels of one patch along an axis
 SIX = 6
 PLANES = SIX * SIX
 DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
-EPILOGUE = 4  # what a thread does once, as so many input slices
+EPILOGUE = 4  # a thread's constant work, in input slices
 INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one slice
-MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
+MIN_WINOGRAD_GAIN = 1.3  # three more pipelines must save this factor
 # Of a nominal GPU, in multiply-adds of the same time: what a launch waits for the one before, a
 # byte of weights, and one of what was just written, up to the size of its cache.
 LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 8, 4, 16 << 20
-MOST_WEIGHTS = 64 << 20  # bytes of a layer's: they are four times as large
-PAIRS_IN, PAIRS_OUT = 3, 2  # of rows, which one thread of a GPU makes: of 6 and of 4
-LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
+MOST_WEIGHTS = 64 << 20  # bytes of a layer's transformed weights, 4 times the original
+PAIRS_IN, PAIRS_OUT = 3, 2  # rows per GPU thread, of 6 and of 4
+LANES = 16  # workgroup size of transforms on software adapters, where starting one is slow
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
 # keeps rounding errors 3 to 4 times smaller than with 1, -1, 2, -2.
@@ -53,14 +52,14 @@ G = np.array(
 
 
 def patches(rows: Span, columns: Span) -> tuple[int, int]:
-    """Patches along height and width."""
+    """Returns the patches along height and width."""
     return -(-rows.positions // SIDE), -(-columns.positions // SIDE)
 
 
 def suits(c: Convolution) -> bool:
     """Whether this convolution can be computed in this form."""
     if not c.flat or c.x[3] < DEEP or any(each.op in kernels.ROWS for each in c.node.epilogue):
-        return False  # whole sums must stay exact
+        return False  # integer sums must stay exact
     plain = all(axis.stride == axis.dilation == 1 for axis in c.axes)
     if c.filters[1:3] != (3, 3) or c.groups > 1 or not plain or not c.constant:
         return False
@@ -78,20 +77,20 @@ def pays(c: Convolution) -> bool:
 
 
 def _count(c: Convolution) -> int:
-    """Patches of all images."""
+    """Returns the patches of all images."""
     rows, columns = c.axes
     return c.x[0] * prod(patches(rows, columns))
 
 
 def _slices(c: Convolution) -> tuple[int, int]:
-    """Slices of input and output."""
+    """Returns the slices of input and output."""
     return -(-c.x[3] // 4), -(-c.filters[0] // 4)
 
 
 def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> int:
-    """Multiply-adds that a GPU saves, those of idle lanes as well, less what it could make while it
-    moves more and waits for two more launches. For `count` patches, `maps` (how many, pixels of
-    each) and slices of input and output."""
+    """Returns the multiply-adds that a GPU saves, including those of idle lanes, less those it
+    could do during additional memory traffic and two more launches. Arguments: patches, `maps` (how
+    many, pixels of each), slices of input and output."""
     inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
     saved = 9 * maps[0] * multiplied(target, maps[1], slices)
     saved -= PLANES * multiplied(target, count, slices)
@@ -102,7 +101,7 @@ def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int,
 
 
 def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
-    """Multiply-adds of a 1x1 convolution, those of lanes past the last pixel counted."""
+    """Returns the multiply-adds of a 1x1 convolution, including those of idle lanes."""
     tile = choose_tile(target, slices[1], pixels)
     group = tile.lanes * tile.pixels
     blocks = -(-slices[1] // tile.slices)
@@ -112,8 +111,8 @@ def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
 def _faster_on_software(
     target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]
 ) -> bool:
-    """For the same: by work of 8 lanes as measured on lavapipe, in units of one pixel and input
-    slice for all the slices that one thread makes."""
+    """Whether Winograd is faster on software adapters, by the work of 8 lanes as measured on
+    lavapipe, in units of a pixel and input slice for all slices of a thread."""
     depth, outputs = slices
     direct, tile = _products(target, maps[1], outputs)
     products, small = _products(target, count, outputs)
@@ -138,9 +137,9 @@ def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, i
 
 
 def lower(c: Convolution) -> None:
-    """Three launches: patches of the input, products, pixels. Between them lies
-    [plane][slice][patch]. On software adapters, which take long to compile much at once, each
-    transform is two launches, one for each axis."""
+    """Records three launches: patches of the input, products, pixels, with [plane][slice][patch]
+    between them. On software adapters, which compile large kernels slowly, each transform is two
+    launches, one per axis."""
     low, node, x, filters, (rows, columns) = c.low, c.node, c.x, c.filters, c.axes
     high, wide = patches(rows, columns)
     count, depth, outputs = x[0] * high * wide, -(-x[3] // 4), -(-filters[0] // 4)
@@ -180,7 +179,7 @@ def lower(c: Convolution) -> None:
 
 
 def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -> int:
-    """Rows of patches: [column][map][slice][row, patch]."""
+    """Records the transform of rows: [column][map][slice][row, patch]."""
     depth = -(-x[3] // 4)
     line, maps = x[1] * wide, x[0] * depth
     made = low.temporary(SIX * maps * line)
@@ -194,7 +193,7 @@ def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -
 
 
 def _columns_out(low: Lowering, node: Node, products: int, plane: int) -> int:
-    """Columns of the products: [row][column][slice][patch]."""
+    """Records the transform of the products' columns: [row][column][slice][patch]."""
     made, across = low.temporary(SIX * SIDE * plane), SIX * plane
     parameters: dict[str, object] = {"across": across, "slices": 1, "extent": SIDE, "block": 0}
     parameters |= {"x_map": 0, "x_slice": 0, "x_outer": 0, "x_step": across}
@@ -211,7 +210,8 @@ def _transform(
     items: tuple[int, int, int],
     parameters: Mapping[str, object],
 ) -> None:
-    """One launch from the first tensor to the second. `items`: per image, images, how often."""
+    """Records one launch from the first tensor to the second. `items`: items per image, images,
+    repetitions."""
     lanes = LANES if low.target.software else low.target.workgroup(32)
     count, images, outer = items
     low.dispatch(
@@ -231,7 +231,7 @@ def _transform(
 def _multiply(
     low: Lowering, node: Node, tensors: tuple[int, int], filters: Shape, count: int
 ) -> None:
-    """The 36 products, as the batch of one 1x1 convolution."""
+    """Records the 36 products as the batch of one 1x1 convolution."""
     tile = choose_tile(low.target, -(-filters[0] // 4), count)
     blocks = Blocks(filters[0], 1, filters[3], 1, tile.slices)
     distance = blocks.count * blocks.block_vectors
@@ -249,7 +249,7 @@ def _multiply(
 
 
 def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
-    """[plane][block][channel][slice] of vec4 over outputs."""
+    """Returns weights as [plane][block][channel][slice] of vec4 over outputs."""
     vectors = PLANES * blocks.count * blocks.block_vectors
     return low.constant(
         node.operand(1),
@@ -261,11 +261,9 @@ def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
 
 
 def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
-    """G w G^T of weights [O, 3, 3, I], as [36, block, channel, slice, 4] float32, some of the 36
-    planes at a time.
-
-    One product with the Kronecker square of G, some outputs at a time to keep float64 copies small.
-    """
+    """Yields G w G^T of weights [O, 3, 3, I] as [36, block, channel, slice, 4] float32, a plane at
+    a time: products with the Kronecker square of G, for some outputs at a time, to keep float64
+    copies small."""
     outputs, depth = data.shape[0], data.shape[3]
     taps, both = data.reshape(outputs, 9, depth), np.kron(G, G)
     step = pieces_of(outputs * depth * 4)

@@ -1,6 +1,6 @@
-"""Convolution with windows three wide, by Winograd's F(4, 3) along rows: 6 products for 4 pixels
-and 3 taps, not 12, in one launch. The points are those of `winograd`. An infinite or NaN input
-spoils the 4 pixels of a row that it is transformed for."""
+"""Convolution with windows three wide by Winograd's F(4, 3) along rows: 6 products for 4 pixels and
+3 taps, not 12, in one launch, with the points of `winograd`. An infinite or NaN input spoils the 4
+pixels of its patch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tflgpu_plugin.ops.window import Span, edges, parameters
 from tflgpu_plugin.ops.winograd import MEMORY_BYTE, SIDE, SIX, G, multiplied
 
 DEEP = 16  # input channels; with fewer terms the rounding of the transforms would show
-SLICES = 2  # of a thread: with 4 it would hold twice as many sums, and few waves fit a SIMD
+SLICES = 2  # slices per thread; 4 would double the sums, and few waves would fit a SIMD
 LANES = 32
-TRANSFORM = 12 * 4  # multiply-adds, of six vec4
+TRANSFORM = 12 * 4  # multiply-adds of transforming six vec4
 
 
 def suits(c: Convolution) -> bool:
     """Whether this convolution can be computed in this form."""
-    exact = any(each.op in kernels.ROWS for each in c.node.epilogue)  # whole sums must stay so
+    exact = any(each.op in kernels.ROWS for each in c.node.epilogue)  # integer sums must stay exact
     if not c.flat or exact or not c.constant or c.node.attributes.get("filters_last"):
         return False
     blocks, columns = _blocks(c.filters), c.columns
@@ -39,10 +39,9 @@ def suits(c: Convolution) -> bool:
 
 
 def pays(c: Convolution) -> bool:
-    """Whether it is faster so: on GPUs that read weights from global memory by addresses that all
-    lanes share, since a thread multiplies each only once here; with threads for all of them, so
-    that none goes through parts of the channels; and where the multiply-adds saved outweigh reading
-    twice the weights."""
+    """Whether it is expected to be faster: on GPUs whose lanes read weights from one shared address
+    in global memory, if there are enough threads without split-K, and if the multiply-adds saved
+    outweigh reading twice the weights."""
     target, (rows, columns) = c.low.target, c.axes
     if target.software:
         return False
@@ -53,8 +52,8 @@ def pays(c: Convolution) -> bool:
 
 
 def gained(target: Target, x: Shape, filters: Shape, high: int, wide: int) -> int:
-    """Multiply-adds that a GPU saves, those of idle lanes counted, less what it could make while it
-    reads twice the weights. For results of so many rows and columns."""
+    """Returns the multiply-adds that a GPU saves, including those of idle lanes, less those it
+    could do while it reads twice the weights, for results of so many rows and columns."""
     blocks, depth, lanes = _blocks(filters), -(-x[3] // 4), target.workgroup(LANES)
     each = blocks.slices * SIX * 16 + TRANSFORM  # of a thread, row of the window and input slice
     made = -(-high * -(-wide // SIDE) // lanes) * lanes * blocks.count * depth * each
@@ -64,7 +63,7 @@ def gained(target: Target, x: Shape, filters: Shape, high: int, wide: int) -> in
 
 
 def lower(c: Convolution) -> None:
-    """One launch, in which a thread makes `SIDE` pixels of a row."""
+    """Records one launch, in which a thread computes `SIDE` pixels of a row."""
     blocks, across, (rows, columns) = _blocks(c.filters), _across(c.columns), c.axes
     given: dict[str, object] = {
         "tap_vectors": blocks.tap_vectors,
@@ -86,7 +85,7 @@ def lower(c: Convolution) -> None:
 
 
 def _across(columns: Span) -> int:
-    """Patches of a row."""
+    """Returns the patches of a row."""
     return -(-columns.positions // SIDE)
 
 
@@ -96,7 +95,7 @@ def _blocks(filters: Shape) -> Blocks:
 
 
 def _weights(c: Convolution, blocks: Blocks) -> Constant:
-    """[block][row of the window][point][channel][slice] of vec4 over outputs."""
+    """Returns weights as [block][row of the window][point][channel][slice] of vec4 over outputs."""
     return c.low.constant(
         c.node.operand(1),
         "winograd_row",
@@ -107,7 +106,7 @@ def _weights(c: Convolution, blocks: Blocks) -> Constant:
 
 
 def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
-    """w G^T of weights [O, H, 3, I], as [block, H x 6, channel, slice, 4] float32, some blocks at a
+    """Yields w G^T of weights [O, H, 3, I] as [H x 6, channel, slice, 4] float32, a block at a
     time."""
     rows = blocks.slices * 4
     for block in range(blocks.count):
