@@ -1,36 +1,36 @@
-"""Makes complete WGSL of a kernel file: the preamble (uniform block, bindings, accessors, fused
-steps), then the body.
+"""Assembles complete WGSL from a kernel file: a preamble (uniform block, bindings, accessors,
+epilogue), then the body.
 
 A kernel file (`kernels/<family>.wgsl`) holds the body only, in WGSL with the additions of `unroll`.
 A body may use:
 
 * `p.<name>`: the dispatch's parameters. Each operand adds `p.off_<name>`, and a written one
   `p.channels_<name>`.
-* `load_<name>(i)`: element i of a read operand, counted in views: a vec4f, vec2f, f32 or u32 by the
-  operand's view; a vec4i, vec2i or i32 where it holds int32.
-* `place_<name>(i, inside)`: where to read element i or, where it is not inside, padding.
-  `stride_<name>(n, inside)`: the distance of two such places whose elements lie n apart.
-* `padded_<name>(place, inside)`: the element at such a place, or zero.
+* `load_<name>(i)`: element i of a read operand, counted in views: a vec4f, vec2f, f32 or u32,
+  or for int32 a vec4i, vec2i or i32.
+* `place_<name>(i, inside)`: the address of element i or, unless `inside`, of padding.
+  `stride_<name>(n, inside)`: the distance between two addresses whose elements are n apart.
+* `padded_<name>(place, inside)`: the element at such an address, or zero.
 * `vector_<name>`, `scalar_<name>`: the types of an operand's vec4 and of its elements.
-* `put_<name>(i, v)`: writes element i of an operand with another view than vec4, without fused
-  steps and mask.
-* `epilogue_<name>(q)`: the per-channel operands of the fused steps and the lane mask of channel
-  slice q. A kernel calls it once for each slice.
-* `store_<name>(i, epilogue, v)`: applies the fused steps, zeroes the pad lanes and writes vec4 i.
-  Where a kernel uses the result (`= store_<name>(...)`), it is the value before it is rounded to
-  float16.
-* `group_id(wid)`: the workgroup's id in the dispatch. Groups over the device's limit come folded.
+* `put_<name>(i, v)`: writes element i of an operand whose view is not vec4, without epilogue and
+  lane mask.
+* `epilogue_<name>(q)`: the per-channel operands of the epilogue and the lane mask of slice q. A
+  kernel calls it once for each slice.
+* `store_<name>(i, epilogue, v)`: applies the epilogue, zeroes the padding lanes and writes vec4 i.
+  If a kernel uses its result (`= store_<name>(...)`), that is the value before rounding to float16.
+* `group_id(wid)`: the workgroup's id in the dispatch, also if the dispatch is folded because it has
+  more groups than the device allows.
 
-Nothing else touches memory, so that storage types change here and nowhere else. An operand stored
-as float16 lies as pairs in words (see `unpack2x16float`; a function replaces it where a device
-has none), and kernels see float32. What is stored is rounded to the nearest, halves to even, and
-limited to 65504, the largest float16; infinities and NaN are kept. Where a device rounds to float16
-in that way (`Target.native_half`), the buffer is an array of f16, and a kernel may load it without
-a conversion: `half_<name>(i)`, `padded_half_<name>(place, inside)`.
+Nothing else accesses memory, so that storage types are handled here only. An operand stored as
+float16 is packed in pairs into words (see `unpack2x16float`; a function replaces it on devices
+without it), and kernels see float32. Stored values are rounded to nearest, halves to even, and
+clamped to 65504, the largest float16; infinities and NaN are kept. If a device itself rounds to
+float16 in that way (`Target.native_half`), the buffer is an array of f16, and a kernel may load it
+without conversion: `half_<name>(i)`, `padded_half_<name>(place, inside)`.
 
-A kernel may read a constant as an array of eight vec4 each (its variant `eights` says where that is
-possible): `eight_<name>(i)` is the number of the eight that begins with element i, a multiple of 8,
-and `load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
+A kernel may read a constant as an array of arrays of eight vec4 (its variant `eights` says whether
+that is possible): `eight_<name>(i)` is the index of the array that begins with element i, a
+multiple of 8, and `load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ Parameters = Mapping[str, int | float | np.int32]
 
 
 def parameter_type(value: int | float | np.int32) -> str:
-    """WGSL type of a parameter: Python int is u32, numpy int32 is i32, float is f32."""
+    """Returns the WGSL type of a parameter: u32 for int, i32 for numpy int32, f32 for float."""
     if isinstance(value, np.int32):
         return "i32"
     return "u32" if isinstance(value, int) else "f32"
 
 
 def parameter_words(parameters: Parameters) -> bytes:
-    """The uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
+    """Returns the uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
     types = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}
     words = [np.array(value, types[parameter_type(value)]) for value in parameters.values()]
     block = b"".join(word.tobytes() for word in words)
@@ -97,9 +97,8 @@ def render(
     epilogue: Mapping[str, Sequence[FusedEpilogueOp]],
     variant: Mapping[str, object],
 ) -> str:
-    """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
-    fused steps.
-    """
+    """Returns complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and
+    types, and epilogue."""
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters, main)
@@ -109,20 +108,20 @@ def render(
 
 
 def without_unpack(wgsl: str) -> str:
-    """The same kernel for a device that has no `unpack2x16float`."""
+    """Returns the kernel rewritten for a device without `unpack2x16float`."""
     if "unpack2x16float" not in wgsl:
         return wgsl
     return f"{_library()['unpacked']}\n{wgsl.replace('unpack2x16float', 'unpacked')}"
 
 
 def _frozen(value: object) -> object:
-    """Lists as tuples, so that a variant can be looked up."""
+    """Returns lists as tuples, so that a variant is hashable."""
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 @cache
 def _library() -> Mapping[str, str]:
-    """The functions of math.wgsl and numbers.wgsl by name, each without the comment before it."""
+    """Returns the functions of math.wgsl and numbers.wgsl by name, without comments."""
     text = body("math", ()) + body("numbers", ())
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
@@ -131,7 +130,7 @@ def _library() -> Mapping[str, str]:
 
 
 def _called(names: Iterable[str]) -> list[str]:
-    """These functions of the library, and those that they call."""
+    """Returns these functions of the library, and those that they call."""
     library = _library()
     found, waiting = set[str](), [*names]
     while waiting:
@@ -143,7 +142,7 @@ def _called(names: Iterable[str]) -> list[str]:
 
 
 def _calls(text: str) -> set[str]:
-    """The functions of the library that a text calls."""
+    """Returns the functions of the library that a text calls."""
     return _library().keys() & set(_CALL.findall(text))
 
 

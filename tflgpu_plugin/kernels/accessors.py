@@ -1,6 +1,5 @@
-"""Accessors: the functions by which a kernel reads and writes its operands. Nothing else touches
-memory, so that storage types change here and nowhere else.
-"""
+"""Accessors: the functions with which a kernel reads and writes its operands. Nothing else accesses
+memory, so that storage types are handled here only."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from dataclasses import dataclass
 
 from tflgpu_plugin.kernels.epilogue import ROWS, FusedEpilogueOp, expression, pairwise
 
-EIGHT = 8  # vec4 of constants that begin at a multiple of as many
+EIGHT = 8  # vec4 in an aligned array of a constant
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
 _WHOLE_VIEWS = {4: "vec4i", 2: "vec2i", 1: "i32", 0: "u32"}
-# Of float16 in words, for the element at `i`: what the buffer is an array of, and its value.
+# float16 stored in words, by view: the element type of the buffer, and the value of element `i`.
 _HALVES = {
     4: ("vec2u", "of_halves({0}[{1}])"),
     2: ("u32", "unpack2x16float({0}[{1}])"),
@@ -27,12 +26,11 @@ class Operand:
     """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32
     words).
 
-    `access` is r or w. `half`: stored as float16 (then it is not raw, and written by whole vec4:
-    two threads must not share a word), `native`: in WGSL's own type. `bytes`: a vec4 of integers is
-    stored in a word, counted from the parameter `low_<name>` (then it is read only, as vec4).
-    `whole`: its elements are int32. `zeros`: its buffer begins with zeros, which are read as
-    padding: one place is chosen then, and not each lane of a value.
-    """
+    `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (never
+    raw, and written by whole vec4, because two threads must not share a word); `native`: as WGSL's
+    f16. `bytes`: a vec4 of integers is stored in a word, counted from the parameter `low_<name>`
+    (read only, as vec4). `whole`: elements are int32. `zeros`: the buffer begins with zeros, which
+    are read as padding: selecting an address is cheaper than selecting each lane of a value."""
 
     name: str
     access: str = "r"
@@ -44,12 +42,12 @@ class Operand:
     zeros: bool = False
 
     def type(self, view: int) -> str:
-        """WGSL of so many lanes."""
+        """Returns the WGSL type with this many lanes."""
         return (_WHOLE_VIEWS if self.whole else _VIEWS)[view]
 
 
 def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
-    """WGSL of each operand's buffer and of the accessors that a body may call."""
+    """Yields WGSL of each operand's buffer and of the accessors that a body may call."""
     for binding, operand in enumerate(operands, start=1):
         kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
@@ -69,8 +67,8 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
 
 
 def _eights(operand: Operand, array: str, value: str, binding: int) -> Iterable[str]:
-    """Accessors of what lies in eights. Compilers see neighbours there, whatever the index, and
-    load them together."""
+    """Yields accessors of a constant stored as arrays of eight vec4. Compilers can tell that
+    elements of such an array are adjacent, and load them together."""
     name, kind = operand.name, operand.type(operand.view)
     loaded, eights = value.format("e][n"), f"array<array<{array}, {EIGHT}>>"
     yield f"@group(0) @binding({binding}) var<storage, read> {name}_data: {eights};"
@@ -82,26 +80,27 @@ def _eights(operand: Operand, array: str, value: str, binding: int) -> Iterable[
 
 
 def _stored(operand: Operand) -> tuple[str, str]:
-    """The type of the array, and the value of an element of it, whose index is to be filled in."""
+    """Returns the element type of the buffer, and the value of an element as a format string for
+    its index."""
     name, kind = operand.name, operand.type(operand.view)
     if operand.half:
         if operand.access != "r" and operand.view != 4:
-            raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
+            raise ValueError(f"operand {name!r} is stored as float16 but not written by whole vec4")
         if operand.native:
             return _NATIVE[operand.view], f"{kind}({name}_data[{{0}}])"
         array, value = _HALVES[operand.view]
         return array, value.format(f"{name}_data", "{0}")
     if operand.bytes:
         if operand.access != "r" or operand.view != 4:
-            raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
+            raise ValueError(f"operand {name!r} is stored in bytes but not read-only by whole vec4")
         return "u32", f"of_bytes({name}_data[{{0}}], p.low_{name})"
     return kind, f"{name}_data[{{0}}]"
 
 
 def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[str]:
-    """Accessors of what may lie outside, if a kernel calls them. `value` is that of an element,
-    `native` the type in which the buffer may be read as it is. Places are counted from the start
-    of the buffer, so that loops add its offset once; zeros are there."""
+    """Yields accessors that read padding outside of a tensor, if a kernel calls them. `value` is
+    that of an element, `native` the f16 type of the buffer or "". Addresses count from the start of
+    the buffer, where the zeros are; loops then add the operand's offset once."""
     name, kind = operand.name, operand.type(operand.view)
     if f"place_{name}(" not in main:
         return
@@ -118,7 +117,7 @@ def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[st
 
 
 def types(operands: Sequence[Operand], main: str) -> Iterable[str]:
-    """Aliases of types that a body names."""
+    """Yields aliases of the types that a body names."""
     for operand in operands:
         for name, view in (("vector", 4), ("scalar", 1)):
             if f"{name}_{operand.name}" in main:
@@ -140,7 +139,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
     if operand.half:
         value = f"native_halves({value})" if operand.native else f"halves({value})"
     if operand.whole and epilogue:
-        raise ValueError(f"operand {name!r} holds integers, which no fused step takes")
+        raise ValueError(f"operand {name!r} holds integers, which no epilogue op supports")
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
     for k, each in enumerate(epilogue):
         if each.operand and each.spread != "same":

@@ -1,4 +1,4 @@
-"""Fused steps: what is applied to a value before a kernel stores it, by name."""
+"""The epilogue ops, by name: WGSL applied to a value before a kernel stores it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ...
-# its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
-# the hosts' kernels. What max, min, clamp, and comparisons that mean the same, make of NaN is the
-# driver's choice: where hosts keep it, `keep_nan` does.
+# WGSL of each epilogue op: `v` (vec4f) is the value, `e` the second operand if any, `$0`, `$1` ...
+# the parameters (f32 in the uniform block, so that all values share a pipeline). Formulas are those
+# of the hosts' kernels. How max, min, clamp and equivalent comparisons treat NaN is up to the
+# driver: where hosts keep NaN, `keep_nan` does, too.
 EPILOGUE_OPS: dict[str, str] = {
     "relu": "keep_nan(v, max(v, vec4f(0.0)))",
     "relu6": "cut(v, 0.0, 6.0)",
@@ -21,7 +21,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "sub": "v - e",
     "reverse_sub": "e - v",
     "mul": "v * e",
-    # TFLite's keep NaN of the second operand alone, ONNX's that of either (the attribute `nan`).
+    # TFLite keeps NaN of the second operand only, ONNX of either one (the attribute `nan`).
     "maximum": "second_nan(v, e, max(v, e))",
     "reverse_maximum": "second_nan(e, v, max(v, e))",
     "maximum_nan": "keep_nan(v, keep_nan(e, max(v, e)))",
@@ -39,7 +39,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "neg": "-v",
     "ceil": "ceil(v)",
     "floor": "floor(v)",
-    "round": "round(v)",  # halves to the even neighbour
+    "round": "round(v)",  # rounds halves to even
     "sign": "select(sign(v), v, is_nan(v))",
     "sqrt": "root(v)",
     "rsqrt": "1.0 / root(v)",
@@ -99,13 +99,13 @@ EPILOGUE_OPS: dict[str, str] = {
     "quantized_factor": "quantized_factor(v, $0, vec3f($1, $2, $3), vec3f($4, $5, $6))",
     "quantized_factor_once": "requantized_once(v, vec4f(), vec4f(), vec4f($4), vec4f($5), "
     "vec4f($6), $0, $1, $2, $3)",
-    "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # channels that nothing else is in are zero
-    "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
+    "there": "select(vec4f(0.0), v, e != vec4f(0.0))",  # padding channels become zero
+    "logical_not": "1.0 - v",  # booleans are 0.0 and 1.0
     "to_bfloat16": "to_bfloat16(v)",
     "from_bfloat16": "from_bfloat16(v)",
 }
 
-# Rows of the operand of a step that has a matrix [rows, channels].
+# Number of rows, for ops whose operand is a matrix [rows, channels].
 ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
 
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -113,10 +113,10 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 @dataclass(frozen=True)
 class FusedEpilogueOp:
-    """An `EpilogueOp` as the preamble needs it: `operand` names a vec4 operand, `spread` says how
-    it is indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0).
-    `fields` are the dispatch's parameters that hold the step's own (for a step of two operands
-    without an operand: the second one)."""
+    """An `EpilogueOp` for the preamble: `operand` names a vec4 operand, `spread` is how it is
+    indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0). `fields`
+    are the dispatch's parameters with the op's own (without an operand: the second operand of a
+    binary op)."""
 
     op: str
     operand: str | None = None
@@ -125,7 +125,8 @@ class FusedEpilogueOp:
 
 
 def expression(step: str, fields: Sequence[str] = ()) -> str:
-    """WGSL of one of `EPILOGUE_OPS` whose parameters are in these fields of the uniform block."""
+    """Returns WGSL of one of `EPILOGUE_OPS` with its parameters in these fields of the uniform
+    block."""
     return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", EPILOGUE_OPS[step])
 
 

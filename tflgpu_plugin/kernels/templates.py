@@ -1,6 +1,5 @@
-"""The kernel files as Jinja2 templates. Compiled templates are code, so they are not kept between
-processes; what is made of them is (`bodies`).
-"""
+"""Loads kernel files as Jinja2 templates. Compiled templates are code, so only their rendered text
+is cached between processes (`bodies`)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tflgpu_plugin.kernels import unroll
 
 
 class Unrolling(Extension):
-    """Resolves the notation of `unroll` before Jinja2 reads a file."""
+    """Translates the notation of `unroll` before Jinja2 reads a file."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return unroll.jinja(source)
@@ -30,7 +29,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        optimized=False,  # takes longer than it saves, for what is rendered once
+        optimized=False,  # costs more than it saves for templates rendered once
     )
     made.globals["product"] = product
     return made

@@ -1,19 +1,19 @@
-"""Compile-time loops and conditions in kernel files, written like WGSL.
+"""Translates compile-time loops and conditions in kernel files, written like WGSL, to Jinja2.
 
-A kernel file reads as WGSL with these additions, which are resolved when the kernel is rendered:
+A kernel file is WGSL with these additions, which are resolved when the kernel is rendered:
 
 * `PIXELS`: the variant's `pixels`, or a constant of `@let SHARE = ...;`, as a u32 literal. A word
   in capitals that the file declares with `const` is WGSL's own. `LOAD(i)` calls the function that
   the constant names.
-* `@for j in PIXELS { ... }`: the lines once for each j from 0; `1..PIXELS` begins at 1, and
-  `j in PIXELS, q in SLICES` nests. In them `sum[j][q]` is a variable of its own, `sum0_1`.
-* `@each j in PIXELS, q in SLICES;`: from here on a line that names j is there once for each j.
-* `@if SHARED && STEP > 1 { ... } @else { ... }`: one of the blocks, without a scope of its own;
+* `@for j in PIXELS { ... }`: repeats the lines for each j from 0; `1..PIXELS` begins at 1, and
+  `j in PIXELS, q in SLICES` nests. Inside, `sum[j][q]` is a variable of its own, `sum0_1`.
+* `@each j in PIXELS, q in SLICES;`: repeats each following line that names j for each j.
+* `@if SHARED && STEP > 1 { ... } @else { ... }`: selects a block, without a scope of its own;
   `@if SHARED: let x = 0u;` is a block of one line.
-* `@macro load(j, u) { ... }`, called as a line `@load(j, 0);`: lines that occur more than once.
+* `@macro load(j, u) { ... }`, called as a line `@load(j, 0);`: names lines that occur repeatedly.
 
-A block ends with the brace that is indented like its first line. All of that becomes Jinja2's own
-syntax, which a kernel file may use as well.
+The closing brace of a block is indented like its first line. A kernel file may also use Jinja2's
+own syntax.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _OPERATOR = re.compile(r"&&|\|\||!(?!=)|/")
 
 
 def jinja(text: str) -> str:
-    """A kernel file in Jinja2's syntax."""
+    """Translates a kernel file to Jinja2's syntax."""
     return "".join(_lines(text))
 
 
 def _lines(text: str) -> Iterator[str]:
     own, each = {*_DECLARED.findall(text)}, dict[str, str]()
-    blocks: list[tuple[str, tuple[str, ...], str]] = []  # indentation, names, what ends it
+    blocks: list[tuple[str, tuple[str, ...], str]] = []  # indentation, names, closing text
     for line in text.splitlines():
         indent = blocks[-1][0] if blocks else None
         if opened := _OPENING.match(line):
@@ -71,7 +71,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _statement(line: str, bound: Set[str], each: Mapping[str, str], own: Set[str]) -> str:
-    """A line of WGSL, perhaps on a condition, as often as it stands for."""
+    """Translates a line of WGSL, with its condition and its repetitions."""
     single = _SINGLE.match(line)
     if single:
         line = single[1] + single[3]
@@ -91,7 +91,7 @@ def _statement(line: str, bound: Set[str], each: Mapping[str, str], own: Set[str
 
 
 def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
-    """The names that a block binds, and how it begins and ends."""
+    """Returns the names that a block binds, and its opening and closing text."""
     if kind == "if":
         return (), f"{{% if {_value(head)} %}}", "{% endif %}"
     if kind == "macro":
@@ -102,13 +102,13 @@ def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
 
 
 def _spans(head: str) -> list[tuple[str, str]]:
-    """The names of loops, and what they count to."""
+    """Returns the names of loops, and their bounds."""
     parts = (loop.partition(" in ") for loop in head.split(", "))
     return [(name, span) for name, _, span in parts]
 
 
 def _loops(loops: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """The first and the last of Jinja2's lines for nested loops."""
+    """Returns the opening and closing Jinja2 text of nested loops."""
     begins = "".join(f"{{% for {name} in {_range(span)} %}}" for name, span in loops)
     return begins, "{% endfor %}" * len(loops)
 
@@ -118,13 +118,13 @@ def _range(span: str) -> str:
 
 
 def _value(expression: str) -> str:
-    """An expression of constants as Jinja2 has it."""
+    """Translates an expression of constants to Jinja2."""
     lower = _CONSTANT.sub(lambda found: found[0].lower(), expression)
     return _OPERATOR.sub(lambda found: _OPERATORS[found[0]], lower)
 
 
 def _written(line: str, names: Set[str], own: Set[str], unrolled: bool) -> str:
-    """A line of WGSL with the constants and the names of loops filled in."""
+    """Returns a line of WGSL with constants and loop variables substituted."""
 
     def known(index: str) -> bool:
         words = _NAME.findall(index)
@@ -152,6 +152,6 @@ def _literal(found: re.Match[str], names: Set[str], constants: Set[str]) -> str:
 
 
 def _outside(code: str, pattern: re.Pattern[str], new: Callable[[re.Match[str]], str]) -> str:
-    """A line in which what is found outside of Jinja2's syntax is replaced."""
+    """Returns a line with the matches outside of Jinja2 syntax replaced."""
     parts = _JINJA.split(code)
     return "".join(part if k % 2 else pattern.sub(new, part) for k, part in enumerate(parts))

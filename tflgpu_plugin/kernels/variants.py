@@ -1,7 +1,6 @@
-"""The variants of kernels that have many: what a launch chooses besides operands and parameters.
+"""The variants of kernels that have many: what a launch selects besides operands and parameters.
 
-The header of a kernel's WGSL file explains the fields.
-"""
+The header of a kernel's WGSL file explains the fields."""
 
 from __future__ import annotations
 
