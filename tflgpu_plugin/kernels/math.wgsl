@@ -1,16 +1,16 @@
-// Functions, most of vec4: a kernel gets those that it calls. Those named _exact are right to a few ulp of f32, where a
-// driver's own may be far less (Vulkan allows sin an absolute error of 2^-11).
-// 2^n for whole n from -126 to 127.
+// Library functions, most on vec4; a kernel includes those that it calls. Functions named _exact have errors of a few ulp of
+// f32, while a driver's built-in may be far less precise (Vulkan allows sin an absolute error of 2^-11).
+// 2^n for integers n from -126 to 127.
 fn power_of_two(n: vec4f) -> vec4f {
   return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));
 }
-// v 2^n for normal v and 2^n from 2^-150 to 2^130, as one product: of three factors compilers may multiply any two first.
+// v 2^n for normal v and 2^n from 2^-150 to 2^130, as one product: compilers may reorder a product of three factors.
 fn scaled(v: vec4f, n: vec4f) -> vec4f {
   let half = floor(n * 0.5);
   return bitcast<vec4f>(bitcast<vec4i>(v) + (vec4i(half) << vec4u(23u))) * power_of_two(n - half);
 }
-// exp(v) as m 2^n with m around 1, which is 1 of 0: v = n ln 2 + r, with ln 2 in two parts after Cody and Waite, and the
-// polynomial of Cephes' expf. The relative error does not grow with |v|; a driver's own may have 3 + 2 |v| ulp.
+// exp(v) as m 2^n with m around 1, exactly 1 for v = 0: v = n ln 2 + r, with ln 2 in two parts after Cody and Waite, and the
+// polynomial of Cephes' expf. The relative error does not grow with |v|; a driver's exp may be off by 3 + 2 |v| ulp.
 fn exp_parts(v: vec4f) -> mat2x4f {
   let x = max(min(v, vec4f(90.0)), vec4f(-104.0));
   let n = round(x * 1.44269504);
@@ -26,17 +26,17 @@ fn exp_exact(v: vec4f) -> vec4f {
   let parts = exp_parts(v);
   return keep_nan(v, scaled(parts[0], parts[1]));
 }
-// As near as a driver's own, and NaN of NaN, of which SwiftShader's is infinite.
+// As precise as a driver's built-in, but NaN for NaN, where SwiftShader gives infinity.
 fn exp_near(v: vec4f) -> vec4f {
   return select(exp(v), v, is_nan(v));
 }
-// 1 / e to a unit in the last place, for e far from the ends of f32: a device's own may be 2.5 off.
+// 1 / e within 1 ulp, for e far from the limits of f32: a device's division may be off by 2.5 ulp.
 fn inverse_of(e: vec4f) -> vec4f {
   let near = 1.0 / e;
   return near + near * (1.0 - e * near);
 }
-// sqrt to a unit in the last place, but near the ends of f32 (where near * near overflows, or what it leaves is subnormal): a
-// device's own may be 4.5 off.
+// sqrt within 1 ulp, except near the limits of f32 (where near * near overflows, or the remainder is subnormal): a device's
+// sqrt may be off by 4.5 ulp.
 fn root(v: vec4f) -> vec4f {
   let near = sqrt(v);
   let better = near + 0.5 * (v - near * near) / near;
@@ -69,8 +69,8 @@ fn is_nan(v: vec4f) -> vec4<bool> {
 fn is_infinite(v: vec4f) -> vec4<bool> {
   return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) == vec4u(0x7f800000u);
 }
-// Natural logarithm as the sum of two columns, for positive finite v: v = m 2^n with m around 1, and log m by the
-// polynomial of Cephes' logf. The first column has 12 bits: cut off as bits, because drivers simplify a + b - a.
+// Natural logarithm as the sum of two parts, for positive finite v: v = m 2^n with m around 1, and log m by the
+// polynomial of Cephes' logf. The first part has 12 bits, truncated bitwise because drivers simplify a + b - a.
 fn log_parts(v: vec4f) -> mat2x4f {
   let tiny = v < vec4f(1.17549435e-38);
   let bits = bitcast<vec4u>(select(v, v * 8388608.0, tiny));
@@ -101,7 +101,7 @@ fn log_exact(v: vec4f) -> vec4f {
   return keep_nan(v, select(special, parts[0] + parts[1], positive));
 }
 // log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels. Doubled first, so that no
-// number in between is smaller than the result, which some drivers would take for 0.
+// intermediate value is smaller than the result: some drivers flush it to 0.
 fn log1p_exact(t: vec4f) -> vec4f {
   let s = 2.0 * t / (2.0 + t);
   let z = 0.25 * s * s;
@@ -128,7 +128,7 @@ fn power_of_magnitude(v: vec4f, e: vec4f) -> vec4f {
   let rest = e_head * tail + e_tail * head + e_tail * tail;
   return exp_exact(leading) * exp_exact(rest);
 }
-// v^e with the special values of C's pow: a negative base takes whole exponents only.
+// v^e with the special values of C's pow: a negative base needs an integer exponent.
 fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let whole = e == trunc(e);
   let odd = whole & (e - 2.0 * floor(e * 0.5) == vec4f(1.0));
@@ -145,8 +145,8 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));
   return select(limit, vec4f(1.0), (e == vec4f(0.0) & !is_nan(e)) | (v == vec4f(1.0) & !is_nan(v)));
 }
-// The remainder of C's fmod, which is exact: both as whole numbers times the same power of two, divided eight bits of the
-// quotient at a time (a product with a rounded quotient would be off by more than the divisor soon).
+// C's fmod, which is exact: both operands as integers times the same power of two, divided eight bits of the quotient at a
+// time (a product with a rounded quotient is soon off by more than the divisor).
 fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   let x = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
   let y = bitcast<vec4u>(e) & vec4u(0x7fffffffu);
@@ -188,8 +188,8 @@ fn upper_product(a: vec4u, b: vec4u) -> vec4u {
   let second = low * (b >> vec4u(16u)) + (first & vec4u(65535u));
   return high * (b >> vec4u(16u)) + (first >> vec4u(16u)) + (second >> vec4u(16u));
 }
-// Quarter turns in v, finite and beyond 1: whole ones modulo 4, and the rest in radians, of -pi / 4 to pi / 4.
-// After Payne and Hanek: those bits of 2 / pi that give more than whole turns are left out, and 96 of the rest are taken.
+// Multiples of pi / 2 in v (finite, beyond 1): the nearest integer modulo 4, and the remainder from -pi / 4 to pi / 4.
+// After Payne and Hanek: bits of 2 / pi that only contribute multiples of 2 pi are skipped, and the next 96 are used.
 fn quarter_turns(v: vec4f) -> mat2x4f {
   let bits = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
   let m = (bits & vec4u(0x7fffffu)) | vec4u(0x800000u);
@@ -223,7 +223,7 @@ fn sine(v: vec4f, quarter: i32) -> vec4f {
   let w = cut(select(s, c, (k & vec4i(1)) != vec4i(0)), -1.0, 1.0);
   return select(w, -w, (k & vec4i(2)) != vec4i(0));
 }
-// exp(v) / 2, which is finite where exp(v) no longer is.
+// exp(v) / 2, finite also where exp(v) just overflows.
 fn half_exp(v: vec4f) -> vec4f {
   let parts = exp_parts(v);
   return scaled(parts[0], parts[1] - 1.0);
@@ -249,7 +249,7 @@ fn atan_exact(v: vec4f) -> vec4f {
   let size = start + (x + x * z * y);
   return select(size, -size, v < vec4f(0.0));
 }
-// C's atan2: the signs of zeros count, and two infinities are as long as each other.
+// C's atan2: signs of zeros count, and two infinities have ratio 1.
 fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
   let a = abs(v);
   let b = abs(e);
@@ -260,7 +260,7 @@ fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
   let found = select(size, -size, (bitcast<vec4u>(v) >> vec4u(31u)) != vec4u(0u));
   return select(found, v + e, is_nan(v) | is_nan(e));
 }
-// C's hypot: no square of large or small numbers is out of range, and infinity beside NaN is infinite.
+// C's hypot: squares neither overflow nor underflow, and infinity with NaN gives infinity.
 fn hypot_exact(v: vec4f, e: vec4f) -> vec4f {
   let most = max(abs(v), abs(e));
   let large = most > vec4f(0x1p+60f);
@@ -352,7 +352,7 @@ fn mish_exact(v: vec4f) -> vec4f {
   let limits = select(v, not_a_number(v), v < vec4f(0.0));  // of -infinity times 0
   return select(small, limits, v > vec4f(20.0) | v < -vec4f(0x1.fffffep+127f));
 }
-// floor(v / e) of the exact quotient: a rounded quotient may reach the next whole number.
+// floor of the exact quotient v / e: a rounded quotient may reach the next integer.
 fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {
   let whole = v - floor_remainder(v, e);
   let near = round(whole / e);

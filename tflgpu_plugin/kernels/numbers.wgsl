@@ -1,7 +1,7 @@
-// Numbers as they are stored: places, bytes, halves, fixed point, quantized sums, int32. Like math.wgsl, a kernel gets those
-// functions that it calls.
-// a / b and a % b for a below 2^31. By floats, since software drivers divide integers one lane after the other: the first
-// quotient is off by some of 2^-22, that of what it leaves by 1.
+// Functions for stored numbers: addresses, bytes, float16, fixed point, quantized sums, int32. As with math.wgsl, a kernel
+// includes those that it calls.
+// a / b and a % b for a below 2^31. In floats, since software drivers divide integers lane by lane: the first quotient has a
+// relative error of a few 2^-22, and the quotient of its remainder is off by at most 1.
 fn divided(a: u32, b: u32) -> vec2u {
   let divisor = f32(b);
   let first = u32(f32(a) / divisor);
@@ -10,8 +10,8 @@ fn divided(a: u32, b: u32) -> vec2u {
   let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
   return vec2u(whole, a - whole * b);
 }
-// Where row-major elements e of a tensor lie in device storage of [batch][slices][spatial] vec4, counted in scalars; and the
-// elements in the lanes of its vec4 i, of which those past the last channel repeat it.
+// The addresses, in scalars, of row-major elements e of a tensor stored as [batch][slices][spatial] vec4; and the elements in
+// the lanes of its vec4 i, where lanes past the last channel repeat that.
 fn stored_at(e: vec4u, channels: u32, spatial: u32, slices: u32) -> vec4u {
   let c = e % channels;
   let row = e / channels;
@@ -25,7 +25,7 @@ fn elements_of(i: u32, channels: u32, spatial: u32, slices: u32) -> vec4u {
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
-// unpack2x16float where the device has none. A float below 2^-14 is a count of 2^-24.
+// unpack2x16float for devices without it. A subnormal (below 2^-14) is a multiple of 2^-24.
 fn unpacked(word: u32) -> vec2f {
   let bits = vec2u(word & 0xffffu, word >> 16u);
   let size = bits & vec2u(0x7fffu);
@@ -34,12 +34,12 @@ fn unpacked(word: u32) -> vec2f {
   let kept = select(select(near, tiny, size < vec2u(0x400u)), near | vec2u(0x7f800000u), size >= vec2u(0x7c00u));
   return bitcast<vec2f>(kept | ((bits & vec2u(0x8000u)) << vec2u(16u)));
 }
-// Four whole numbers in a word, counted from `low`.
+// Four integers stored in a word as bytes, counted from `low`.
 fn of_bytes(word: u32, low: f32) -> vec4f {
   return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
 }
-// float16 of v, to the nearest, halves to even, cut to 65504; infinity and NaN are kept. pack2x16float may round either
-// way, turn what is too large into anything, or be missing.
+// v as float16, to nearest, halves to even, clamped to 65504; infinity and NaN are kept. pack2x16float may round either way,
+// give any result on overflow, or be missing.
 fn halves(v: vec4f) -> vec2u {
   let bits = bitcast<vec4u>(v);
   let size = bits & vec4u(0x7fffffffu);
@@ -52,13 +52,13 @@ fn halves(v: vec4f) -> vec2u {
   let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
   return m.xz | (m.yw << vec2u(16u));
 }
-// The same where the device rounds to float16 as it should.
+// The same on devices that round to float16 in this way.
 fn native_halves(v: vec4f) -> vec4<f16> {
   return vec4<f16>(select(clamp(v, vec4f(-65504.0), vec4f(65504.0)), v, is_nan(v) | is_infinite(v)));
 }
-// float16 of v as hosts have it: like halves, but what is too large is infinite.
+// v as float16 in hosts: like halves, but overflow gives infinity.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
-// The bits of bfloat16, as a number: of v, to the nearest, halves to even, NaN being the quiet one of its sign; and back.
+// v as the bits of bfloat16, to nearest, halves to even, NaN as the quiet NaN of its sign; and back.
 fn to_bfloat16(v: vec4f) -> vec4f {
   let bits = bitcast<vec4u>(v);
   let near = (bits + vec4u(0x7fffu) + ((bits >> vec4u(16u)) & vec4u(1u))) >> vec4u(16u);
@@ -66,25 +66,25 @@ fn to_bfloat16(v: vec4f) -> vec4f {
   return vec4f(select(near, nan, (bits & vec4u(0x7fffffffu)) > vec4u(0x7f800000u)));
 }
 fn from_bfloat16(v: vec4f) -> vec4f { return bitcast<vec4f>(vec4u(v) << vec4u(16u)); }
-// The range [low, high]; NaN stays NaN.
+// v clamped to [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f { return keep_nan(v, max(min(v, vec4f(high)), vec4f(low))); }
-// w, but NaN where v is that; and w, but e where v or e is NaN. Chosen as bits: of a comparison and a choice of floats drivers
-// make the smaller or the larger one, which drops NaN.
+// w, but NaN where v is NaN; and w, but e where v or e is NaN. Selected as bits: drivers turn a comparison and selection of
+// floats into min or max, which drops NaN.
 fn keep_nan(v: vec4f, w: vec4f) -> vec4f {
   return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(v), is_nan(v)));
 }
 fn second_nan(v: vec4f, e: vec4f, w: vec4f) -> vec4f {
   return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(e), is_nan(v) | is_nan(e)));
 }
-// Whether neither is NaN, of which WGSL does not promise what comparisons come to.
+// Whether neither is NaN: WGSL does not define comparisons with NaN.
 fn comparable(v: vec4f, e: vec4f) -> vec4<bool> { return !(is_nan(v) | is_nan(e)); }
 fn less(a: f32, b: f32) -> bool { return a < b && !any(is_nan(vec4f(a, b, a, b))); }
-// The nearest whole number, halves away from zero (round() takes halves to the even neighbour).
+// The nearest integer, halves away from zero (round() rounds halves to even).
 fn nearest_away(v: vec4f) -> vec4f {
   let whole = trunc(v);
   return whole + select(vec4f(0.0), sign(v), abs(v - whole) >= vec4f(0.5));
 }
-// How many units v is, which is near a whole number of them. Devices divide inexactly, so the rest counts once more.
+// v / unit, for v near an integer multiple of unit. Devices divide inexactly, so the remainder is divided, too.
 fn units_in(v: vec4f, unit: f32) -> vec4f {
   let inverse = 1.0 / unit;
   let n = round(v * inverse);
@@ -99,8 +99,8 @@ fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
   let n_tail = n - n_head;
   return (((v - n_head * unit_head) - n_head * unit_tail) - n_tail * unit_head) - n_tail * unit_tail;
 }
-// v / e, rounded as hosts do if e has 12 bits, as counts have: what an inexact quotient leaves is divided, too. Of an infinity
-// there is nothing left.
+// v / e, rounded as in hosts if e has 12 bits, as counts have: the remainder of an inexact quotient is divided, too, unless v
+// is infinite.
 fn quotient(v: vec4f, e: f32) -> vec4f {
   let inverse = 1.0 / e;
   let near = v * inverse;
@@ -108,9 +108,9 @@ fn quotient(v: vec4f, e: f32) -> vec4f {
   let finite = (bitcast<vec4u>(near) & vec4u(0x7f800000u)) != vec4u(0x7f800000u);
   return select(near, select(near + rest, moved_by(near, rest), moderate(near)), finite);
 }
-// v / e as hosts round it, but for a few of a million: a device's own may be 2.5 units off, and what users round, floor or
-// compare next goes another way then. What an inexact quotient leaves of v is known without rounding in parts of 12 bits, as
-// long as nothing underflows; where it might, the device's quotient stays.
+// v / e rounded as in hosts, but for a few of a million: a device's quotient may be off by 2.5 ulp, which changes a following
+// round, floor or comparison. The remainder of an inexact quotient is computed without rounding in parts of 12 bits; where
+// that might underflow, the device's quotient stays.
 fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
   let near = v / e;
   let e_head = bitcast<vec4f>(bitcast<vec4u>(e) & vec4u(0xfffff000u));
@@ -120,15 +120,15 @@ fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
   let left = (((v - head * e_head) - head * e_tail) - tail * e_head) - tail * e_tail;
   return select(near, moved_by(near, left / e), moderate(v) & moderate(e) & moderate(near));
 }
-// v + by, a few units in the last place away, v being of moderate size. In whole numbers: of v / e + left / e an NVIDIA driver
-// makes (v + left) / e.
+// v + by, for a sum a few ulp away from v, which is of moderate size. In integers: an NVIDIA driver turns v / e + left / e
+// into (v + left) / e.
 fn moved_by(v: vec4f, by: vec4f) -> vec4f {
   let bits = bitcast<vec4u>(v);
   let units_in_one = bitcast<vec4f>(vec4u(0x8a800000u) - (bits & vec4u(0x7f800000u)));
   let units = vec4i(round(by * units_in_one));
   return bitcast<vec4f>(bits + bitcast<vec4u>(select(units, -units, v < vec4f())));
 }
-// Sizes from 2^-64 up to 2^64.
+// Whether magnitudes are from 2^-64 to 2^64.
 fn moderate(v: vec4f) -> vec4<bool> {
   return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) - vec4u(0x1f800000u) < vec4u(0x40000000u);
 }
@@ -137,8 +137,8 @@ fn product(v: vec4f, n: f32) -> vec4f {
   let head = bitcast<vec4f>(bitcast<vec4u>(v) & vec4u(0xfffff000u));
   return head * n + (v - head) * n;
 }
-// v / unit, if that is a half once it is rounded to a float, as hosts do first; otherwise the nearest whole number. An
-// inexact quotient is only used to find the half whose distance is then worked out.
+// v / unit if it is a half after rounding to float, which hosts do first; otherwise the nearest integer. An inexact quotient
+// is only used to find the nearest half, whose distance is then computed.
 fn half_or_whole(v: vec4f, unit: f32) -> vec4f {
   let below = floor(v * (1.0 / unit));
   let half = below + 0.5;
@@ -147,22 +147,22 @@ fn half_or_whole(v: vec4f, unit: f32) -> vec4f {
   let spacing = bitcast<vec4f>((bitcast<vec4u>(half) - towards_zero) & vec4u(0x7f800000u)) * 0x1p-24f;
   return select(select(below, below + 1.0, left > vec4f(0.0)), half, abs(left) <= spacing * unit);
 }
-// The whole number nearest to v / unit: halves to the even neighbour, or away from zero.
+// The integer nearest to v / unit: halves to even, or away from zero.
 fn nearest_even_units(v: vec4f, unit: f32) -> vec4f { return round(half_or_whole(v, unit)); }
 fn nearest_units(v: vec4f, unit: f32) -> vec4f { return nearest_away(half_or_whole(v, unit)); }
-// The nearest value scale * n, n whole in [least, most]. Hosts come to n by rounding twice: first to a multiple of
-// 1 / parts (a power of two, or a count), then to a whole number, both with halves away from zero; `zero` is added
-// before and taken away after.
+// The nearest value scale * n, with an integer n in [least, most]. Hosts round twice: first to a multiple of 1 / parts (a
+// power of two, or a count), then to an integer, both with halves away from zero; `zero` is added before and subtracted
+// after.
 fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
   let fine = nearest_away(half_or_whole(v * parts, scale) + zero * parts);
   return cut(nearest_part(fine, parts) - zero, least, most) * scale;
 }
-// The same for a whole number times a factor in fixed point, whose halves go up the first time (`doubling_high`).
+// The same for an integer times a fixed-point factor; the first rounding takes halves up (`doubling_high`).
 fn fake_quantized_up(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32) -> vec4f {
   let fine = floor(half_or_whole(v * parts, scale) + 0.5);
   return cut(nearest_part(fine, parts), least, most) * scale;
 }
-// a / b for whole numbers, to the nearest, halves away from zero.
+// a / b for integers, to nearest, halves away from zero.
 fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
   let size = abs(a);
   let near = round(size * (1.0 / b));
@@ -178,7 +178,7 @@ fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, m
           + fixed_point(vec4i(units_in(e, b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
-// The square of the difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
+// The squared difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
 // squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let d = fixed_point(vec4i(units_in(v, a.x)) << vec4u(7u), a)
@@ -221,7 +221,7 @@ fn high_16(a: vec4i, b: i32) -> vec4i {
   let product = a * b;
   return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
 }
-// Of whole numbers at four points by weights of 1024 parts, down and along: the nearest, halves away from zero.
+// Bilinear interpolation of integers at four points with weights in units of 1 / 1024: to nearest, halves away from zero.
 fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
   let left = a * (1024i - part.x) + b * part.x;
   let right = c * (1024i - part.x) + d * part.x;
@@ -272,7 +272,7 @@ fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, l
   let half = (bitcast<vec4u>(n) & vec4u(0x80000000u)) | vec4u(0x3f000000u);
   return cut(trunc(n + bitcast<vec4f>(half)), least, most) * unit;
 }
-// As requantized, but the product is rounded once, halves away from zero: its size and a half, in 64 bits.
+// As requantized, but the product is rounded once, halves away from zero: its magnitude plus one half, in 64 bits.
 fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                     scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
@@ -293,14 +293,14 @@ fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, lo
 }
 // Of whole numbers below 2^22, 0x4b400000 more: the bits of their sum with 3 2^22, which takes no care for larger ones.
 fn counted(v: vec4f) -> vec4i { return bitcast<vec4i>(v + vec4f(0x3p+22f)); }
-// The same with the factor as a float32 number, halves of the product going to the even neighbour.
+// The same with the factor as a float32 number, and halves of the product rounded to even.
 fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
             scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
   return cut(round(vec4f(sum) * factor), least, most) * unit;
 }
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
-// 16 and 15 bits no partial product needs more than 32. Compilers that see of how many bits factors are multiply sooner.
+// 16 and 15 bits no partial product needs more than 32. Compilers that see the width of factors multiply faster.
 fn doubling_high(a: vec4i, b_high: vec4u, b_low: vec4u) -> vec4i {
   let high = b_high & vec4u(65535u);
   let low = b_low & vec4u(32767u);
@@ -320,12 +320,12 @@ fn bool_as_f32(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v
 // The remainder of integers with the sign of v, as C's %. SPIR-V's own remainder is undefined where an operand is negative,
 // and NVIDIA gives another number.
 fn whole_remainder(v: vec4i, e: vec4i) -> vec4i { return v - v / e * e; }
-// Integer quotients rounded towards minus infinity.
+// Integer quotients rounded toward negative infinity.
 fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
   let left = whole_remainder(v, e);
   return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
 }
-// Powers, modulo 2^32; those of negative exponents without the fraction.
+// Integer powers modulo 2^32; those with negative exponents truncated.
 fn whole_power(v: vec4i, e: vec4i) -> vec4i {
   var found = vec4i(1);
   var square = v;
@@ -335,7 +335,7 @@ fn whole_power(v: vec4i, e: vec4i) -> vec4i {
   }
   return select(found, vec4i(), (e < vec4i()) & (abs(v) != vec4i(1)));
 }
-// The same in floats that stay finite: what is too large stays so.
+// The same in floats, saturated instead of infinite.
 fn near_power(v: vec4f, e: vec4i) -> vec4f {
   var found = select(vec4f(1.0), vec4f(1e18), (v == vec4f(0.0)) & (e < vec4i()));
   var square = v;
@@ -346,12 +346,12 @@ fn near_power(v: vec4f, e: vec4i) -> vec4f {
   }
   return found;
 }
-// Without the fraction; what int32 does not hold becomes the nearest that it does, NaN the least, as on most CPUs.
+// v truncated to int32 and saturated, NaN as the least number, as on most CPUs.
 fn whole_part(v: vec4f) -> vec4i {
   let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));
   return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
 }
-// A result in int32 is not the one that floats come to: it was too large, and lost a multiple of 2^32.
+// Whether an int32 result differs from the float result, because it overflowed modulo 2^32.
 fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> {
   return (abs(near - vec4f(held)) > vec4f(2147483648.0)) & !is_nan(near);
 }
