@@ -1,5 +1,5 @@
-"""Writes a partition's nodes as an ONNX model, for runs on onnxruntime's own kernels. Field numbers
-are those of ONNX's public schema (onnx.proto).
+"""Writes a partition's nodes as an ONNX model, for runs on onnxruntime's own kernels. Numbers in
+calls of `wire` are field numbers of ONNX's public schema (onnx.proto).
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from tflgpu_plugin.providers import DEFAULT_DOMAINS, BuildError, HostNode, Value
 from .host import DTYPES, NIBBLES, paired
 from .snapshot import Snapshot
 
-IR_VERSION = 10  # the first IR version with numbers of 4 bits; onnxruntime 1.24 reads up to 11
-INLINE = 1 << 10  # bytes; larger constants are not copied into the model
+IR_VERSION = 10  # the first IR version with 4-bit types; onnxruntime 1.24 reads up to 11
+INLINE = 1 << 10  # bytes; larger constants are passed beside the model
 EXTERNAL = 1  # TensorProto.DataLocation
-# The type and the value field of AttributeProto, by the type of the value here. Both are larger for
-# lists.
+# AttributeProto's (type, field of the value) by Python type; lists add OF_LISTS to both.
 ATTRIBUTES: dict[type, tuple[int, int]] = {
     float: (1, 2), int: (2, 3), bytes: (3, 4), np.ndarray: (4, 5),
 }  # fmt: skip
 OF_LISTS = 5
-# Element types by numpy dtype; bfloat16, which numpy lacks, is not among them.
+# ONNX element types by numpy dtype; numpy lacks bfloat16.
 KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPES.items())}
 
 
 def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Gives these nodes to native code as a model with these inputs and outputs. Their constants
-    must live as long as the partition. Raises BuildError where a value has no type that a model can
-    state, NativeError where onnxruntime has no kernels for it.
+    """Passes the nodes of `part` to native code as a model with the values `inputs` and `outputs`.
+    Constants must outlive the partition. Raises BuildError if an input or output is not a tensor,
+    NativeError if onnxruntime cannot load the model.
     """
     ffi = native.ffi
     made = {name for node in part.nodes for name in node.writes}
@@ -55,21 +54,21 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
 
 
 def _bytes(value: Value) -> Array:
-    """Returns a constant as onnxruntime stores it."""
+    """Returns a constant as onnxruntime stores it, with 4-bit types packed."""
     data = np.ascontiguousarray(value.data)
     return paired(data.reshape(-1)) if value.element in NIBBLES else data
 
 
 def stays_outside(value: Value, data: Array) -> bool:
-    """Whether a constant may be given beside the model: it is large, and its bytes are those of the
-    value itself, which lives as long as the partition. A packed copy does not."""
+    """Whether a constant can be passed beside the model: it has more than 1 KiB, and `data` is the
+    memory of `value`, which outlives the partition, unlike a packed copy."""
     assert value.data is not None
     return data.nbytes > INLINE and np.may_share_memory(data, value.data)
 
 
 def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:
-    """Returns a ModelProto of the nodes with constants, inputs and outputs (fields 5, 11 and
-    12).
+    """Returns a ModelProto of the nodes; `lists` are encoded constants, inputs and outputs (fields
+    5, 11 and 12 of GraphProto).
     """
     graph = b"".join(wire.message(1, _node(node)) for node in part.nodes) + wire.text(2, "tflgpu")
     for number, held in zip((5, 11, 12), lists, strict=True):
@@ -96,7 +95,7 @@ def _node(node: HostNode) -> bytes:
 
 
 def _attribute(name: str, value: Any) -> bytes:
-    """Returns an AttributeProto. An empty list is written as one of integers, as most are."""
+    """Returns an AttributeProto. The type of an empty list is unknown; it is written as INTS."""
     items, more = (value, OF_LISTS) if isinstance(value, tuple) else ((value,), 0)
     kind, field = ATTRIBUTES[type(items[0]) if items else int]
     content = b"".join(_item(field + more, item) for item in items)
@@ -112,14 +111,14 @@ def _item(field: int, value: Any) -> bytes:
 
 
 def _tensor(data: Array) -> bytes:
-    """Returns the TensorProto of an attribute."""
+    """Returns the TensorProto of an attribute's value."""
     raw = np.ascontiguousarray(data).tobytes()
     return wire.integers(1, data.shape) + wire.integer(2, KINDS[data.dtype]) + wire.message(9, raw)
 
 
 def _constant(value: Value, data: Array, external: bool) -> bytes:
-    """Returns the TensorProto of a constant; the data of an `external` one is given beside the
-    model.
+    """Returns the TensorProto of a constant, without its data if `external`: this is passed beside
+    the model.
     """
     assert value.data is not None
     head = wire.integers(1, value.data.shape) + wire.integer(2, value.element)
@@ -131,7 +130,7 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
 
 
 def _port(value: Value) -> bytes:
-    """Returns the ValueInfoProto of a tensor of any shape."""
+    """Returns the ValueInfoProto of a model's input or output, without a shape."""
     if not value.element:
         raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
     kind = wire.message(1, wire.integer(1, value.element))

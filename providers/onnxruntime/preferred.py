@@ -1,5 +1,5 @@
-"""Puts this provider before the CPU provider in sessions that use the CPU provider alone, where the
-user prefers this plugin.
+"""Adds this provider to sessions that name only the CPU provider, if the user has asked to prefer
+this plugin.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from . import registration, sessions
 from .names import EP_NAME
 
 CPU_NAME = "CPUExecutionProvider"
-# The providers that onnxruntime's own wheel lists as available. Azure's runs its own domain only.
+# The providers of onnxruntime's CPU wheel. Azure's runs only operators of its own domain.
 AVAILABLE = {CPU_NAME, "AzureExecutionProvider"}
 Plain = Callable[[BoundArguments], None]
 
 
 def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """Yields (class, method, replacement)."""
+    """Yields (class, method name, wrapper) for each method of onnxruntime to wrap."""
     from onnxruntime.capi import onnxruntime_inference_collection as home
 
     yield home.InferenceSession, "__init__", _made
@@ -29,8 +29,8 @@ def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
 
 
 def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """Wraps `InferenceSession(...)`. The host itself would fall back with lines on standard output,
-    so the wrapper makes it raise instead.
+    """Wraps `InferenceSession(...)`. The session is created without onnxruntime's own fallback,
+    which prints to standard output: it raises instead.
     """
     more = arguments.arguments.get("kwargs", {})
     attempt = _with_ours(preference, arguments)
@@ -44,7 +44,7 @@ def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
 
 
 def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
-    """Wraps `session.set_providers(...)`, which the host itself calls when it falls back."""
+    """Wraps `session.set_providers(...)`; calls by onnxruntime's own fallback are left alone."""
     session = arguments.arguments["self"]
     own = arguments.arguments.get("providers") is getattr(session, "_fallback_providers", ())
     attempt = None if own else _with_ours(preference, arguments)
@@ -57,8 +57,8 @@ def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
 def _attempted(
     preference: Any, plain: Plain, attempt: BoundArguments, arguments: BoundArguments
 ) -> bool:
-    """Calls the method with our provider, and where that fails with the original arguments, which
-    raises the error that the program has without the plugin.
+    """Calls the method `plain` with `attempt`, and if that fails with the original `arguments`,
+    which may raise the error of the program itself. Returns whether the attempt succeeded.
     """
     try:
         plain(attempt)
@@ -71,15 +71,13 @@ def _attempted(
 
 
 def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | None:
-    """Returns the arguments with our provider first; None where the session should not be
-    changed.
-    """
+    """Returns the arguments with our provider first, None if the session is to be left alone."""
     given = arguments.arguments
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
     names = _names(listed)
     if EP_NAME in names:
         return arguments
-    # Only providers that every installation has, and session options without devices or policy.
+    # Only sessions of providers in AVAILABLE, without devices or policy in their session options.
     chosen = getattr(given.get("sess_options"), "has_providers", None)
     if CPU_NAME not in names or not names <= AVAILABLE or (chosen is not None and chosen()):
         preference.not_ours()
@@ -99,19 +97,18 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
 
 
 def _names(listed: Any) -> set[Any]:
-    """Returns the names of the providers that a program lists, none for a list that the host
-    refuses."""
+    """Returns the names in the argument `providers`, none if it is not a sequence."""
     given = listed if isinstance(listed, Sequence) else ()
     return {one[0] if isinstance(one, tuple) else one for one in given}
 
 
 def _register() -> None:
-    """Registers our provider so that onnxruntime accepts its name. Raises RuntimeError or
-    ImportError.
+    """Registers our provider so that onnxruntime accepts its name. Raises ImportError, NoAdapter,
+    or RuntimeError for onnxruntime before 1.25.
     """
     import onnxruntime
 
-    providers.select()  # says what to install, before registration warns of it
+    providers.select()  # raises NoAdapter with what to install, before registration logs a warning
     with native.busy(), native.looking():
         registration.register()
     if registration.version(onnxruntime) < registration.BY_NAME:
@@ -120,4 +117,4 @@ def _register() -> None:
             "Run: pip install -U onnxruntime"
         )
     if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
-        providers.select()  # which says what to install
+        providers.select()  # raises NoAdapter with what to install

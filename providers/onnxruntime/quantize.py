@@ -1,9 +1,9 @@
-"""Quantized ONNX tensors: conversions between stored numbers and the real values that they
-represent.
+"""Builds QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: conversions between stored
+integers and the real values that they represent.
 
-A scale that is known before a run becomes the tensor's quantization, without any computation.
-Scales that are not constant, and several along an axis, become arithmetic on the numbers. Formulas
-are those of QuantizeLinear-23 and DynamicQuantizeLinear-11.
+A constant scale becomes the quantization of the tensor, without any computation. Scales that are
+not constant, and scales per axis, become arithmetic on the stored integers. Formulas are those of
+QuantizeLinear-23 and DynamicQuantizeLinear-11.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tflgpu_plugin.providers import COUNTED, Builder
 from . import blockwise
 from .host import DTYPES
 
-U8 = 2  # among DTYPES
+U8 = 2  # the number of uint8 in DTYPES
 
 
 def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
-    """Returns the quantization by constant parameters, or None when one of them is not known or
-    there is one value per element. An absent zero point is 0.
+    """Returns the quantization with these parameters; None if one is not constant or has a rank
+    above 1. `axis` is that of several scales. An absent zero point is 0.
     """
     factors, shifts = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)
     if e.rank(scale) > 1 or factors is None or shifts is None:
@@ -35,8 +35,8 @@ def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantizat
 
 
 def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
-    """Returns a parameter, one per index along the axis, in a shape that broadcasts to this
-    rank.
+    """Returns `parameter`, a scale or zero point per tensor or per index of `axis`, in a shape that
+    broadcasts to tensors of `rank`.
     """
     shape = e.shape(parameter)
     if len(shape) > 1:
@@ -46,13 +46,13 @@ def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
 
 
 def _along(e: Builder, scale: int, axis: int | None, rank: int) -> int:
-    """Returns the axis of several scales."""
+    """Returns `axis` as a number from 0 on if there are several scales, else 0."""
     return e.axis(axis or 0, rank) if prod(e.shape(scale)) != 1 else 0
 
 
 def real(e: Builder, position: int, axis: int | None = None) -> int:
-    """Returns float32 values of the input at `position`; its scale and zero point are the two after
-    it.
+    """Returns input `position` dequantized to float32 with scale and zero point in the next two
+    inputs.
     """
     return dequantized(e, e.x(position), e.x(position + 1), e.get(position + 2), axis)
 
@@ -60,8 +60,8 @@ def real(e: Builder, position: int, axis: int | None = None) -> int:
 def dequantized(
     e: Builder, tensor: int, scale: int, zero: int | None, axis: int | None = None
 ) -> int:
-    """Returns float32 values scale * (stored - zero) of a tensor; several scales are along the
-    axis.
+    """Returns the float32 values scale * (stored - zero) of `tensor`, with scales per tensor or
+    along `axis`.
     """
     rank = e.rank(tensor)
     along = _along(e, scale, axis, rank)
@@ -79,7 +79,7 @@ def dequantized(
 
 
 def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
-    """Returns the values of a constant with known parameters."""
+    """Returns the dequantized values of the constant `tensor`, as a constant with quantization."""
     data = e.constant(tensor)
     assert data is not None
     key = ("dequantized", tensor, known)
@@ -90,14 +90,16 @@ def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
 
 
 def _fits(known: Quantization, shape: Shape) -> bool:
-    """Whether there is one scale, or one for each element along the axis."""
+    """Whether there is one scale, or as many as the extent of its axis in `shape`."""
     return len(known.scale) == 1 or shape[known.axis : known.axis + 1] == (len(known.scale),)
 
 
 def stored(
     e: Builder, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
-    """Returns float32 values as stored numbers: round(values / scale) + zero, saturating."""
+    """Returns float32 `values` quantized to `dtype` (to that of the zero point, if there is one):
+    round(values / scale) + zero, saturated.
+    """
     dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
     rank = e.rank(values)
     known = _known(e, scale, zero)
@@ -114,7 +116,7 @@ def stored(
 
 
 def _parameters(e: Builder) -> tuple[int, int | None]:
-    """Returns scale and zero point; those of blocks as float32, one per element of the input."""
+    """Returns (scale, zero point); with block_size repeated to one per element of the input."""
     scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
     if not block:
         return scale, zero
@@ -124,15 +126,15 @@ def _parameters(e: Builder) -> tuple[int, int | None]:
 
 
 def quantize_linear(e: Builder) -> int:
-    """Builds a conversion to 8 or 16 bits, per tensor, along an axis or in blocks."""
+    """Builds QuantizeLinear to 8 or 16 bits, per tensor, per axis or in blocks."""
     scale, zero = _parameters(e)
     dtype = e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
     return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Builder) -> int:
-    """Builds a conversion from 8 or 16 bits, per tensor, along an axis or in blocks; a constant may
-    also have 32 bits, and its result is a constant.
+    """Builds DequantizeLinear from 8 or 16 bits, per tensor, per axis or in blocks. Constants may
+    also have 32 bits, and become constants.
     """
     scale, zero = _parameters(e)
     if not e.integer("block_size") or not e.known(e.x(), scale, zero):
@@ -147,8 +149,8 @@ def dequantize_linear(e: Builder) -> int:
 
 
 def dynamic_quantize(e: Builder) -> list[int]:
-    """Builds a conversion to uint8 by the range of the values themselves, extended to include
-    zero.
+    """Builds DynamicQuantizeLinear: quantizes to uint8 over the range of the values, extended to
+    include 0. Returns [quantized values, scale, zero point].
     """
     x = e.x()
     axes = e.index(range(e.rank(x)))

@@ -1,5 +1,5 @@
-"""Rows for quantized operators: they convert inputs to real values, apply the float32 row, and
-quantize the result again; integer operators work on the stored numbers.
+"""Builders for quantized operators: they dequantize inputs, apply the float32 operator, and
+quantize the result; integer operators such as MatMulInteger compute with the stored integers.
 
 Formulas are those of the ONNX operators and of onnxruntime's contrib operators.
 """
@@ -21,7 +21,7 @@ from .host import DTYPES
 from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
 
 Row = Callable[[Builder], int]
-STEPS = 255  # between two numbers of 8 bits
+STEPS = 255  # the largest difference of two 8-bit integers
 OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
 
@@ -29,10 +29,10 @@ OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
 
 def over(name: str, *axes: int) -> Row:
-    """Returns a row of an operator of ONNX over the real values of those inputs that have a scale
-    after them; scale and zero point of the result follow, which is float32 without them. `axes` are
-    those of several scales of each input, unless outputs are the first (transB). The scale of an
-    int32 bias is the product of the others.
+    """Returns a builder of the ONNX operator `name` over dequantized inputs: those that a scale
+    follows. The result is quantized if the node gives it a scale, else float32. `axes` is the axis
+    of per-axis scales of each quantized input (0 with transB). The scale of an int32 bias is the
+    product of the input scales.
     """
 
     def row(e: Builder) -> int:
@@ -61,11 +61,13 @@ def over(name: str, *axes: int) -> Row:
 
 
 def single(*several: int) -> Condition:
-    """Returns a condition: one scale and zero point for each tensor except these inputs."""
+    """Returns the condition that scales and zero points are per tensor, except the inputs at the
+    positions `several`.
+    """
 
     @asks("quantization.unsupported", kind=Unfit)
     def holds(e: Builder) -> bool:
-        """One scale and one zero point for each tensor except weights."""
+        """Per-tensor scales and zero points, except those of weights."""
         roles = enumerate(operand.role for operand in e.row.operands)
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
@@ -75,14 +77,16 @@ def single(*several: int) -> Condition:
 
 @asks("quantization.unsupported", kind=Unfit)
 def by_column(e: Builder) -> bool:
-    """One scale and one zero point for the second matrix, or for each of its columns."""
+    """Scales and zero points of the second matrix that are per tensor or per column."""
     held = e.shape(e.x(3))
     fitting = {(), (1,), (*held[:-2], 1, *held[-1:]), held[1:]}
     return all(e.shape(e.x(k)) in fitting for k in (4, 5) if e.has(k))
 
 
 def _product_bias(e: Builder, position: int, *scales: int) -> int:
-    """Returns an int32 input times the product of these others (one number, or one per element)."""
+    """Returns the int32 input `position` times the product of the inputs at the positions `scales`,
+    each a scalar or of the same length.
+    """
     bias, factors = e.x(position), [e.x(k) for k in scales]
     if not e.known(bias, *factors):
         return _scaled(e, e.numbers(bias), factors)
@@ -93,8 +97,8 @@ def _product_bias(e: Builder, position: int, *scales: int) -> int:
 
 
 def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
-    """Returns the product with each of these scales, which are one or one per element of the last
-    axis.
+    """Returns `y` times each of `scales`, which are scalars or have one value per element of the
+    last axis.
     """
     for scale in scales:
         y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
@@ -102,8 +106,8 @@ def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
 
 
 def concat(e: Builder) -> int:
-    """Builds QLinearConcat: scale and zero point of the result come first, then each input with its
-    own.
+    """Builds QLinearConcat, whose inputs are scale and zero point of the result, then tensor, scale
+    and zero point of each operand.
     """
     positions = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
@@ -111,12 +115,12 @@ def concat(e: Builder) -> int:
     return stored(e, e.add("concat", *values, axis=axis), e.x(0), e.x(1))
 
 
-# ---- moves of stored numbers ---------------------------------------------------------------------
+# ---- moves of stored integers --------------------------------------------------------------------
 
 
 def numbers_too(row: Row) -> Row:
-    """Extends a float32 row whose results are elements of its first input to stored numbers, where
-    all have the same quantization.
+    """Returns the builder `row`, which only moves elements of its first input, extended to inputs
+    of 8 and 16 bits; the result has the quantization of the input.
     """
 
     def either(e: Builder) -> int:
@@ -124,7 +128,7 @@ def numbers_too(row: Row) -> Row:
             return row(e)
         held = e.hold(e.x(), NUMBERS)
         rest = list(e.inputs[1:])
-        if e.op.fills:  # the padding value is a stored number
+        if e.op.fills:  # the padding value is a stored integer
             given = e.value(2) if e.has(2) else np.zeros(1)
             value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
             rest = [e.x(1), e.const(value), *e.inputs[3:]]
@@ -138,7 +142,9 @@ def numbers_too(row: Row) -> Row:
 
 
 def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
-    """Returns stored - zero point, as float32; weights stay in their stored type."""
+    """Returns input `position` minus its zero point, input `zero`, as float32; constants with one
+    zero point stay in their stored type.
+    """
     tensor = e.x(position)
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
     if known is not None and known.size == 1 and e.constant(tensor) is not None:
@@ -157,8 +163,8 @@ def conv_integer(e: Builder) -> int:
 
 
 def _integer_factors(e: Builder, zeros: int) -> tuple[int, int]:
-    """Returns both factors of a product, with zero points per row of the first, per column of the
-    second.
+    """Returns inputs 0 and 1 minus their zero points (inputs `zeros` and `zeros + 1`), which are
+    per tensor, per row of input 0, or per column of input 1.
     """
     a = _differences(e, 0, zeros, max(e.rank(e.x(0)) - 2, 0))
     return a, _differences(e, 1, zeros + 1, max(e.rank(e.x(1)) - 1, 0))
@@ -171,8 +177,8 @@ def matmul_integer(e: Builder) -> int:
 
 
 def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
-    """Returns sums of products with `weights`, along these axes of them, as int32. The other
-    factor, like weights that are not constant, is a difference of two numbers of 8 bits.
+    """Returns `sums` of products as int32. They are sums over `axes` of `weights`, whose other
+    factor has a magnitude of at most 255, as have weights that are not constant.
     """
     known = e.constant(weights)
     if known is None:
@@ -184,8 +190,8 @@ def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 
 def cast(e: Builder) -> int:
-    """Builds a cast between float32, float16 (which is computed as float32), bfloat16, bool (stored
-    as 0.0 and 1.0), and integers, those of 8 and 16 bits included.
+    """Builds Cast between float32, float16 (computed as float32), bfloat16, bool (stored as 0.0 and
+    1.0), and integers of 8, 16, 32 and 64 bits.
     """
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
     if wanted in COUNTED and wanted != held:
@@ -198,23 +204,26 @@ def cast(e: Builder) -> int:
 
 
 def matmul_to_float(e: Builder) -> int:
+    """Builds MatMulIntegerToFloat."""
     return _real_product(e, scales=2, zeros=4, bias=6)
 
 
 def _real_product(e: Builder, scales: int, zeros: int, bias: int) -> int:
-    """Returns a product of stored numbers times both scales, and a bias, from these inputs on."""
+    """Returns the product of two quantized inputs as float32, plus a bias. `scales` and `zeros` are
+    positions of the first scale and zero point, which those of the second input follow.
+    """
     y = e.run("MatMul", *_integer_factors(e, zeros))
     return e.plus(_scaled(e, y, (e.x(scales), e.x(scales + 1))), e.get(bias))
 
 
 def q_attention(e: Builder) -> list[int | None]:
-    """Builds QAttention: Attention of a product of stored numbers."""
+    """Builds QAttention: Attention whose projection multiplies quantized tensors."""
     made = _real_product(e, scales=3, zeros=6, bias=2)
     return attention.attended(e, made, attention.Q_MASK, attention.Q_PAST)
 
 
 def q_embedding(e: Builder) -> list[int | None]:
-    """Builds QEmbedLayerNormalization: tables, scale and bias in 8 bits, with a scale each."""
+    """Builds QEmbedLayerNormalization: embeddings, gamma and beta are quantized to 8 bits."""
     real = [
         dequantized(e, e.x(2 + k), e.x(8 + k), e.get(13 + k)) if e.has(2 + k) else None
         for k in range(5)
@@ -223,16 +232,17 @@ def q_embedding(e: Builder) -> list[int | None]:
 
 
 def dynamic_lstm(e: Builder) -> Any:
-    """Builds DynamicQuantizeLSTM: LSTM over the dequantized weights, [directions, values, gates].
-    onnxruntime quantizes the values that it multiplies with them to 8 bits at each step; here they
-    stay float32.
+    """Builds DynamicQuantizeLSTM as LSTM with dequantized weights. onnxruntime quantizes the inputs
+    of each step's matrix products to 8 bits; here they stay float32.
     """
     weights = [_gates(e, position, scale) for position, scale in ((1, 8), (2, 10))]
     return e.run("LSTM", e.x(0), *weights, *e.inputs[3:8])
 
 
 def _gates(e: Builder, position: int, scale: int) -> int:
-    """Returns [directions, gates, values] in float32, of scales per direction or gate."""
+    """Returns the weights at `position` [directions, values, gates] dequantized to float32
+    [directions, gates, values], with scales per direction or per gate.
+    """
     held, zeros = (e.value(k).reshape(len(e.value(k)), 1, -1) for k in (scale, scale + 1))
 
     def real(data: Array) -> Array:
@@ -242,7 +252,7 @@ def _gates(e: Builder, position: int, scale: int) -> int:
 
 
 def dynamic_matmul(e: Builder) -> int:
-    """Builds DynamicQuantizeMatMul, whose first factor is quantized by its own range."""
+    """Builds DynamicQuantizeMatMul; its first factor is quantized over the range of its values."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", e.numbers(a), e.numbers(zero))
     y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))

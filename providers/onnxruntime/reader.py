@@ -1,5 +1,5 @@
-"""The table of ONNX's operators for the importer, with the reason for each operator that always
-stays on the CPU.
+"""The table of ONNX operators for the importer, with a reason for each operator that always stays
+on the CPU.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from .names import EP_NAME
 from .snapshot import Snapshot
 
 TAKEN = (
-    "onnxruntime has given it to {}, which the session names first. Name " + EP_NAME + " before it."
+    "onnxruntime has given it to {}, which the session lists first. List " + EP_NAME + " before it."
 )
-# Operators that stay with the host, by the reason.
+# Operators that stay on the CPU, by the reason.
 REASONS = {
-    "onnxruntime runs it; the nodes of the graphs inside of it are placed one by one.": "If "
-    "Loop Scan",
+    "onnxruntime runs it; the nodes of its bodies are placed one by one.": "If Loop Scan",
     "It makes random numbers, which would not be the host's.": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
-    "It works on text.": "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer",
+    "It works on strings.": "RegexFullMatch StringConcat StringNormalizer StringSplit "
+    "TfIdfVectorizer",
     "It works on sequences of tensors, or on optional values.": "ConcatFromSequence Optional "
     "OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
     "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
-    "It reads a compressed picture.": "ImageDecoder",
+    "It decodes a compressed image.": "ImageDecoder",
 }
 LEFT = {
     name: Refusal("operator.host_only", reason)
@@ -50,5 +50,5 @@ def read(
     arithmetic: Collection[int] | None = None,
     run_values: Mapping[str, Array] | None = None,
 ) -> Imported:
-    """Returns the imported graph of a snapshot; see `Facts`."""
+    """Returns the imported graph of `snapshot`; `Facts` documents the other parameters."""
     return import_(snapshot, TABLE, Facts(shapes, symbols, arithmetic, run_values or {}))

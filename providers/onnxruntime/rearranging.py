@@ -1,4 +1,4 @@
-"""Rows that move elements without computing: shapes, slices, joins."""
+"""Builders for operators that only move elements: reshapes, slices, concatenation, padding."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import COUNTED, Builder
 
-TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: the rest of the axis
+TO_THE_END = (2**31 - 1, 2**63 - 1)  # ends of a Slice that mean the rest of the axis
 
 
 def same(e: Builder) -> int:
-    """Returns the input under another name."""
+    """Builds Identity."""
     return e.reshape(e.x(), e.shape())
 
 
@@ -36,7 +36,7 @@ def flatten(e: Builder) -> int:
 
 
 def _squeezed(e: Builder) -> set[int]:
-    """Returns the axes that are removed."""
+    """Returns the axes that Squeeze removes: by default all of extent 1."""
     shape, axes = e.shape(), e.listed("axes", 1)
     if axes is None:
         axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
@@ -62,12 +62,12 @@ def transpose(e: Builder) -> int:
 
 
 def _order(e: Builder) -> tuple[int, ...]:
-    """Returns the permutation of a Transpose."""
+    """Returns the permutation of a Transpose, by default all axes reversed."""
     return e.integers("perm") or tuple(range(e.rank()))[::-1]
 
 
 def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
-    """Returns a slice of every axis, with the meaning of Python's slices."""
+    """Returns `x[ranges]`, one Python slice per axis."""
     bounds = [wanted.indices(n) for wanted, n in zip(ranges, e.shape(x), strict=True)]
     begin, end, step = np.reshape(bounds, (-1, 3)).T
     # A negative end before the first element would count from the end of the axis.
@@ -76,14 +76,16 @@ def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
 
 
 def part(e: Builder, x: int, start: int, stop: int, axis: int = -1) -> int:
-    """Returns a slice of one axis."""
+    """Returns the elements from `start` to `stop` (exclusive) of one axis of `x`."""
     ranges = [slice(None)] * e.rank(x)
     ranges[axis] = slice(start, stop)
     return cut(e, x, ranges)
 
 
 def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[int]:
-    """Yields adjacent slices of an axis; a slice is added to the graph when it is read."""
+    """Yields adjacent slices of `axis` with these extents. Each is added to the graph only when it
+    is taken from the iterator.
+    """
     start = 0
     for size in sizes:
         yield part(e, x, start, start + size, axis)
@@ -91,7 +93,7 @@ def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[
 
 
 def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
-    """Returns starts, ends, axes and steps of a Slice."""
+    """Returns (starts, ends, axes, steps) of a Slice."""
     starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
     axes, steps = e.listed("axes", 3), e.listed("steps", 4)
     axes = tuple(range(len(starts))) if axes is None else axes
@@ -99,10 +101,10 @@ def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Seq
 
 
 def bounded(start: int, end: int, step: int, extent: int) -> slice:
-    """Returns Python's slice for one axis: negative bounds count from the end, and are then
-    clamped, with a negative step to existing elements (Slice-13; Python would begin before the
-    first one). The largest numbers stand for the rest of the axis, backwards, too, as in
-    onnxruntime's kernel.
+    """Returns the Python slice that equals a Slice-13 of one axis. Negative bounds count from the
+    end. Bounds are then clamped, with a negative step to existing elements, where Python would
+    begin before the first one. An end in TO_THE_END means the rest of the axis also with a negative
+    step, as in onnxruntime's kernel.
     """
     if step < 0 and end in TO_THE_END:
         end = -extent - 1
@@ -125,13 +127,13 @@ def slices(e: Builder) -> int:
 
 
 def joined(e: Builder, given: Sequence[int], axis: int = 0) -> int:
-    """Returns these tensors concatenated on an axis."""
+    """Returns the tensors `given` concatenated along `axis`; a single one unchanged."""
     return given[0] if len(given) == 1 else e.add("concat", *given, axis=axis)
 
 
 def _split(e: Builder) -> tuple[int, Sequence[int]]:
-    """Returns the axis, and the extents of its parts, which are equal where the node does not give
-    them; from opset 18 on the last of equal parts may be smaller.
+    """Returns (axis, extents of the parts) of a Split. Without a split input the parts are equal;
+    from opset 18 on the last one may be smaller.
     """
     axis, sizes = e.axis(e.integer("axis"), e.rank()), e.listed("split", 1)
     count = len(e.host.outputs)
@@ -145,19 +147,19 @@ def _split(e: Builder) -> tuple[int, Sequence[int]]:
 
 
 def split(e: Builder) -> list[int]:
-    """Builds parts of given or of equal extents, each a slice."""
+    """Builds Split: one slice per output."""
     axis, sizes = _split(e)
     return [*parts(e, e.x(), sizes, axis)]
 
 
 def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
-    """Returns the axes that are padded, and the amounts before each and then after each."""
+    """Returns (axes, pads) of a Pad; pads are the amounts before each axis, then after each."""
     axes = e.listed("axes", 3)
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
 def _table(e: Builder) -> Array:
-    """Returns [rank, 2]: the amounts added before and after each axis, or cut from it."""
+    """Returns the pads [rank, 2] before and after each axis; negative ones crop it."""
     axes, amounts = _padded(e)
     table = np.zeros((e.rank(), 2), np.int64)
     for k, axis in enumerate(axes):
@@ -166,7 +168,7 @@ def _table(e: Builder) -> Array:
 
 
 def pad(e: Builder) -> int:
-    """Builds padding; negative amounts are cut first."""
+    """Builds Pad; negative pads crop first."""
     mode, x, table = e.text("mode", "constant"), e.x(), _table(e)
     if table.min(initial=0) < 0:
         shape = e.shape(x)
@@ -196,14 +198,14 @@ def crop(e: Builder) -> int:
 
 @asks("attribute.invalid")
 def named(e: Builder) -> bool:
-    """Axes, each named once."""
+    """Axes without repetition."""
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 
 
 KEPT = needs(
     "shape.mismatch",
-    "No 0 in the shape for an axis that the input lacks.",
+    "No 0 in the shape for an axis beyond the input's rank.",
     lambda e: bool(e.integer("allowzero")) or 0 not in e.value(1).reshape(-1)[e.rank() :],
     kind=Impossible,
 )
@@ -211,20 +213,20 @@ KEPT = needs(
 
 @asks("shape.mismatch", kind=Impossible)
 def left_open(e: Builder) -> bool:
-    """No -1 beside an extent of 0."""
+    """No shape with both -1 and 0."""
     return not {-1, 0} <= {*_wanted(e)}
 
 
 ORDERED = needs(
     "attribute.invalid",
-    "A perm that orders all axes.",
+    "A perm that is a permutation of all axes.",
     lambda e: sorted(_order(e)) == [*range(e.rank())],
 )
 
 
 @asks("attribute.invalid")
 def edged(e: Builder) -> bool:
-    """Starts, ends, axes and steps of one length, each axis once, and no step of 0."""
+    """Starts, ends, axes and steps of equal length, each axis once, and no step of 0."""
     *_, axes, steps = _edges(e)
     once = len({axis % max(e.rank(), 1) for axis in axes}) == len(axes)
     return once and len({*map(len, _edges(e))}) == 1 and 0 not in steps
@@ -232,31 +234,31 @@ def edged(e: Builder) -> bool:
 
 PADS = needs(
     "attribute.invalid",
-    "Two pads for each axis that is padded.",
+    "Two pads for each of its axes.",
     lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
 )
 
 
 @asks("shape.too_large", kind=Unfit)
 def cropped(e: Builder) -> bool:
-    """No more cut from an axis than its extent, and less than that unless the mode is constant."""
+    """Negative pads that crop at most the extent of an axis, less unless the mode is constant."""
     left = e.shape() + np.minimum(_table(e), 0).sum(1)
     return bool(left.min(initial=1) >= (e.text("mode", "constant") != "constant"))
 
 
 STORED = needs(
     "constant.required",
-    "A constant padding value for stored numbers.",
+    "A constant padding value, in opset 11 or later, if the input is of 8 or 16 bits.",
     lambda e: (
         e.dtype() not in COUNTED
         or (e.version >= 11 and (not e.has(2) or e.constant(e.x(2)) is not None))
     ),
 )
-AXIS = needs("rank.unsupported", "An input of rank 1 at least.", lambda e: e.rank() >= 1)
+AXIS = needs("rank.unsupported", "An input of rank 1 or more.", lambda e: e.rank() >= 1)
 
 
 def single(e: Builder) -> Refusal | None:
-    """Axes of extent 1."""
+    """Squeezed axes of extent 1."""
     shape, gone = e.shape(), _squeezed(e)
     if all(shape[axis] == 1 for axis in gone):
         return None
@@ -266,8 +268,8 @@ def single(e: Builder) -> Refusal | None:
 
 
 def divided(e: Builder) -> Refusal | None:
-    """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
-    these may be smaller, but not empty.
+    """Parts whose extents add up to that of the axis; equal parts without a split input, of which
+    the last may be smaller from opset 18 on, but not empty.
     """
     axis, sizes = _split(e)
     equal = e.listed("split", 1) is None
@@ -280,5 +282,5 @@ def divided(e: Builder) -> Refusal | None:
             "shape.mismatch", f"An extent of {extent} cannot be split into {count} equal parts."
         )
     return Impossible(
-        "shape.mismatch", f"Parts of {list(sizes)} do not make up an extent of {extent}."
+        "shape.mismatch", f"Parts of extents {list(sizes)} do not add up to an extent of {extent}."
     )

@@ -1,6 +1,4 @@
-"""The functions register() and assert_used(), which users call beside onnxruntime's own
-functions.
-"""
+"""Implements register() and assert_used(), which users call in addition to onnxruntime's API."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from .names import EP_NAME, INSTALL, LIBRARY_NAME
 
 OLDEST = (1, 24, 4)
 BY_NAME = (1, 25)  # the first version in which providers=[...] may name plugins
-REASONS = 8
+REASONS = 8  # limit of reasons in one message
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
 _lock = threads.Lock()
@@ -26,22 +24,22 @@ _told = Once()  # messages and work that happen once
 
 
 def connect() -> None:
-    """Registers this frontend's callbacks with the shared library, and gives it the adapters."""
+    """Registers this frontend's callbacks with the shared library, and passes it the adapters."""
     ep.connect()
     tell_adapters()
 
 
 def is_offered(info: AdapterInfo) -> bool:
-    """Whether automatic policies may select this adapter: software ones only when the user allows
-    it.
+    """Whether onnxruntime's device policies may select this adapter: a software adapter only if
+    TFLGPU_ALLOW_SOFTWARE is set.
     """
     return not info.software or os.environ.get(ALLOW_SOFTWARE, "") not in ("", "0")
 
 
 def tell_adapters() -> None:
     """Passes the adapters to native code, which cannot call Python while onnxruntime registers the
-    library. When no driver works it passes none and logs why: onnxruntime itself only reports that
-    the provider does not exist.
+    library. Without a usable adapter it passes none and logs why: onnxruntime itself would only
+    report that the provider does not exist.
     """
     try:
         providers.select()
@@ -67,8 +65,8 @@ def tell_adapters() -> None:
 
 
 def register() -> None:
-    """Connects, and registers the library under its name unless it is registered. Raises
-    ImportError or RuntimeError with a sentence.
+    """Connects, and registers the library with onnxruntime unless it is registered already. Raises
+    ImportError without onnxruntime, RuntimeError if it is older than 1.24.4.
     """
     connect()
     try:
@@ -94,8 +92,8 @@ def register() -> None:
 
 
 def _keep_open() -> None:
-    """Leaves sessions open in a forked child that ends: onnxruntime would wait for their threads,
-    which exist only in the parent.
+    """Keeps sessions from being closed when a forked child exits: onnxruntime would wait for their
+    threads, which exist only in the parent.
     """
     if native.lib.tg_is_forked(native.ffi.NULL):
         kind = getattr(sys.modules.get("onnxruntime"), "InferenceSession", ())
@@ -109,7 +107,7 @@ def _register(onnxruntime: Any) -> None:
     try:
         onnxruntime.register_execution_provider_library(LIBRARY_NAME, path)
     except Exception as error:  # onnxruntime's exceptions have no common class
-        # There was no adapter when the library was registered, so onnxruntime has no device of it.
+        # The library was registered when there was no adapter, so onnxruntime lists no device.
         if "already registered" not in str(error):
             raise
         onnxruntime.unregister_execution_provider_library(LIBRARY_NAME)
@@ -117,14 +115,14 @@ def _register(onnxruntime: Any) -> None:
 
 
 def version(onnxruntime: Any) -> tuple[int, ...]:
-    """Returns the version as numbers, (1, 31, 1), without suffixes."""
+    """Returns onnxruntime's version as numbers without suffix, such as (1, 31, 1)."""
     parts = str(onnxruntime.__version__).split("+")[0].split(".")
     return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:3])
 
 
 def assert_used(session: Any) -> None:
-    """Raises AssertionError with the reasons when no node of the session is on the GPU, TypeError
-    for an object that is not a session.
+    """Raises AssertionError with the reasons if no node of `session` runs on the GPU, TypeError if
+    it is not an InferenceSession.
     """
     if not hasattr(session, "get_providers"):
         raise TypeError(f"assert_used() takes an onnxruntime.InferenceSession, not {session!r}.")
@@ -141,7 +139,7 @@ def assert_used(session: Any) -> None:
 
 def _unregistered(session: Any) -> str:
     listed = ", ".join(session.get_providers())
-    # onnxruntime lets a session fall back once.
+    # onnxruntime clears this attribute when a session falls back, which it does at most once.
     fell_back = getattr(session, "_enable_fallback", None) is False
     if fell_back and (reason := sessions.failure(session)):
         return (

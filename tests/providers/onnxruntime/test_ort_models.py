@@ -117,7 +117,7 @@ def test_bodies_of_control_flow() -> None:
     nodes = tflgpu_plugin.report(session).nodes
     assert {"Tanh", "Exp"} <= {n.op for n in nodes if n.where == "gpu"}
     (told,) = {n.reason for n in nodes if n.op == "If"}
-    assert told is not None and "the nodes of the graphs inside of it are placed one by one" in told
+    assert told is not None and "the nodes of its bodies are placed one by one" in told
 
 
 def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:

@@ -182,7 +182,7 @@ def test_what_cannot_be_read_gets_a_sentence(reading: Imported, sentence: str) -
 @pytest.mark.parametrize(
     ("reading", "sentence"),
     [
-        (one("Split", (), version=13), "an input of rank 1 at least"),
+        (one("Split", (), version=13), "an input of rank 1 or more"),
         (one("Unsqueeze", (2, 3), [1, -3]), "each named once"),
         (one("Unsqueeze", (2, 3), version=11), "each named once"),
         (one("ConvTranspose", (1, 3, 4, 5), np.ones((3, 2, 3, 3), F), output_padding=(1,)),
