@@ -319,6 +319,22 @@ def test_absent_operands_at_the_end_are_not_stacked() -> None:
     assert partition_.run([np.array([1, 2]), np.array([3, 4])])[0].tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.adapter
+def test_integers_of_numpy_are_integers_in_kernels() -> None:
+    row = providers.HostOp("twice", "conv_2d", (1, 1), operands=operands("value weights"))
+    pair = np.int64(2), np.int64(2)
+    given = replace(node(0, ("a", "b"), "c"), attributes={"strides": pair, "padding": "valid"})
+    kernel = np.ones((1, 2, 2, 1), np.float32)
+    values = {"a": Value("a", "f32", (1, 4, 4, 1)), "b": Value("b", "f32", kernel.shape, kernel),
+              "c": Value("c", "f32", None)}  # fmt: skip
+    facts = providers.Facts(judge=providers.judge({"force": True}))
+    found = providers.import_(
+        HostModel((given,), values, ("c",)), providers.Table({"twice": row}), facts
+    )
+    (partition_,) = providers.claim(found).partitions
+    assert partition_.run([np.ones((1, 4, 4, 1))])[0].tolist() == [[[[4], [4]], [[4], [4]]]]
+
+
 def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:
     """Not that its result has no shape."""
     said = told("conv_2d", "value weights", padding="valid")

@@ -44,8 +44,9 @@ def cast_array(data: Array, dtype: str) -> Array:
 
 
 def fixed(value: Any) -> Any:
-    """Returns an attribute's value with tuples in place of lists and arrays, also nested ones."""
-    if isinstance(value, np.ndarray):
+    """Returns an attribute's value with tuples in place of lists and arrays, also nested ones, and
+    with Python's numbers in place of numpy's."""
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return tuple(fixed(item) for item in value) if isinstance(value, list | tuple) else value
 
