@@ -47,7 +47,7 @@ MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 OF_SHAPES = ("shape.", "constant.invalid", "device.limit")  # codes that depend on extents
 GUESSED = "With the sizes guessed for its open extents: "
 
-DOUBTS = attrgetter("doubts")  # of a guess
+DOUBTS = attrgetter("doubts")  # orders guesses
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Solver:
     graph: HostModel
     table: Table
     judge: Judge | None = None
-    visits: int = 0  # of nodes
-    fitting: set[int] = field(default_factory=set)  # nodes that some numbers suited
+    visits: int = 0  # visited nodes so far
+    fitting: set[int] = field(default_factory=set)  # nodes that fit some guess
 
     @cached_property
     def unknowns(self) -> dict[str, Unknown]:
@@ -325,7 +325,7 @@ def _grown(model: HostModel, table: Table, judge: Judge | None) -> Imported:
     holds = any(one.present == 1 and not solver.is_batch(one) for one in solver.unknowns.values())
     best = solver.best(SIZES, replace(now, fits=now.fits and not holds)) or now
     if now.fits and not holds and stated.refusals:
-        solver.attempt(next(solver.sized(SIZES)))  # tells which are refused for these shapes only
+        solver.attempt(next(solver.sized(SIZES)))  # finds nodes refused for these shapes only
     said = f"With the present shape {_open_shapes(solver.graph, now)}: "
     if best.symbols == now.symbols:
         return worded(stated, solver.fitting, said) if model.tells_open else stated

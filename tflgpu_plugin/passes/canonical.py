@@ -10,7 +10,7 @@ from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS
 
-ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
+ACTIVATIONS = (*LIMITS, "tanh")  # activations that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:

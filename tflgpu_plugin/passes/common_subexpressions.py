@@ -24,7 +24,7 @@ def share_common_subexpressions(graph: Graph) -> Graph:
         if node.op in ("", STORE) or not states.isdisjoint(found.reads):
             continue
         if any(e.tensors[t].quantization is not None for t in (*found.reads, *found.outputs)):
-            continue  # passes look for one pair of (de)quantize nodes for each reader
+            continue  # later passes match one (de)quantize node per reader
         same = first.setdefault(_key(e, found), node)
         if same is not node and e.needed.isdisjoint(node.outputs):
             names |= dict(zip(node.outputs, same.outputs, strict=True))

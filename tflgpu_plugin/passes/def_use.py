@@ -28,7 +28,7 @@ class DefUse:
     def plain(self, node: Node) -> bool:
         """Whether a node's operands and results are floats and not quantized."""
         before, plain = self._plain.get(id(node), (None, False))
-        if before is not node:  # patterns ask again and again
+        if before is not node:  # cached: patterns ask repeatedly
             tensors = [self.e.tensors[t] for t in (*node.reads, *node.outputs)]
             plain = all(tensor.quantization is None for tensor in tensors)
             plain = plain and not any(map(is_integer, tensors[len(node.reads) :]))

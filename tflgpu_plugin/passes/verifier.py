@@ -73,7 +73,7 @@ def check_shapes(graph: Graph) -> None:
     for node in graph.nodes:
         row = ops.row(node.op)
         if row is None:
-            continue  # it stays with the host, or its results are constants
+            continue  # it runs on the host, or its results are constants
         wanted = [tuple(shape) for shape in row.shapes(graph, node)]
         found = [graph.shape(tensor) for tensor in node.outputs]
         if wanted[: len(found)] != found:

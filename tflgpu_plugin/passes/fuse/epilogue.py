@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, is_integer, merged
 
-MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
+MAX_PARAMETERS = 20  # of 64 words in the uniform block; the largest kernel needs 40
 MAX_STEPS = 8  # compilers inline every step; compile time grows with the square of a kernel's size
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 

@@ -11,7 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
+MAX_SCALED = 1 << 26  # elements of weights to fold factors into
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -32,7 +32,7 @@ def _affine(e: Rewriter, node: Node, axis: int) -> tuple[Array, Array, int] | No
     if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
     channels = e.shape(node.outputs[0])[-1]
-    if data.shape[axis] != channels or ops.bias(node) is not None:  # it would have to be scaled
+    if data.shape[axis] != channels or ops.bias(node) is not None:  # a bias would need scaling, too
         return None
     scale, offset = np.ones(channels), np.zeros(channels)
     steps = 0

@@ -22,7 +22,7 @@ from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_JOINED = 1 << 22  # elements of weights, which are copied
+MAX_JOINED = 1 << 22  # total elements of weights, which are copied
 MOST_VECTORS = 4 * WAITING_THREADS  # of a result; for larger ones each thread makes at least four
 
 

@@ -19,7 +19,7 @@ from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_JOINED = 1 << 22  # elements of weights, which are copied
+MAX_JOINED = 1 << 22  # total elements of weights, which are copied
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MAX_OPERANDS = 2  # of the last epilogue: the launch has five buffers, and one more of a bias
+MAX_OPERANDS = 2  # of the last epilogue: the launch binds five buffers and perhaps a bias
 
 
 def fuse_squeeze_excite(graph: Graph) -> Graph:
@@ -30,7 +30,7 @@ def fuse_squeeze_excite(graph: Graph) -> Graph:
         first = uses.producer.get(second.operand())
         if first is None or not _layer(uses, first) or not _alone(uses, first, second):
             continue
-        if first.id in made:  # it is the second of a pair already
+        if first.id in made:  # already the second layer of a pair
             continue
         steps = _inner(uses, first)
         x, mean = first.operand(), uses.producer.get(first.operand())
@@ -66,7 +66,7 @@ def _layer(uses: DefUse, node: Node) -> bool:
     one = x[1:3] == uses.e.shape(node.outputs[0])[1:3] == (1, 1)
     if data is None or data.dtype.kind != "f" or given or not one:
         return False
-    if any(span.before for span in windows(uses.e.graph, node)):  # the pixel may be beside it
+    if any(span.before for span in windows(uses.e.graph, node)):  # the window may miss the pixel
         return False
     few = sum(each.tensor is not None for each in node.epilogue) <= MAX_OPERANDS
     return few and data.shape[1:] == (1, 1, x[3])

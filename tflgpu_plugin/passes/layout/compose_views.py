@@ -41,7 +41,7 @@ class _Joining:
                     n, op="view", inputs=node.inputs[:1], attributes={"view": found[n.id]}
                 )
                 made[n.id] = replace(read, **merged(*gone, n))
-                gone = []  # one node stands for them
+                gone = []  # one node replaces these
         nodes = [made.get(n.id, n) for n in graph.nodes]
         self.graph = graph.with_nodes([n for n in nodes if n is not None])
         self.readers = self.graph.consumers()

@@ -172,7 +172,7 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
 # By the trait `follows` of a row.
 _SPREAD: dict[str, Callable[[Rewriter, Node, int, Perm], Held | None]] = {
     "elementwise": _elementwise,
-    "axis": _concat,  # in an attribute
-    "last": _softmax,  # axis only
+    "axis": _concat,  # the axis is an attribute
+    "last": _softmax,  # works along the last axis only
     "reduced": _reduction,
 }

@@ -158,7 +158,7 @@ def _apply(e: Rewriter, region: _Region) -> None:
     names = {
         t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside
     }
-    there: set[int] = set()  # held tensors that have been made
+    there: set[int] = set()  # held tensors made so far
     result: list[Node] = []
     for node in e.nodes:
         if node.id not in region.nodes:

@@ -49,7 +49,7 @@ class _Simulation:
         if wanted and ops.rows()[node.op].fuses:
             epilogue = node.epilogue  # hosts apply a fused activation to stored numbers
             limits = ops.traits(epilogue[-1].op).limits if epilogue else None
-            if limits:  # the levels' own become narrower
+            if limits:  # narrow the range of the levels
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
@@ -137,7 +137,7 @@ def _raw(tensor: Tensor) -> Tensor:
 
 def _on_levels(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
-    if not quantization.real(result) or result.dtype in COUNTS:  # a whole output is rounded
+    if not quantization.real(result) or result.dtype in COUNTS:  # integer outputs are rounded
         return True
     if not ops.rows()[node.op].keeps or node.epilogue:
         return False
