@@ -50,8 +50,8 @@ def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None
 
 
 def report(target: Any) -> Report:
-    """Returns what has run where, so far, of the graphs that the host gave to this delegate or
-    session. Raises TypeError for anything else.
+    """Returns the report of this delegate or session: where each node of its graphs runs, and how
+    often partitions have run. Raises TypeError for anything else.
     """
     for ask in _provider_functions("report"):
         found: Report | None = ask(target)
@@ -203,7 +203,7 @@ def _guarding_forks() -> Iterator[None]:
 _CREATE = _ctypes.CFUNCTYPE(
     _ctypes.c_int64, _ctypes.c_void_p, _ctypes.c_void_p, _ctypes.c_size_t, _ctypes.c_void_p
 )
-_TEXT_BYTES = 4096  # of a tg_error, which has one 32-bit number after its text
+_TEXT_BYTES = 4096  # of the text of a tg_error, which one 32-bit number follows
 
 
 def _create(keys: int, values: int, count: int, err: int) -> int:

@@ -58,7 +58,7 @@ class Partition:
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
     options: Options = field(default=Options(), repr=False)
-    made: Plan | None = field(default=None, repr=False)  # the cache has the plan
+    made: Plan | None = field(default=None, repr=False)  # a plan that was stored
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
@@ -139,8 +139,8 @@ class Partition:
         return instance
 
     def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:
-        """Returns an instance of what the cache holds for this graph, or None when the cached entry
-        cannot be used.
+        """Returns an instance of the plan that the cache holds for this graph, or None where it
+        holds none that can be used.
         """
         found = entry.load(graph)
         if found is None or not (found.weights or _shares_weights(found.plan, sibling)):

@@ -89,7 +89,7 @@ class OnRay:
     def _connect(self, ray: Any) -> None:
         settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
         if not self.address:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it tells nobody of this run
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics of this run
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             cores = max(os.cpu_count() or 1, (self.workers or len(self.adapters)) + 1)
             settings |= {"include_dashboard": False, "num_cpus": cores}

@@ -87,8 +87,8 @@ class Folder:
         self.path, self.kind = path, kind
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
-        """Makes the folder, or continues in that of an interrupted run. Raises BadInput where it is
-        that of another run.
+        """Makes the folder, or with `resume` continues the run that it holds. Raises BadInput where
+        it holds another run, or other files.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.path / MANIFEST
@@ -146,7 +146,7 @@ class Folder:
 
 
 def _number(path: Path) -> int:
-    """Returns the part that a file belongs to, by its name. Raises BadInput."""
+    """Returns the number of a file's part, read from its name. Raises BadInput."""
     try:
         return int(path.name.partition("-")[2].partition(".")[0])
     except ValueError as error:

@@ -32,7 +32,7 @@ _READ_BY = {
             "or digests. `serialization_dir` is not affected.",
         ),
         "TFLGPU_WITHOUT": (
-            "names as of the option `without`, with commas",
+            "names as in the option `without`, separated by commas",
             "Forms and ops that are not used, for drivers that get one wrong: nodes are computed "
             "in other forms, or on the CPU where none is left.",
         ),

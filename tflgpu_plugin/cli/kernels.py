@@ -39,8 +39,8 @@ class Binding:
 class Launch:
     """One dispatch: its host nodes as operator and number, the form in which they are computed, its
     kernel (a key of `kernels`), the number of workgroups per dimension, and the values of its
-    uniform block. The form, or where an op has only one its name, is what the option `without` and
-    TFLGPU_WITHOUT take.
+    uniform block. The option `without` and TFLGPU_WITHOUT take the form, or the op's name where it
+    has only one form.
     """
 
     nodes: tuple[str, ...]

@@ -22,7 +22,7 @@ class PerCaller(Generic[T]):
         self._values: dict[int, tuple[int, T]] = {}  # by thread: its number, its value
 
     def set(self, value: T) -> None:
-        """Sets the value of the thread whose call into the host led to this one."""
+        """Sets the value of the thread whose call into a host led to the current callback."""
         thread = native.lib.tg_caller_thread()
         with self._lock:
             self._values.pop(thread, None)

@@ -195,15 +195,15 @@ def with_old_keys(found: Any) -> Any:
 
 
 def remember(source: Callable[[], Report]) -> None:
-    """Keeps `source`, which makes the report of the graph that this thread gave last to any
-    frontend.
+    """Sets `source` as the function that returns the report of the graph that this thread last gave
+    to any frontend.
     """
     _newest.set(source)
 
 
 def newest() -> Report | None:
-    """Returns the present report of the graph that this thread gave last, or None when there is
-    none.
+    """Returns the present report of the graph that this thread last gave to any frontend, or None
+    without such a graph.
     """
     source = _newest.get()
     return source() if source else None

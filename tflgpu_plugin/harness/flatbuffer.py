@@ -249,8 +249,8 @@ class _File:
             return self.field(graphs[0], 2)
 
     def computed(self, graph: int) -> list[int]:
-        """Returns the results in a subgraph that depend on its inputs or on state, which operators
-        without inputs read, in execution order.
+        """Returns the tensors in a subgraph that depend on its inputs or on state (results of
+        operators without inputs), in execution order.
         """
         found: dict[int, None] = {}
         reached = set(self.ints(self.field(graph, 1)))

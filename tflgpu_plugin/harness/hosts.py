@@ -127,8 +127,8 @@ class Host:
 
 
 def host(name: str | None = None) -> Host:
-    """Returns the host with this distribution name, or that of its package, or the preferred one of
-    those that can be imported. Raises NoHost.
+    """Returns the host with this distribution or package name; for None the preferred one of those
+    that can be imported. Raises NoHost.
     """
     found = installed_names()
     if not found:

@@ -70,8 +70,8 @@ def read(path: Path) -> File:
 
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:
-    """Returns name, shape and dtype of each input, with numbers for open extents, which are None in
-    `open`. Raises BadInput.
+    """Returns name, shape and dtype of each input. Open extents have a chosen number in `shape`,
+    and are None under the key `open`. Raises BadInput.
     """
     try:
         opened = session(model)
@@ -189,8 +189,8 @@ def numbers(outputs: Sequence[Any]) -> list[Array]:
 
 
 def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **entries: str) -> Any:
-    """Returns session options. `threads` of CPU kernels (0: the host's default), the least severe
-    messages that it `logs`, and further entries ("__" stands for ".").
+    """Returns session options. `threads`: of CPU kernels (0: the host's default); `logs`: the least
+    severe level that is logged; `entries`: further ones by key ("__" stands for ".").
     """
     import onnxruntime as ort
 
@@ -233,8 +233,8 @@ def opened(
     options: Mapping[str, Any] | None = None,
     place: int = 0,
 ) -> Any:
-    """Returns a session on the CPU provider, or with options on ours, without a fallback to a
-    session without it. Raises what onnxruntime raises.
+    """Returns a session on the CPU provider or, with options, on ours, for which onnxruntime does
+    not fall back to the CPU. Raises what onnxruntime raises.
     """
     import onnxruntime as ort
 
@@ -244,8 +244,8 @@ def opened(
 
 
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
-    """Returns a session on the CPU provider, which raises what onnxruntime raises, or with options
-    on ours. Raises NoAdapter, or ValueError when there can be no session.
+    """Returns a session on our provider with these options or, without any, on the CPU provider.
+    Raises NoAdapter or ValueError for ours, for the CPU provider what onnxruntime raises.
     """
     given = settings(optimized, THREADS)
     if model.folder:

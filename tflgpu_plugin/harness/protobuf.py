@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import wire
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT32 = 1  # TensorProto.DataType
-MOST_BITS = 64  # wire type of a number
+MOST_BITS = 64  # of a number
 _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
 
 

@@ -156,8 +156,8 @@ def _open(info: AdapterInfo) -> Device:
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
     from tflgpu_plugin.runtime import selftest
 
-    # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for
-    # looking at a bad driver).
+    # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and to
+    # investigate a defective driver).
     use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
     half = "shader-f16" in features and not info.software
     return Target(

@@ -89,7 +89,8 @@ def begin(
 
 class _Work:
     """Makes pipelines, the largest first: a thread makes them, and the calling thread has the
-    driver generate their code. Those of the helper come last, when they are in the driver's cache.
+    driver generate their code. It comes last to those that the helper compiles, whose code is then
+    in the driver's cache.
     """
 
     def __init__(
@@ -141,8 +142,8 @@ class _Work:
             self._tell()
 
     def _help(self) -> None:
-        """Begins when a kernel takes long. `run` reports errors, because it also compiles the
-        pipeline that failed here."""
+        """Compiles kernels on the helper's device, after one has taken UNCACHED_SECONDS. Errors are
+        left to `run`, which compiles the same pipelines again."""
         while (begun := self.begun) is None or time.monotonic() - begun < UNCACHED_SECONDS:
             with suppress(Empty):
                 return self.ended.get(timeout=GLANCE)

@@ -285,8 +285,8 @@ class Instance:
 
 
 def _as_port(array: Array, port: Any) -> Array:
-    """Returns the array in the port's dtype. Raises ValueError where that does not represent its
-    numbers, or for another shape."""
+    """Returns the array in the port's dtype. Raises ValueError where this dtype cannot represent
+    its numbers, or for another shape."""
     given, kind = np.asarray(array), np.dtype(NUMPY_DTYPES[port.dtype])
     converted = _converted(given, kind)
     if converted is None:
@@ -304,9 +304,9 @@ def _as_port(array: Array, port: Any) -> Array:
 
 
 def _converted(given: Array, kind: Any) -> Array | None:
-    """Returns the numbers in another dtype, floats rounded; None where it does not represent them.
+    """Returns the numbers in dtype `kind`, floats rounded; None where it cannot represent them.
 
-    Finite numbers beyond a float dtype are not represented: infinity in their place is another
+    Finite numbers beyond the range of a float dtype do not become infinity, which would be another
     mask for a softmax. Integers of 8 and 16 bits are numbers of a quantized tensor, or bits of a
     bfloat16, so that a float is never one of them, whatever its value.
     """
