@@ -88,8 +88,8 @@ def test_all_values_of_a_node_have_the_type_of_the_first(wrong: str) -> None:
     named, given = (wrong, "f32") if k else ("sum", "i8")
     held = "f32" if given == "i8" else "i8"
     assert by_row(other, other.nodes[0]) == (
-        f"Tensor {named!r} holds {held} values in the model, but ADD goes by the {given} values of "
-        "its input."
+        f"Tensor {named!r} holds {held} values in the model, but ADD computes {given} values, the "
+        "type of its input."
     )
 
 
@@ -211,7 +211,7 @@ def test_bfloat16_is_for_rows_that_say_so(rows_say: bool) -> None:
     graph = add(dtype="bf16")
     node = replace(graph.nodes[0], row=replace(ops.HOST_OPS["ADD"], bfloat16=rows_say))
     reason = ask(graph.with_nodes([node]))
-    assert ("none of the operators" in (reason or "")) != rows_say
+    assert ("the host has no CPU kernel of ADD" in (reason or "")) != rows_say
 
 
 def test_parts_of_a_concatenation_may_have_no_elements() -> None:
@@ -311,7 +311,7 @@ def test_stored_numbers_must_mean_the_same() -> None:
     """Hosts take the larger stored number, whatever it stands for."""
     other = Quantization((0.25,), (3,))
     assert ask(quantized(op="maximum", sum=other)) == (
-        "Tensors 'x' and 'sum' are quantized differently, which ADD does not provide for."
+        "Tensors 'x' and 'sum' are quantized differently; ADD needs equal scales and zero points."
     )
     assert ask(quantized(op="add", sum=other)) is None
 

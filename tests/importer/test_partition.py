@@ -131,7 +131,7 @@ def test_a_partition_pays_when_the_cpu_would_take_longer_than_io_and_launch(
     assert in_the_middle(nodes, size) == (
         f"This partition of {nodes} nodes would only split the graph: with its present shapes "
         f"{8 * size:,} bytes go in and out for {nodes * size:,} multiply-adds. The option "
-        "force=1 takes it all the same."
+        "force=1 runs it on the GPU anyway."
     )
     assert in_the_middle(nodes + 1, size, repeated=True) is None
     reason = in_the_middle(nodes, size, repeated=True)

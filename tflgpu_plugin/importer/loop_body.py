@@ -70,7 +70,10 @@ class Forms:
         `given`.
         """
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
-            raise otherwise(f"it has {len(body.nodes)} nodes and {len(body.inputs)} values")
+            raise otherwise(
+                f"it has {len(body.nodes)} nodes (at most {MOST_NODES}) and {len(body.inputs)} "
+                f"inputs for {len(given)} values"
+            )
         for k, (index, tensor) in enumerate(zip(body.inputs, given, strict=True)):
             held = self.tensors[index]
             if held.dtype != tensor.dtype or held.data is not None or index in self.values:
@@ -293,10 +296,10 @@ def _slice(forms: Forms, node: Node) -> None:
         case Numbers((Counter() as counter, *starts)), Numbers((-1, *extents)):
             before = False
         case _:
-            raise otherwise("it cuts a list in another way")
+            raise otherwise("it slices a list other than at a counter")
     full = [n if n != -1 else extent for n, extent in zip(extents, whole, strict=False)]
     if any(starts) or len(starts) != len(whole) or len(extents) != len(whole) or full != [*whole]:
-        raise otherwise("it cuts a list in another way")
+        raise otherwise("it slices a list other than at a counter")
     forms.values[node.outputs[0]] = Piece(held.position, counter, before)
 
 
@@ -304,7 +307,7 @@ def _concat(forms: Forms, node: Node) -> None:
     """Sets the output to a carried list with one row replaced, or to concatenated numbers."""
     parts = [forms.value(index) for index in node.reads]
     if len(parts) != len(node.inputs) or node.attributes.get("activation", "none") != "none":
-        raise otherwise("it joins values that are not a list with one new row")
+        raise otherwise("it concatenates values other than a list with one new row")
     if all(isinstance(part, Numbers) for part in parts):
         forms.values[node.outputs[0]] = Numbers(tuple(n for part in parts for n in part.entries))
         return
@@ -313,7 +316,7 @@ def _concat(forms: Forms, node: Node) -> None:
             rest = Piece(position, counter._replace(more=counter.more + 1), False)
             if high == rest:
                 return _put_row(forms, node, position, counter, node.operand(1))
-    raise otherwise("it joins values that are not a list with one new row")
+    raise otherwise("it concatenates values other than a list with one new row")
 
 
 def _update_slice(forms: Forms, node: Node) -> None:
@@ -337,7 +340,7 @@ def _dequantize(forms: Forms, node: Node) -> None:
     """Sets the output to a float16 constant, widened to float32."""
     source, result = forms.tensors[node.operand()], forms.tensors[node.outputs[0]]
     if source.dtype != "f16" or source.data is None:
-        raise otherwise("it has numbers that are not floats")
+        raise otherwise("it dequantizes numbers that are not floats")
     made = replace(result, shape=source.shape, data=dequantized(source))
     forms.tensors[node.outputs[0]] = made
 

@@ -89,7 +89,7 @@ def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
     forms = Forms(dict(body.tensors))
     made = forms.run(body, given)
     if len(made) != len(given):
-        raise otherwise(f"it gives {len(made)} values and is given {len(given)}")
+        raise otherwise(f"its body returns {len(made)} values, but it carries {len(given)}")
     steps = _steps(given, condition)
     states, lists = _kinds(given, made)
     sequence, row = _sequence(forms, given, made, steps)

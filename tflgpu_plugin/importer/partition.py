@@ -135,5 +135,5 @@ def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
         "partition.does_not_pay",
         f"This partition of {count} node{'s' if count > 1 else ''} {wrong}: with its present "
         f"shapes {io_bytes:,} bytes go in and out for {multiply_adds:,} multiply-adds. "
-        "The option force=1 takes it all the same.",
+        "The option force=1 runs it on the GPU anyway.",
     )

@@ -85,7 +85,7 @@ def one_type(e: Builder) -> Refusal | None:
             return Refusal(
                 "dtype.mismatch",
                 f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
-                f"{e.row.name} goes by the {given} values of its input.",
+                f"{e.row.name} computes {given} values, the type of its input.",
             )
     return None
 

@@ -162,8 +162,8 @@ def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
         return None
     return Refusal(
         "dtype.unsupported",
-        f"Tensor {tensor.name!r} holds bfloat16 values, and {row.name} is none of the operators "
-        "that take these on the host's CPU.",
+        f"Tensor {tensor.name!r} holds bfloat16 values, for which the host has no CPU kernel of "
+        f"{row.name}.",
     )
 
 
@@ -266,8 +266,8 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
         if tensor.quantization is not None and not alike(tensor, result):
             return Refusal(
                 "quantization.mismatch",
-                f"Tensors {tensor.name!r} and {result.name!r} are quantized differently, which "
-                f"{_name(node)} does not provide for.",
+                f"Tensors {tensor.name!r} and {result.name!r} are quantized differently; "
+                f"{_name(node)} needs equal scales and zero points.",
             )
     return None
 
