@@ -71,9 +71,7 @@ def discover() -> Mapping[str, Provider]:
 
 
 def find(name: str) -> Provider:
-    """Returns the provider of this name. Raises ProviderError with a sentence that lists the
-    others.
-    """
+    """Returns the provider of this name, or raises ProviderError, which lists the others."""
     found = discover()
     if name not in found:
         others = ", ".join(found) or "none"

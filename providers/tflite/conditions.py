@@ -59,9 +59,7 @@ def _set(code: str, page: str, name: str) -> Condition:
 
 
 def _least(page: str, least: float, *names: str) -> Condition:
-    """Returns a condition that the attributes `names`, each a number or one number per axis, are
-    at least `least`.
-    """
+    """Returns a condition that attributes (numbers, or one per axis) are at least `least`."""
 
     def met(e: Builder) -> bool:
         given = (e.host.attributes.get(name, least) for name in names)

@@ -48,9 +48,7 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
 
 
 def create(keys: Any, values: Any, count: int) -> int:
-    """Returns a delegate's number for these options. Raises OptionError or NoAdapter with a
-    sentence.
-    """
+    """Returns the number of a new delegate. Raises OptionError or NoAdapter with a sentence."""
     options = providers.parse(callbacks.pairs(keys, values, count))
     return delegates.kept.register(delegates.Delegate(options, callbacks.opened(options))).number
 
@@ -192,9 +190,7 @@ def place(
 
 
 def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:
-    """Logs the refused nodes, unless this delegate has logged the same before (hosts prepare again
-    after a resize).
-    """
+    """Logs the refused nodes, each text once: hosts prepare again after a resize."""
     text = refusals.text(nodes)
     if text and text not in delegate.logged:
         delegate.logged.add(text)

@@ -80,9 +80,7 @@ class Delegate(providers.Client[Prepared]):
         return next((p for p in self.graphs if p.context == context), None)
 
     def replaces(self, context: int) -> bool:
-        """Whether the graph of this context need not run, because kernels in another graph do its
-        work.
-        """
+        """Whether the graph of this context need not run: kernels in another one do its work."""
         return any(context in known.replaced and not known.dead for known in self.graphs)
 
     def replace(self, prepared: Prepared) -> None:

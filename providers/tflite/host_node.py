@@ -20,9 +20,7 @@ MOST_BYTES = 4096  # limit of a custom operator's parameters: no supported opera
 
 @dataclass(frozen=True)
 class RawNode:
-    """One node of the execution plan in the host's structs; `inputs` has None for absent optional
-    inputs.
-    """
+    """One node of the execution plan in the host's structs; absent optional `inputs` are None."""
 
     ffi: Any
     id: int
@@ -46,9 +44,7 @@ class RawNode:
         return str(self.ffi.string(held).decode(errors="replace"))
 
     def params(self, struct: str) -> Any:
-        """Returns the node's parameters as a struct of tflite/abi.h. Raises Unsupported when there
-        are none.
-        """
+        """Returns the node's parameters as a struct of tflite/abi.h, or raises Unsupported."""
         if self.raw_params == self.ffi.NULL:
             raise Unsupported.of("attribute.invalid", "The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)

@@ -79,9 +79,7 @@ class File:
         return self.follow(start + 4 * number)
 
     def _list(self, table: int, slot: int) -> tuple[int, int]:
-        """Returns the position of the first item of the list in field `slot`, and the number of
-        items.
-        """
+        """Returns (position of the first item, number of items) of the list in field `slot`."""
         at = self.field(table, slot)
         if at is None:
             return 0, 0

@@ -28,9 +28,7 @@ def _activation(params: Any) -> str:
 
 
 def _unusual(**settings: Any) -> dict[str, Any]:
-    """Returns those of the settings that are set (not 0, "" or None); the row's conditions refuse
-    them.
-    """
+    """Returns the settings that are set (not 0, "" or None), which the row's conditions refuse."""
     return {name: value for name, value in settings.items() if value}
 
 

@@ -1,6 +1,4 @@
-"""The messages on stderr: the documented lines of the GPU delegate, each followed by the
-reasons.
-"""
+"""The messages on stderr: the documented lines of the GPU delegate, each with the reasons."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ def text(nodes: Sequence[NodeReport]) -> str:
 
 
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
-    """Returns one line per reason. Of reasons that differ only in a quoted name, the first is
-    shown.
-    """
+    """Returns one line per reason, the first of those that differ only in a quoted name."""
     alike: dict[str, list[NodeReport]] = {}
     for node in nodes:
         alike.setdefault(re.sub(r"'[^']*'", "''", node.reason or ""), []).append(node)

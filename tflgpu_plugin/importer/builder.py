@@ -94,9 +94,7 @@ class Builder(NodeReader):
         return 0 if held is None else held.axis
 
     def hold(self, tensor: int, quantization: Quantization) -> Quantization:
-        """Gives an integer tensor this quantization, unless it has one already. Returns the one
-        that it has then.
-        """
+        """Sets a tensor's quantization unless it has one. Returns the one that it has."""
         table = self.tensors.table
         held = table[tensor].quantization
         if held is None:

@@ -27,8 +27,7 @@ def build(e: Builder) -> list[int | None]:
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
-    """Returns the outputs as constants, or None where one is not constant or a condition of `asked`
-    is not met."""
+    """Returns the outputs as constants; None if one is not, or a condition of `asked` is unmet."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except (Unsupported, *evaluation.FAILURES):

@@ -1,6 +1,4 @@
-"""Evaluates names of extents that are expressions of others, as exporters write them: "past +
-1".
-"""
+"""Evaluates names of extents that are expressions of other names, such as "past + 1"."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class Forms:
         return self.form(name, *sorted((a, b)))
 
     def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
-        """Returns the values of the body's outputs for carried values with the shapes and types of
-        `given`.
-        """
+        """Returns the values of the body's outputs if carried values are tensors like `given`."""
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
             raise otherwise(
                 f"it has {len(body.nodes)} nodes (at most {MOST_NODES}) and {len(body.inputs)} "
@@ -116,9 +114,7 @@ class Forms:
         return found
 
     def put(self, node: Node, form: int, rows: int, width: int) -> None:
-        """Sets the only output of a node to rows of the expression `form`, after its fused
-        activation.
-        """
+        """Sets a node's only output to rows of `form`, after the node's fused activation."""
         activation = node.attributes.get("activation", "none")
         if activation != "none":
             form = self.function(activation, form)

@@ -309,9 +309,7 @@ def _rows(tensors: Mapping[int, Tensor], slab: Slab) -> Array:
 def _biases(
     tensors: Mapping[int, Tensor], blocks: Sequence[Sequence[Slab]], units: int
 ) -> Array | None:
-    """Returns the biases of all gates in one array, the sum of `blocks[k]` for gate k; None where
-    there are none.
-    """
+    """Returns an array with the sum of `blocks[k]` for each gate k; None if all are empty."""
     if not any(blocks):
         return None
     found = np.zeros((len(blocks), units), np.float32)

@@ -81,9 +81,7 @@ class NodeReader:
         return all(t is None or self.constant(t) is not None for t in tensors)
 
     def value(self, position: int) -> Array:
-        """Returns the value of an input that is known before the model runs: one that the row's
-        `constants` name.
-        """
+        """Returns the value of an input that the row's `constants` name, known before a run."""
         found = self.constant(self.x(position))
         assert found is not None
         return found

@@ -58,9 +58,7 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 def _counts_first(
     graph: Graph, node: Node, producer: Mapping[int, Node], group: Collection[int]
 ) -> bool:
-    """Whether the node reads a tensor, written by the group, whose number of elements is known only
-    after a run.
-    """
+    """Whether the node reads a tensor of the group whose size only a run determines."""
     counted = (t for t in node.reads if t in producer and graph.tensors[t].counted)
     return any(producer[t].id in group for t in counted)
 

@@ -120,9 +120,7 @@ class Plain:
         return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
-        """Returns new tensors for outputs of the op that only update state: the host's node has no
-        such outputs.
-        """
+        """Returns new tensors for the op's outputs that only update state: the host has none."""
         found = []
         for before, after in ops.rows()[row.op].states:
             state = inputs[before]

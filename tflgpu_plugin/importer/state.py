@@ -52,9 +52,7 @@ class State:
         return self.facts.arithmetic
 
     def tensor(self, key: str) -> int:
-        """Returns the tensor of a value. If no node has written it yet, it is added as an input or
-        a constant.
-        """
+        """Returns a value's tensor, added (input or constant) unless a node has written it."""
         if key not in self.ids:
             self.ids[key] = self.tensors.add(self.outside(key))
         return self.ids[key]

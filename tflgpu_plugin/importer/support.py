@@ -203,9 +203,7 @@ def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) 
 
 
 def type_names(types: Iterable[str]) -> list[str]:
-    """Returns the names of an op's types for people; int64 follows int32, with which it is
-    computed.
-    """
+    """Returns the names of an op's types for people; int64 follows int32 (computed alike)."""
     shown = [kind for name in types for kind in ((name, "i64") if name == "i32" else (name,))]
     return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
 
@@ -224,9 +222,7 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
-    """Returns the tensors of the node's state: those it reads, and those it writes for the next
-    run.
-    """
+    """Returns the tensors of the node's state that it reads, and those that it writes."""
     pairs = ops.rows()[node.op].states
     if not pairs:
         return []
@@ -273,9 +269,7 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses an int32 bias that is not constant, since biases are converted to float32 before a
-    run.
-    """
+    """Refuses an int32 bias that is not constant: biases become float32 before a run."""
     bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
         return None

@@ -13,9 +13,7 @@ NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLO
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built, distinguishable from a plain number by the `mark`
-    of its `Tensors`.
-    """
+    """The id of a tensor of a graph being built; `mark` tells it from a plain number."""
 
     mark: object
 

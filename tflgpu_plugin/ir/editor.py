@@ -50,9 +50,7 @@ class Editor:
         self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
 
     def constant(self, data: Any, dtype: str = "f32", name: str = "") -> int:
-        """Returns the id of a new constant with new values. For elements of another constant, use
-        `moved`.
-        """
+        """Returns the id of a new constant with new values (elements of another: see `moved`)."""
         array = np.asarray(data)
         return self.add(Tensor(name, array.shape, dtype, array))
 
@@ -83,9 +81,7 @@ class Editor:
         origin: Iterable[Node],
         **attributes: Any,
     ) -> Node:
-        """Returns a new node that does work of the nodes `origin`. The caller inserts it into
-        `nodes`.
-        """
+        """Returns a new node, still to be inserted, that does work of the nodes `origin`."""
         origin = tuple(origin)
         number = self._ids.node
         self._ids = self._ids._replace(node=number + 1)

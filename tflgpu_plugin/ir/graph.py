@@ -83,9 +83,7 @@ class Tensor:
 
 
 def paired(tensor: Tensor) -> Tensor:
-    """Returns a tensor as the device stores it: complex numbers become float32 pairs on an
-    additional last axis.
-    """
+    """Returns a tensor as the device stores it: a complex one as float32 with a last axis of 2."""
     if tensor.dtype != COMPLEX:
         return tensor
     return replace(tensor, dtype="f32", shape=(*tensor.shape, 2))
@@ -131,9 +129,7 @@ class Node:
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
-        """Returns every tensor that the node reads, operands of its epilogue included, in order and
-        without repeats.
-        """
+        """Returns each tensor that the node or its epilogue reads, in order, once."""
         ids = [t for t in self.inputs if t is not None] + [
             p.tensor for p in self.epilogue if p.tensor is not None
         ]
@@ -227,9 +223,7 @@ class Graph:
         return cls(tensors, nodes, (), (), ids=None)
 
     def next_ids(self) -> Ids:
-        """Returns ids for a new tensor and a new node. Raises ValueError for a graph made by
-        `over`.
-        """
+        """Returns ids for a new tensor and node. Raises ValueError for a graph made by `over`."""
         if self.ids is None:
             raise ValueError("this graph has only shapes and constants and cannot give new ids")
         return self.ids
@@ -252,9 +246,7 @@ class Graph:
         return found
 
     def needed(self) -> set[int]:
-        """Returns the tensors whose value must exist after a run: outputs, and the new values of
-        states.
-        """
+        """Returns the tensors whose value must exist after a run: outputs and new states."""
         return set(self.outputs) | {after for _, after in self.states}
 
     def with_nodes(self, nodes: list[Node] | tuple[Node, ...], **tensors: Any) -> Graph:

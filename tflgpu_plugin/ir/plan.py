@@ -183,9 +183,7 @@ class Plan:
         ]
 
     def sizes(self) -> dict[str, int]:
-        """Returns sizes in device memory: of weights, of pools, and of pools without sharing and at
-        the theoretical minimum.
-        """
+        """Returns sizes of weights and pools, and of pools without sharing and at the minimum."""
         return {
             "weight_bytes": self.bytes_of("weights"),
             "pool_bytes": self.bytes_of("pool"),

@@ -44,9 +44,7 @@ def quantized(tensor: Tensor) -> bool:
 
 
 def real(tensor: Tensor) -> bool:
-    """Whether the host stores the tensor as integers, and the device holds the real numbers that
-    these represent.
-    """
+    """Whether the host stores integers and the device the real numbers that they represent."""
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
