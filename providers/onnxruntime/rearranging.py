@@ -198,7 +198,7 @@ def crop(e: Builder) -> int:
 
 @asks("attribute.invalid")
 def named(e: Builder) -> bool:
-    """Axes without repetition."""
+    """Axes, each named once."""
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 

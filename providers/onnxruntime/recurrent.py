@@ -1,5 +1,5 @@
-"""Rows for recurrent layers: LSTM, GRU, RNN. The products with the input of all steps are one fully
-connected layer; the steps are one node for each direction.
+"""Builders for LSTM, GRU and RNN. The products with the input of all steps are one fully connected
+layer per direction; the recurrence over the steps is one op per direction.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
-# Of one direction, or both (None): what its op takes beside input, weights and state, and its own
-# attributes.
+# Returns (inputs of the op after input, weights and state, further attributes) for a direction, or
+# for both (None).
 More = Callable[[Builder, int | None], tuple[tuple[int | None, ...], dict[str, Any]]]
 
 
 def lstm(e: Builder) -> list[int]:
-    """Builds Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
+    """Builds LSTM: Y, Y_h and Y_c. W, R and B hold the input, output, forget and cell gates."""
 
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
@@ -41,7 +41,7 @@ def lstm(e: Builder) -> list[int]:
 
 
 def gru(e: Builder) -> list[int]:
-    """Builds Y and Y_h. Blocks of W, R and B: update, reset and new content."""
+    """Builds GRU: Y and Y_h. W, R and B hold the update, reset and hidden gates."""
 
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
@@ -55,7 +55,7 @@ def gru(e: Builder) -> list[int]:
 
 
 def rnn(e: Builder) -> list[int]:
-    """Builds Y and Y_h."""
+    """Builds RNN: Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
     return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
 
@@ -69,7 +69,7 @@ def _direction(e: Builder) -> str:
 
 
 def _activations(e: Builder, default: Sequence[str]) -> list[str]:
-    """Returns the activations of each direction, in lower case."""
+    """Returns the activations of all directions, in lower case; `default` are those of one."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
     return names or [*default] * len(DIRECTIONS[_direction(e)])
@@ -84,15 +84,15 @@ def _rows(d: int | None) -> slice:
 
 
 def _part(e: Builder, position: int, d: int | None) -> int:
-    """Returns the weights of a direction; those of both (None) are stacked."""
+    """Returns the weights at input `position` of direction `d`, those of both (None) stacked."""
     return e.derived(
         e.x(position), "direction", d, make=lambda data: np.concatenate(data[_rows(d)])
     )
 
 
 def _state(e: Builder, position: int, d: int | None) -> int:
-    """Returns the initial state of a direction, [B, D], of both [2 B, D]; zeros when it is
-    absent.
+    """Returns the initial state at input `position`: [batch, units] of direction `d`, [2 * batch,
+    units] of both (None); zeros if absent.
     """
     x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
     shape = (x[1 - axis] * (2 if d is None else 1), units)
@@ -107,8 +107,8 @@ def _state(e: Builder, position: int, d: int | None) -> int:
 
 
 def _bias(e: Builder, d: int) -> int | None:
-    """Returns the sum of the input's and the recurrent biases, without the recurrent bias of new
-    content that is added before the reset.
+    """Returns the sum of input and recurrent biases. With linear_before_reset, the recurrent bias
+    of the hidden gate is left out: the op adds it before the reset gate.
     """
     linear = _linear(e)
 
@@ -122,7 +122,7 @@ def _bias(e: Builder, d: int) -> int | None:
 
 
 def _together(e: Builder) -> bool:
-    """Whether both directions are one node, a batch twice as large."""
+    """Whether both directions can be one op over a batch of twice the size."""
     names = _activations(e, ())
     alike = names[: len(names) // 2] == names[len(names) // 2 :]
     plain = not _time_axis(e) and not e.has(PEEPHOLE)
@@ -142,7 +142,9 @@ def _both(e: Builder, more: More) -> list[int]:
 
 
 def _layers(e: Builder, more: More) -> list[int]:
-    """Builds every direction by itself and stacks their results on a new axis."""
+    """Builds the layer: one op per direction, whose results are stacked on a new axis, or one op
+    for both directions if `_together` holds.
+    """
     if not e.shape()[_time_axis(e)]:
         return _no_steps(e)
     if _together(e):
@@ -161,8 +163,8 @@ def _layers(e: Builder, more: More) -> list[int]:
 
 
 def _no_steps(e: Builder) -> list[int]:
-    """Returns the results for a sequence of length 0: an empty Y, and zero states, which is what
-    onnxruntime's RNN returns."""
+    """Returns the results for sequences of length 0: an empty Y and zero states, as onnxruntime's
+    RNN does."""
     late, state = _time_axis(e), _states(e)
     zeros = e.const(np.zeros(state, np.float32))
     y = e.reshape(e.x(), (*state[:late], 0, *state[late:]))
@@ -170,7 +172,9 @@ def _no_steps(e: Builder) -> list[int]:
 
 
 def _states(e: Builder) -> Shape:
-    """Returns [directions, batch, units], or [batch, directions, units] for layout 1."""
+    """Returns the shape of a state: [directions, batch, units], with layout 1 [batch, directions,
+    units].
+    """
     late, (directions, *_, last) = _time_axis(e), e.shape(e.x(R))
     batch, units = e.shape()[1 - late], e.integer("hidden_size") or last
     return (batch, directions, units) if late else (directions, batch, units)
@@ -185,18 +189,20 @@ def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
 
 _CELL = (
     needs("rank.unsupported", "An input of rank 3.", lambda e: e.rank() == 3),
-    exactly("States for each direction, batch and unit.", _states, HIDDEN, CELL),
+    exactly("States with one value per direction, batch and unit.", _states, HIDDEN, CELL),
     needs(
-        "attribute.invalid", "A direction of the standard.", lambda e: _direction(e) in DIRECTIONS
+        "attribute.invalid",
+        "A direction of forward, reverse or bidirectional.",
+        lambda e: _direction(e) in DIRECTIONS,
     ),
     needs(
         "input.unsupported",
-        "Sequences of one length.",
+        "Sequences of full length (sequence_lens).",
         lambda e: not e.has(LENGTHS) or not np.any(e.value(LENGTHS) != e.shape()[_time_axis(e)]),
     ),
     needs(
         "attribute.unsupported",
-        "No parameters of activations.",
+        "No activation_alpha or activation_beta.",
         lambda e: (
             not any(e.host.attributes.get(f"activation_{name}") for name in ("alpha", "beta"))
         ),
@@ -205,7 +211,9 @@ _CELL = (
 
 
 def _fitting(gates: int, turned: bool = False) -> Condition:
-    """Returns a condition: weights of [directions, gates, values], or with gates last."""
+    """Returns the condition that weights are [directions, gates * units, values], with `turned`
+    [directions, values, gates * units], and biases and peepholes match them.
+    """
 
     def fit(e: Builder) -> bool:
         given, steps = (e.shape(e.x(k)) for k in (W, R))
@@ -247,7 +255,7 @@ DYNAMIC_LSTM = (
     *LSTM[-2:],
     needs(
         "quantization.unsupported",
-        "A scale and zero point for each direction or gate.",
+        "Scales and zero points per direction, or per direction and gate.",
         lambda e: all(
             e.shape(e.x(k)) in (e.shape(e.x(R))[:1], e.shape(e.x(R))[::2]) for k in range(8, 12)
         ),

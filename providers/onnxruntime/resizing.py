@@ -1,5 +1,5 @@
-"""Rows for Resize and Upsample (operator documentation of Resize-19 and Upsample-9), and for
-GridSample and AffineGrid."""
+"""Builders for Resize and Upsample, as documented for Resize-19 and Upsample-9, and for GridSample
+and AffineGrid."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tflgpu_plugin.providers import COUNTED, Builder
 
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
 CROPPED = "tf_crop_and_resize"
-MOST_PLACES = 1 << 20  # limit of positions in a grid that is computed before the run
+MOST_PLACES = 1 << 20  # limit of positions in a grid, which is a constant
 SAMPLED = needs(
     "rank.unsupported",
-    "An image of rank 4, or 5 with another mode than cubic.",
+    "An image of rank 4, or of rank 5 unless the mode is cubic.",
     lambda e: e.rank() == 4 or (e.rank() == 5 and "cubic" not in e.text("mode", "linear")),
 )
 
 
 def resize(e: Builder) -> int:
-    """Builds Resize. From opset 11 on: sizes or scales, every coordinate mode; a region only where
-    the mode has one. Before that, and Upsample: scales alone; the nearest pixel is found by
-    rounding down, and up where the extent shrinks (onnxruntime's upsamplebase.h,
-    ResizeNearestMode::SIMPLE).
+    """Builds Resize or Upsample. From opset 11 on, there are sizes or scales and all coordinate
+    modes; a region is read only with tf_crop_and_resize. Earlier versions have scales alone, and
+    the nearest pixel is found by rounding down, or up where an axis shrinks (onnxruntime's
+    upsamplebase.h, ResizeNearestMode::SIMPLE).
     """
     e.scaled = not _sizes(e)
     x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
@@ -65,7 +65,7 @@ def _mode(e: Builder) -> str:
 
 
 def grid_sample(e: Builder) -> int:
-    """Builds a sample of an image or a volume at the positions of a grid."""
+    """Builds GridSample of an image or a volume."""
     method = e.text("mode", "linear").removeprefix("bi")
     outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
     return e.image("grid_sample", e.x(), e.exact(e.x(1)), method=method, outside=outside,
@@ -73,8 +73,8 @@ def grid_sample(e: Builder) -> int:
 
 
 def affine_grid(e: Builder) -> int:
-    """Builds the positions (column, row, layer) of a result's pixels, transformed by a matrix for
-    each image.
+    """Builds AffineGrid: the positions (x, y, z) of the result's pixels, transformed by one matrix
+    per image.
     """
     batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
     aligned = bool(e.integer("align_corners"))
@@ -88,8 +88,8 @@ def affine_grid(e: Builder) -> int:
 
 @asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
-    """A size of 4 or 5 extents, of at most 1,048,576 positions, and a matrix of matching shape for
-    each image.
+    """A size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix of
+    matching shape per image.
     """
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
@@ -100,7 +100,7 @@ TURNED = (
     _turned,
     needs(
         "host.ambiguous",
-        "No align_corners of an extent of 1.",
+        "No align_corners with an extent of 1.",
         lambda e: not e.integer("align_corners") or min(e.value(1).reshape(-1)[2:]) > 1,
         "Implementations disagree about the corners of an extent of 1.",
     ),
@@ -113,7 +113,7 @@ def _coordinates(e: Builder) -> str:
 
 
 def _axes(e: Builder) -> list[int]:
-    """Returns the axes of scales, sizes and a region."""
+    """Returns the axes that scales, sizes and region refer to."""
     named = e.integers("axes")
     return [e.axis(axis, e.rank()) for axis in named or range(e.rank())]
 
@@ -129,13 +129,13 @@ def _sizes(e: Builder) -> Sequence[int]:
 
 
 def _region(e: Builder) -> Array | None:
-    """Returns the region that the mode reads."""
+    """Returns the region (roi) if the coordinate mode reads it, else None."""
     return e.optional(1) if _coordinates(e) == CROPPED else None
 
 
 class Change(NamedTuple):
-    """The resize of every axis: its scale, its extent in the result, and the (start, end)
-    region.
+    """How each axis is resized: `scales`, `sizes` (extents of the result), and `regions`, (start,
+    end) as fractions of the input's extent.
     """
 
     scales: list[float]
@@ -144,7 +144,7 @@ class Change(NamedTuple):
 
 
 def _change(e: Builder) -> Change:
-    """Returns the resize of the input's axes."""
+    """Returns how each axis of the input is resized."""
     shape, axes, scales, sizes = e.shape(), _axes(e), _scales(e), _sizes(e)
     if sizes:
         scales = [n / shape[axis] for axis, n in zip(axes, sizes, strict=True)]
@@ -165,8 +165,8 @@ def _change(e: Builder) -> Change:
 
 
 def _changed(e: Builder) -> set[int]:
-    """Returns the axes that change; none where all keep their extents, since onnxruntime copies
-    then, whatever the scales are.
+    """Returns the axes that are resized; none if all keep their extents: onnxruntime then copies
+    the input, whatever the scales are.
     """
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
@@ -179,7 +179,7 @@ def _changed(e: Builder) -> set[int]:
 
 @asks("attribute.invalid")
 def _cropped(e: Builder) -> bool:
-    """A region of each axis where the mode reads one."""
+    """With tf_crop_and_resize, a region (roi) of every axis."""
     given = _region(e)
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 
@@ -209,7 +209,7 @@ UPSAMPLE = (
     ),
     needs(
         "attribute.unsupported",
-        "Axes that all grow or all shrink, before opset 11 with the mode nearest.",
+        "Before opset 11 with the mode nearest, axes that all grow or all shrink.",
         lambda e: (
             e.version >= 11 or _mode(e) != "nearest" or not min(_scales(e)) < 1 < max(_scales(e))
         ),
@@ -229,7 +229,7 @@ UPSAMPLE = (
     _seen_whole,
     needs(
         "attribute.unsupported",
-        "Height and width alone with the mode cubic.",
+        "With the mode cubic, only height and width that change.",
         lambda e: _mode(e) != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
     ),
     _between,
@@ -265,7 +265,7 @@ RESIZE = (
     ),
     needs(
         "attribute.unsupported",
-        "The mode nearest for stored numbers.",
+        "The mode nearest for inputs of 8 and 16 bits.",
         lambda e: e.dtype() not in COUNTED or _mode(e) == "nearest",
     ),
     *UPSAMPLE,

@@ -1,5 +1,5 @@
-"""Rows for rotary position embedding: pairs of values of a head, rotated by an angle that depends
-on the position.
+"""Builders for rotary position embedding: pairs of values of each head are rotated by an angle that
+depends on the position.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from tflgpu_plugin.providers import Builder
 from .attention import as_integers
 from .presence import unset
 
-# Positions of inputs: of com.microsoft, of ONNX.
+# Input positions of the operator of com.microsoft, then of ONNX.
 PLACES, COS = 1, 2
 ONNX_COS, ONNX_PLACES = 1, 3
 
 
 def contrib(e: Builder) -> int:
-    """Builds RotaryEmbedding of com.microsoft, with a position for each token or one first
-    position.
+    """Builds RotaryEmbedding of com.microsoft; position_ids has one position per token, or the
+    first position alone.
     """
     return _of_host(e, COS, as_integers(e, e.x(PLACES)))
 
 
 def rotary(e: Builder) -> int:
-    """Builds RotaryEmbedding of ONNX: a row of angles for each token, or for each position id."""
+    """Builds RotaryEmbedding of ONNX; without position_ids, caches have one row per token."""
     return _of_host(e, ONNX_COS, as_integers(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
 
 
 def _of_host(e: Builder, first: int, places: int | None) -> int:
-    """Builds the rotation with the cosines at this input position and the sines after them."""
+    """Builds the rotation. Cosines are input `first` and sines the next one; `places` are position
+    ids of their rows, None for one row per token.
+    """
     _, heads, length, _ = _split(e, first)
     turns = [e.x(first), e.x(first + 1)]
     if places is not None:
@@ -44,8 +46,8 @@ def _of_host(e: Builder, first: int, places: int | None) -> int:
 
 
 def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, **more: Any) -> int:
-    """Adds the op, with cosines and sines of each pair of values by position, or by batch and
-    position. `together` names the attribute by which pairs are neighbours.
+    """Adds the op that rotates `x`. `turns` are (cosines, sines), [positions, pairs] or [batch,
+    positions, pairs]. `together` names the attribute that makes neighbors a pair (interleaved).
     """
     length, pairs = e.shape(turns[0])[-2:]
     cos, sin = (e.reshape(turn, (-1, 1, length, pairs)) for turn in turns)
@@ -54,8 +56,8 @@ def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, 
 
 
 def _split(e: Builder, first: int) -> Shape:
-    """Returns [batch, heads, positions, depth]; for com.microsoft the number of heads follows from
-    the number of angles where all of a head is rotated.
+    """Returns (batch, heads, positions, depth) of input 0. For com.microsoft, the depth is twice
+    the width of the cosines unless only a part of each head is rotated (rotary_embedding_dim).
     """
     shape = e.shape(e.x(0))
     if len(shape) == 4:
@@ -72,12 +74,12 @@ def _split(e: Builder, first: int) -> Shape:
 
 
 def _angles(first: int, places: int) -> Condition:
-    page = "Angles of every pair and position."
+    page = "Cosines and sines for every pair and position."
     return needs("shape.mismatch", page, lambda e: _fits(e, first, places))
 
 
 def _fits(e: Builder, first: int, places: int) -> bool:
-    """Angles of every rotated pair and every position."""
+    """Whether there is a cosine and a sine for every rotated pair and every position."""
     shape, has_places = e.shape(e.x(0)), e.has(places)
     cos, sin = (e.shape(e.x(k)) for k in (first, first + 1))
     if len(shape) not in (3, 4) or cos != sin or len(cos) != (2 if has_places else 3):
@@ -96,7 +98,7 @@ def _fits(e: Builder, first: int, places: int) -> bool:
 
 
 CONTRIB = (
-    unset("Batches that are not packed.", "is_packed_batching"),
+    unset("No packed batches (is_packed_batching).", "is_packed_batching"),
     needs("attribute.unsupported", "A scale of 1.", lambda e: e.number("scale", 1.0) == 1),
     _angles(COS, PLACES),
 )

@@ -1,4 +1,4 @@
-"""Notation of the rows in the tables of ONNX operators."""
+"""Functions and constants that write the rows in the tables of ONNX operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tflgpu_plugin.providers import Builder, Default
 from . import narrow_integers
 from .narrow_integers import Row
 
-# Types of quantized operators: numbers, and their scales and biases.
+# Types of quantized operators: of quantized tensors, with those of scales and biases.
 WHOLE = "i8 u8"
 WIDE = f"{WHOLE} i16 u16 f32"
 SCALED = f"{WHOLE} f32"
 SUMS = f"{SCALED} i32"
 COUNTS = "i32 i64"  # types of indices, and of arithmetic with them
 
-# Inputs that many operators have.
+# Operand lists that several operators have, in the notation of `operands`.
 TWO, MANY, LAYER = "value value", "value*", "value weights bias?"
 AXES = "value axes?"
 NORMED = "value scale bias"
@@ -39,12 +39,12 @@ def row(
     host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
     by: Row | None = None, **more: Any,
 ) -> HostOp:  # fmt: skip
-    """Returns a row of nodes that are built as `declared` of `more` (numbers are defaults of the
-    op's attributes), or by the function `by`; `gives` names the outputs that are supported where
-    not all are, and `listed` the editions of the documentation that list the TFLite operator which
-    a converter makes of this one. `small`: also for integers of 8 and 16 bits. `bfloat16`:
-    onnxruntime's CPU provider has kernels of that type, too, which compute in float32 and round
-    where it `rounds`. `fragile`: see HostOp.
+    """Returns the table row of `host_op` with operands `takes` and conditions `asked`. Nodes are
+    built by `by`, or by `declared(**more)`. `gives` names the supported outputs if not all are,
+    `listed` the editions of the documentation with the TFLite operator that a converter makes of
+    this one. `small`: integers of 8 and 16 bits are supported, too. `bfloat16`: so is this type,
+    for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
+    round. See HostOp for `fragile`.
     """
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
@@ -71,11 +71,10 @@ def declared(
     derived: Callable[[Builder], dict[str, Any]] | None = None,
     **defaults: Default | tuple[str, Default],
 ) -> Row:
-    """Returns a row that is a declaration: the op of the row takes the node's operands, each as its
-    role requires, and attributes by name and default. `makes` are the types of results, "" for that
-    of the first value (the default for all). An `image` has its channels first in ONNX. `defaults`
-    are the op's attributes with their defaults, or with the node's name for each and the default;
-    `derived` computes others.
+    """Returns a builder that adds the row's op with the node's operands. `makes` are the types of
+    its results, "" for that of the first value (the default for all). `image`: input 0 is
+    transposed from NCHW and the result back. `defaults` maps the op's attributes to defaults, or to
+    (the node's name of the attribute, default); `derived` computes further attributes.
     """
     sources = {name: d if isinstance(d, tuple) else (name, d) for name, d in defaults.items()}
 
@@ -95,7 +94,7 @@ def declared(
 
 
 def _operand(e: Builder, role: str, tensor: int | None) -> int | None:
-    """Returns an input as ops take it: positions and extents become int32 constants."""
+    """Returns `tensor` as ops take it: constant indices, axes and extents become int32."""
     known = None if tensor is None else e.constant(tensor)
     if known is None or role not in (*LISTS, "axis", "index"):
         return tensor

@@ -1,4 +1,4 @@
-"""Rows for ONNX's own Attention operator."""
+"""Builder of the operator Attention of ONNX."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .attention import (
 from .presence import together
 
 MASK, PAST, LENGTHS = 3, 4, 6  # positions of inputs
-SCORES, MODE = 3, "qk_matmul_output_mode"  # the output that has the scores, and after which step
-CAPPED, MASKED, SHARED = 1, 2, 3  # modes
-MOST_KEYS = 512  # limit of keys where the softmax is read: one-hot values of 1 MiB for each head
+SCORES, MODE = 3, "qk_matmul_output_mode"  # the output of scores, and the step after which
+CAPPED, MASKED, SHARED = 1, 2, 3  # modes: after softcap, mask, softmax
+MOST_KEYS = 512  # limit of keys if the softmax is output: one-hot values of 1 MiB per head
 
 
 def attention(e: Builder) -> list[int | None]:
-    """Builds Attention of ONNX. A mask value of the lowest float masks as much as -inf."""
+    """Builds Attention of ONNX. A mask value of the lowest finite float masks like -inf."""
     q, k, v = (e.x(k) for k in range(3))
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
     k, v, before = with_past(e, k, v, kv_heads, PAST)
@@ -51,8 +51,8 @@ def attention(e: Builder) -> list[int | None]:
 
 
 def _added(e: Builder, least: float) -> int | None:
-    """Returns the mask as a summand of scores, `least` where it is false; integers become
-    floats.
+    """Returns the mask as a tensor to add to the scores: `least` where a bool mask is false;
+    integers become floats.
     """
     mask = e.get(MASK)
     if mask is not None and e.dtype(mask) in COUNTS:
@@ -63,8 +63,8 @@ def _added(e: Builder, least: float) -> int | None:
 
 
 def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
-    """Returns scale * q k' of each head, [batch, heads, queries, keys]; capped and masked, as the
-    mode says. Hosts cap them first, and use the lowest float for masked keys.
+    """Returns the scores scale * q k' [batch, heads, queries, keys], with softcap and mask applied
+    as the mode says. As in hosts, softcap comes first, and masked keys get the lowest float.
     """
     scale, mode = score_scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
     q, k = _apart(e, q, k)
@@ -82,7 +82,7 @@ def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> i
 
 
 def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
-    """Returns which keys each query may attend to; None for all."""
+    """Returns a bool tensor of the keys that each query may attend to; None for all keys."""
     causal, places = e.integer("is_causal") == 1, np.arange(keys)
     after = places - np.arange(length)[:, None]
     if lengths is None:
@@ -93,9 +93,7 @@ def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int)
 
 
 def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
-    """Returns the softmax itself: the weight of each key for each query, computed as attention over
-    one-hot values.
-    """
+    """Returns the softmax of the scores, computed as attention over one-hot values."""
     q, k = _apart(e, q, k)
     (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
     values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
@@ -103,7 +101,7 @@ def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) 
 
 
 def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
-    """Returns queries and keys with their heads first."""
+    """Returns (queries, keys) as [batch, heads, length, depth]."""
     q = heads_first(e, q, e.integer("q_num_heads", 1))
     return q, heads_first(e, k, e.integer("kv_num_heads", 1))
 
@@ -113,7 +111,7 @@ def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
 
 @asks("shape.mismatch")
 def _headed(e: Builder) -> bool:
-    """Heads of its queries, keys and values."""
+    """Queries, keys and values of rank 4, or of rank 3 with q_num_heads and kv_num_heads."""
     ranks = {e.rank(e.x(k)) for k in range(3)}
     has_heads = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
     return ranks == {4} or (ranks == {3} and has_heads)
@@ -131,8 +129,8 @@ def _masks_scores(e: Builder) -> bool:
 
 @asks("output.unsupported")
 def _few(e: Builder) -> bool:
-    """Scores that nothing reads, before the softmax (modes 0, 1 and 2), or after it (mode 3) of at
-    most 512 keys.
+    """An output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or 2, or of
+    mode 3 with at most 512 keys.
     """
     # One-hot values of the keys must stay within the memory limit.
     few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MOST_KEYS
