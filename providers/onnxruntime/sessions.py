@@ -1,5 +1,5 @@
-"""The state of this frontend: sessions, the claims of each of their graphs, and partitions in
-use.
+"""Keeps the state of this frontend: sessions, the partitions that each of their graphs has, and
+reasons of failures.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .reader import TABLE
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """A placed partition. Where no other shapes may come, `interface` has no part, and `partition`
-    is None.
+    """A partition that replaces `nodes` of the host. If its shapes cannot change, `partition` is
+    None. `program` is the compiled program of its first plan.
     """
 
     nodes: tuple[int, ...]
@@ -32,13 +32,13 @@ class Placed(providers.PlacedPartition):
         self.program = self.partition.instance.program
 
     def release(self) -> None:
-        """Also drops the data needed to plan for other shapes."""
+        """Releases the partition, and the nodes and constants for plans with other shapes."""
         super().release()
         self.program, self.interface = None, replace(self.interface, part=None)
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
-        """Returns the shapes of `interface.inputs` from a list of ranks and extents, and the
-        numbers of its `run_values` from counts and numbers.
+        """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`
+        holds for each of these a length (rank or count), followed by that many numbers.
         """
         found, at = [], 0
         for _ in (*self.interface.inputs, *self.interface.run_values):
@@ -47,8 +47,8 @@ class Placed(providers.PlacedPartition):
         return tuple(found)
 
     def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
-        """Returns the graph with its ports in the first order. Raises ImpossibleShapes where no
-        host takes the shapes.
+        """Returns the graph for the shapes and numbers `given` (see `shapes`), with ports in the
+        order of the first plan. Raises ImpossibleShapes if the host would reject the shapes.
         """
         interface, part = self.interface, self.interface.part
         assert part is not None
@@ -67,9 +67,9 @@ Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
 
 @dataclass
 class Session(providers.Client[Level]):
-    """An InferenceSession that names this provider; with `export` a compiled model is written.
-    onnxruntime passes bodies before the graph around them, so the last level is the model itself:
-    it is graph 0 of reports.
+    """An InferenceSession that names this provider; with `export`, it writes a compiled model.
+    onnxruntime passes bodies of control flow before the graph that contains them, so the last level
+    is the model itself, which is graph 0 of reports.
     """
 
     gone = Refusal("host.withdrawn", "The session has been closed.")
@@ -84,15 +84,13 @@ FAILURE = "_tflgpu_failure"  # an attribute of the session for which the reason 
 
 
 def failed(text: str) -> None:
-    """Keeps the reason why the session that this thread is making does not use the provider; ""
-    when it does.
-    """
+    """Records why the session that this thread creates cannot use the provider, "" if it can."""
     _failure.set(text)
 
 
 def failure(session: Any) -> str:
-    """Returns why this session of this thread, which named this provider, does not use it, or "":
-    the last reason that no other session was asked for.
+    """Returns why `session`, created on this thread, does not use the provider that it named, "" if
+    unknown. A recorded reason is given to the first session that asks for it, and kept on it.
     """
     if not hasattr(session, FAILURE):
         setattr(session, FAILURE, _failure.get() or "")
@@ -100,11 +98,13 @@ def failure(session: Any) -> str:
     return str(getattr(session, FAILURE))
 
 
-_ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # the last run that failed
+_ended: PerCaller[tuple[str, Report | None]] = (
+    PerCaller()
+)  # (reason, report) of the last failed run
 
 
 def ended(number: int, text: str) -> None:
-    """Keeps the reason why a run of this partition, on the caller's thread, failed."""
+    """Records why a run of partition `number` failed on this thread, with the session's report."""
     owners = (session for session in kept.clients.values() for level in session.graphs
               if any(one.number == number for one in level.placed))  # fmt: skip
     found = next(owners, None)
@@ -112,7 +112,7 @@ def ended(number: int, text: str) -> None:
 
 
 def replace_nodes(report: Report, reason: str) -> Report:
-    """Returns the report of a session that its host has made again without this provider."""
+    """Returns `report` with all nodes on the GPU marked as reverted to the host for `reason`."""
     nodes = (
         replace(node, where=providers.REVERTED, reason=reason)
         if node.where == providers.GPU
@@ -123,8 +123,8 @@ def replace_nodes(report: Report, reason: str) -> Report:
 
 
 def given_up(target: Any) -> tuple[str, Report | None]:
-    """Returns why onnxruntime has moved a session to the CPU, and the report of that session; ""
-    and None where it has not. It does so once, after a run that has failed.
+    """Returns (reason, report) if onnxruntime has moved the session `target` to the CPU, which it
+    does at most once, after a failed run; else ("", None).
     """
     fallen = getattr(target, "_enable_fallback", None) is False
     moved = fallen and EP_NAME not in target.get_providers()
@@ -132,8 +132,8 @@ def given_up(target: Any) -> tuple[str, Report | None]:
 
 
 def identify(target: Any) -> Session | None:
-    """Returns the session behind an InferenceSession, or None when it does not use this provider:
-    the provider is asked through a dynamic option.
+    """Returns the Session of the InferenceSession `target`, None if it does not use this provider.
+    A dynamic option makes the native provider record its session's number.
     """
     native.lib.tg_ort_identified()
     try:
@@ -144,7 +144,7 @@ def identify(target: Any) -> Session | None:
 
 
 def report(target: Any) -> Report | None:
-    """Returns the report of an InferenceSession, or None when it does not use this provider."""
+    """Returns the report of the InferenceSession `target`, None if it does not use the provider."""
     if not hasattr(target, "set_ep_dynamic_options"):
         return None
     found = identify(target)

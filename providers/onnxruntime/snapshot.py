@@ -1,7 +1,7 @@
-"""One level of a model as onnxruntime shows it, copied into plain data: nodes, values, names.
+"""Copies one graph of a model (the model itself or a body) from onnxruntime into plain data.
 
-Constants are views of the host's memory, which are valid during the callback that read them;
-`Snapshot.part` copies those that must live longer.
+Constants are views of the host's memory, which are valid only during the callback that read them;
+`Snapshot.part` copies or maps those that must live longer.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .names import EP_NAME
 LOOPS = frozenset({"Loop", "Scan"})
 CONTROL = frozenset({"If", *LOOPS})
 OWN = "com.microsoft"
-# Names that exporters give to every open extent: two extents of such a name may differ.
+# Names that exporters give to any unknown extent: two extents of such a name may differ.
 ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 
 
 @dataclass(frozen=True)
 class Snapshot(HostModel):
-    """A graph of onnxruntime; values have names. `path` is that of the model's file, "" where it
-    came from memory; `parent` is the operator of the control-flow node whose body this is, "" for
-    the model itself. `inlined`: that node is a function, which the host replaces by the nodes that
-    it consists of. `opsets` are the versions of operator sets by their domains. `origins` are those
-    of constants in other files, and `files` has the mapped files; a compiled model has neither.
+    """A graph of onnxruntime. `opsets` maps domains to opset versions. `path` is the model's file,
+    "" for a model from memory; `parent` is the operator of the control-flow node whose body this
+    is, "" for the model itself. `inlined`: that node calls a function, whose nodes the host inlines
+    in its place. `origins` are the locations of constants in external files, by name, and `files`
+    maps these files; a compiled model has neither.
     """
 
     opsets: Mapping[str, int] = field(default_factory=dict)
@@ -42,25 +42,25 @@ class Snapshot(HostModel):
 
     @property
     def repeated(self) -> bool:
-        """Whether a loop runs this graph once per step. (For an If in a loop the host does not show
+        """Whether this graph is the body of a loop. (For an If in a loop, the host does not show
         the loop.)
         """
         return self.parent in LOOPS
 
     @property
     def bytes(self) -> int:
-        """Returns the size of all constants that nodes read."""
+        """Returns the size in bytes of all constants that nodes read."""
         held = (self.values[name].data for name in self.reads)
         return sum(data.nbytes for data in held if data is not None)
 
     def of(self, ids: Collection[int]) -> Snapshot:
-        """Returns the snapshot of these nodes alone."""
+        """Returns the snapshot with only the nodes `ids`."""
         return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
-        """Returns the snapshot of these nodes alone, with constants that outlive the host's: mapped
-        from their files, or copied. Shapes of their results are left open: they follow from the
-        inputs, and hosts may state them wrongly.
+        """Returns the snapshot of the nodes `ids` with `outputs`, whose constants outlive the
+        host's: they are mapped from their files, or copied. Results have no shapes: these follow
+        from the inputs, and the host may state wrong ones.
         """
         nodes = self.of(ids).nodes
         made = {name for node in nodes for name in node.writes}
@@ -74,7 +74,7 @@ class Snapshot(HostModel):
         return Snapshot(nodes, values, outputs, self.opsets, files=files)
 
     def check_files(self) -> None:
-        """Raises BuildError where a file of its constants has changed."""
+        """Raises BuildError if a mapped file of its constants has changed."""
         if self.files:
             self.files.check()
 
@@ -105,14 +105,14 @@ def take(host: Host, graph: Any) -> Snapshot:
 
 
 def _is_function(domain: str, op: str) -> bool:
-    """Whether the host has no kernel for a node with bodies, but inlines the nodes that it consists
-    of.
+    """Whether the operator of a node with a body is a function, which the host inlines, and not one
+    with a kernel.
     """
     return op not in CONTROL if domain in DEFAULT_DOMAINS else domain != OWN
 
 
 class _Reader:
-    """Collects values while nodes are read."""
+    """Reads nodes, and collects the values that they read and write."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -136,12 +136,14 @@ class _Reader:
         )
 
     def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
-        """Returns the names of the values that a pair of functions lists, None for absent ones."""
+        """Returns the names of the values that `function` lists, as many as `count` returns; None
+        for absent ones.
+        """
         handles = self.host.handles(count, function, handle, "tgo_value_info")
         return tuple(self.value(value) for value in handles)
 
     def value(self, handle: Any) -> str | None:
-        """Returns the name of a value, which is read at its first occurrence."""
+        """Returns the name of a value, None if absent; reads the value at its first occurrence."""
         name = self.host.text(self.host.api.get_name, handle) if handle else ""
         if name and name not in self.values:
             self.values[name] = self._read(name, handle)
@@ -190,7 +192,7 @@ class _Reader:
 
 
 def _symbol(symbol: str, name: str, axis: int) -> str:
-    """Returns the name of an open extent; a generated one (with a zero byte) where the model gives
-    none.
+    """Returns the name of an unknown extent: `symbol`, or if that is anonymous, a unique name made
+    of the value's name, a zero byte and the axis.
     """
     return symbol if symbol.lower() not in ANONYMOUS else f"{name}\0{axis}"

@@ -1,7 +1,7 @@
-"""Builds Fourier transforms as products with constant matrices: DFT of one axis, STFT of frames.
+"""Builds DFT-20 and STFT-17 as products with constant matrices.
 
-X[k] = sum over n of x[n] * exp(-2 pi i k n / L), or its inverse with the other sign, over L, as the
-operators DFT and STFT of ONNX opset 20 and 17. Complex numbers are pairs on the last axis.
+X[k] = sum over n of x[n] * exp(-2 pi i k n / L); the inverse has the other sign and is divided by
+L. Complex numbers are (real, imaginary) on the last axis, which has extent 1 for real numbers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from tflgpu_plugin.ir import asks
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
 
-LARGEST = 1 << 22  # elements of a matrix: a transform of 1,024 pairs has 2^22
+LARGEST = 1 << 22  # limit of elements of a matrix: 1,024 complex numbers need (2 * 1,024)^2
 
 
 def dft(e: Builder) -> int:
-    """Builds DFT: the axis becomes the last one, is multiplied by the matrix, and returns to its
-    position.
-    """
+    """Builds DFT: transposes the axis to the end, multiplies by the matrix, and transposes back."""
     shape, axis = e.shape(), _axis(e)
     order = (*(k for k in range(len(shape) - 1) if k != axis), axis, len(shape) - 1)
     moved = e.transpose(e.x(), order)
@@ -50,7 +48,7 @@ def _length(e: Builder) -> int:
 
 
 def stft(e: Builder) -> int:
-    """Builds STFT: frames picked by their positions, times the window, in a matrix product."""
+    """Builds STFT: gathers the frames, multiplies them by the window, then by the DFT matrix."""
     batch, parts, length, frames = _frames(e)
     starts = np.arange(frames) * int(e.value(1).reshape(-1)[0])
     places = e.index((starts[:, None] + np.arange(length)).reshape(-1))
@@ -65,8 +63,8 @@ def stft(e: Builder) -> int:
 
 
 def _frames(e: Builder) -> tuple[int, int, int, int]:
-    """Returns the number of batches, the parts of a number, the length of a frame, and the number
-    of frames.
+    """Returns (batch, parts, frame length, number of frames); parts are 1 for real signals, 2 for
+    complex ones.
     """
     batch, samples, *parts = e.shape()
     length = e.shape(e.x(2))[0] if e.has(2) else 0
@@ -81,8 +79,8 @@ def _frames(e: Builder) -> tuple[int, int, int, int]:
 
 @asks("shape.unsupported")
 def _pairs(e: Builder) -> bool:
-    """Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs at
-    most; half of it only of numbers, and back of pairs."""
+    """A last axis of extent 1 (real) or 2 (complex), and a transform of another axis of at most
+    1,024 complex numbers; with onesided a real input, or a complex one with inverse."""
     shape = e.shape()
     one_side = bool(e.integer("onesided"))
     if len(shape) < 2 or shape[-1] not in (1, 2) or _axis(e) == len(shape) - 1:
@@ -94,8 +92,8 @@ def _pairs(e: Builder) -> bool:
 
 @asks("shape.unsupported")
 def framed(e: Builder) -> bool:
-    """Signals of numbers or pairs, a window of a frame's length, and frames of 1,024 pairs at most
-    that fit into them; half of a transform only of numbers."""
+    """Real or complex signals, a window of the frame's length, and frames of at most 1,024 complex
+    numbers that fit into the signal; with onesided a real signal."""
     shape = e.shape()
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
         return False
@@ -109,11 +107,12 @@ def framed(e: Builder) -> bool:
 
 @asks(
     "host.ambiguous",
-    "Implementations disagree about a number of pairs other than half of the result's.",
+    "Implementations disagree about a one-sided inverse unless the input has dft_length // 2 + 1 "
+    "complex numbers.",
 )
 def _whole_half(e: Builder) -> bool:
-    """A complete half of a transform to invert."""
-    # numpy fills the rest with zeros, onnxruntime with the mirrored half.
+    """For a one-sided inverse, dft_length // 2 + 1 complex numbers."""
+    # numpy pads other inputs with zeros, onnxruntime with the mirrored half.
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1
 

@@ -1,4 +1,4 @@
-"""Rows for convolution, transposed and deformable convolution, and pooling.
+"""Builders for convolution, transposed and deformable convolution, and pooling.
 
 A convolution's input [N, C, W] is treated as an image of height 1. Output extents and padding are
 those of the ONNX operator documentation (Conv-22, ConvTranspose-22, DeformConv-22, AveragePool-22,
@@ -16,14 +16,14 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-# List attributes: their numbers per spatial axis, and the least value of these.
+# List attributes: (name, numbers per spatial axis, least number).
 LISTS = (("kernel_shape", 1, 1), ("strides", 1, 1), ("dilations", 1, 1), ("output_padding", 1, 0),
          ("output_shape", 1, 0), ("pads", 2, 0))  # fmt: skip
 
 
 class Window(NamedTuple):
-    """A window over the spatial axes: their extents, its extents, strides, dilations, and (before,
-    after) padding of each.
+    """A window over spatial axes: extents of the input (`spatial`) and of the window (`kernel`),
+    strides and dilations, and the (before, after) padding of each axis.
     """
 
     spatial: Shape
@@ -34,13 +34,13 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Returns the elements from the first to the last tap of each axis, both included."""
+        """Returns the extents of the dilated window, from first to last tap inclusive."""
         pairs = zip(self.kernel, self.dilations, strict=True)
         return tuple((extent - 1) * step + 1 for extent, step in pairs)
 
     @property
     def slack(self) -> list[tuple[int, int]]:
-        """Returns for each axis the padded extent minus the reach of the window, and the stride."""
+        """Returns (padded extent - reach of the window, stride) for each axis."""
         spans = zip(self.spatial, self.pads, self.reach, self.strides, strict=True)
         return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
@@ -51,15 +51,13 @@ class Window(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Returns the attributes of an op; `padding` is (before, after) of each axis, one after
-        another.
-        """
+        """Returns the attributes of an op; `padding` is (before, after) of each axis, flattened."""
         padding = tuple(amount for pair in self.pads for amount in pair)
         return {"strides": self.strides, "dilations": self.dilations, "padding": padding}
 
     @property
     def of_image(self) -> Window:
-        """Returns the window with a height of 1 where there is one spatial axis."""
+        """Returns the window with an additional height of 1 if there is only one spatial axis."""
         if len(self.spatial) > 1:
             return self
         spatial, kernel, strides, dilations = ((1, *values) for values in self[:4])
@@ -94,19 +92,23 @@ def _pads(e: Builder, window: Window) -> tuple[tuple[int, int], ...]:
 
 
 def _left(window: Window) -> list[int]:
-    """Returns the elements of each axis after the last window where one starts at every stride."""
+    """Returns for each axis the elements after the last window, if windows start at every stride
+    and none is padded; negative if the last window exceeds the input.
+    """
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
 
 def _halves(total: int, upper: bool) -> tuple[int, int]:
-    """Returns the halves of the padding; an odd element goes to the end with SAME_UPPER."""
+    """Returns (before, after), the halves of `total`; with `upper` (SAME_UPPER) the larger half is
+    the one after.
+    """
     small = total // 2
     return (small, total - small) if upper else (total - small, small)
 
 
 def _image(e: Builder, x: int) -> int:
-    """Returns [A, W, B] as [A, 1, W, B], other shapes unchanged."""
+    """Returns a tensor [A, W, B] as [A, 1, W, B], others unchanged."""
     shape = e.shape(x)
     if len(shape) != 3:
         return x
@@ -118,7 +120,9 @@ def _image(e: Builder, x: int) -> int:
 
 
 def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any) -> int:
-    """Adds the op over the input as an image, with weights whose channels are first and last."""
+    """Adds the op over the input as an NHWC image, and returns its result in the layout of ONNX.
+    `weights` have one of their channel axes first and the other last.
+    """
     image = _image(e, e.channels_last(e.x()))
     y = e.add(op, image, _image(e, weights), e.get(2), *more, **attributes)
     batch, *_, width, channels = e.shape(y)
@@ -126,7 +130,7 @@ def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any)
 
 
 def conv(e: Builder) -> int:
-    """Builds a convolution; one channel per group becomes a depthwise convolution."""
+    """Builds Conv; with one input channel per group, a depthwise convolution."""
     rank = e.rank()
     deep = e.shape()[1] > 1 == e.of("weights")[1] and rank < 5
     order = (1, *range(2, rank), 0) if deep else (0, *range(2, rank), 1)
@@ -135,7 +139,7 @@ def conv(e: Builder) -> int:
 
 
 def conv_transpose(e: Builder) -> int:
-    """Builds a transposed convolution: the full result, cut by the padding."""
+    """Builds ConvTranspose: the full result, cropped by the padding."""
     window, groups = _window(e), e.integer("group", 1)
     extents, pads = transposed(e)
     height = (1,) if len(extents) == 1 else ()
@@ -148,7 +152,7 @@ def conv_transpose(e: Builder) -> int:
 
 
 def _grouped_weights(e: Builder, groups: int) -> int:
-    """Returns [I, O / groups, K...] as [O, K..., I / groups]."""
+    """Returns the weights [I, O / groups, kernel...] as [O, kernel..., I / groups]."""
     if groups == 1:
         return e.transpose(e.x(1), (1, *range(2, e.rank()), 0))
     inputs, outputs, *kernel = e.shape(e.x(1))
@@ -158,7 +162,7 @@ def _grouped_weights(e: Builder, groups: int) -> int:
 
 
 def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result: Shape) -> int:
-    """Returns the tensor with axes split into parts, the parts transposed, and joined again."""
+    """Returns `x` reshaped to `parts`, transposed by `order`, and reshaped to `result`."""
     if e.constant(x) is None:
         return e.reshape(e.transpose(e.reshape(x, parts), order), result)
 
@@ -169,8 +173,8 @@ def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result:
 
 
 def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
-    """Returns the extents of a transposed convolution's result, and the amounts cut from the full
-    one, with output_padding, at the (start, end) of each axis.
+    """Returns (extents of a transposed convolution's result, pads). Pads are the (start, end) that
+    are cropped from each axis of the full result, which includes output_padding.
     """
     window, spatial = _window(e), e.of("value")[2:]
     added = e.integers("output_padding") or (0,) * len(spatial)
@@ -188,8 +192,9 @@ def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
 
 
 def deform_conv(e: Builder) -> int:
-    """Builds the image sampled at the positions of all taps, times the mask, as channels of a
-    product: [part, tap, channel], of parts that divide offset groups and groups.
+    """Builds DeformConv: samples the image at the positions of all taps, multiplies by the mask,
+    and applies a 1 x 1 convolution to the samples as channels [part, tap, channel]. The number of
+    parts is the least common multiple of offset groups and groups.
     """
     (batch, channels, *image), (filters, _, *kernel) = e.shape(), e.shape(e.x(1))
     shifted, groups, taps = e.integer("offset_group", 1), e.integer("group", 1), prod(kernel)
@@ -211,9 +216,7 @@ def deform_conv(e: Builder) -> int:
 
 
 def _shifted(e: Builder, taps: int) -> int:
-    """Returns columns and rows [batch and offset group, tap, height, width, 2] of the pixels that
-    taps read.
-    """
+    """Returns the (x, y) that taps read, [batch * offset groups, taps, height, width, 2]."""
     made, extents = _window(e), e.shape(e.x(2))[2:]
     given = e.reshape(e.exact(e.x(2)), (-1, taps, 2, *extents))
     turned = e.add("reverse", e.transpose(given, (0, 1, 3, 4, 2)), e.index([4]))
@@ -224,7 +227,7 @@ def _shifted(e: Builder, taps: int) -> int:
 
 
 def pooling(e: Builder) -> dict[str, Any]:
-    """Returns the attributes of a pooling over any number of spatial axes."""
+    """Returns the attributes of a pooling op for the node's window."""
     window = _window(e)
     return {"window": window.kernel, **window.attributes}
 
@@ -266,8 +269,8 @@ def _met(e: Builder) -> Refusal | None:
 
 
 def _too_large(e: Builder, words: str) -> Refusal:
-    """Returns the refusal of a window that is larger than its input, in the host's words and
-    ours.
+    """Returns the refusal of a window that is larger than its input; `words` is the host's error
+    message, which ours follows.
     """
     window = _window(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
@@ -298,7 +301,7 @@ def _grouped(e: Builder) -> Refusal | None:
 )
 def _certain(e: Builder) -> bool:
     """No part of a window that is larger than the padded input."""
-    # The host rounds towards zero, and pools the existing part of a window.
+    # The host rounds towards zero, and pools the part of the window that is in the input.
     slack = _window(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
 
@@ -310,8 +313,8 @@ def _weighted(e: Builder) -> bool:
 
 
 def _gapless(most: int) -> Condition:
-    """Returns a condition: the last window ends at most so many elements before the input does:
-    hosts take a negative padding for a shift, or fail.
+    """Returns the condition that with auto_pad SAME, the last window ends at most `most` elements
+    before the input does: otherwise the padding is negative, which hosts treat differently.
     """
     return needs(
         "host.ambiguous",
@@ -323,7 +326,8 @@ def _gapless(most: int) -> Condition:
 
 @asks("shape.mismatch")
 def _places(e: Builder) -> bool:
-    """Offsets of each tap, and a mask, for all positions and groups of channels."""
+    """Offsets, and a mask if present, of shape [batch, values per offset group and tap, height,
+    width], and channels that are divisible by the groups."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
     extents = _window(e).places
@@ -332,8 +336,8 @@ def _places(e: Builder) -> bool:
     return whole and masks and e.shape(e.x(2)) == (batch, 2 * shifted * taps, *extents)
 
 
-SPATIAL = needs("rank.unsupported", "An input of rank 3 at least.", lambda e: e.rank() >= 3)
-CONV = (_weighted, _sized, _within, _gapless(1), _grouped)  # half of one element is zero elements
+SPATIAL = needs("rank.unsupported", "An input of rank 3 or more.", lambda e: e.rank() >= 3)
+CONV = (_weighted, _sized, _within, _gapless(1), _grouped)  # half of -1 is 0 in hosts
 CONV_TRANSPOSE = (
     _weighted,
     _grouped,
@@ -353,7 +357,7 @@ POOL = (
     SPATIAL,
     needs(
         "host.ambiguous",
-        "No auto_pad of a dilated window.",
+        "No auto_pad with a dilated window.",
         lambda e: not _same(e) or max(e.integers("dilations") or (1,)) == 1,
         "Implementations disagree about auto_pad of a dilated window; give pads.",
     ),
