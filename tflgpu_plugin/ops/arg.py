@@ -19,7 +19,7 @@ BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One constant axis of less than 2^28 elements."""
+    """One constant axis of fewer than 2^28 elements."""
     return refuse_axis(graph, node, MAX_COUNT - 1)
 
 

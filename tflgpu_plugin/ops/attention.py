@@ -94,7 +94,7 @@ def lasts(keys: int, depth: int) -> bool:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Queries, keys and values of the same heads; a mask that spreads over the scores."""
+    """Queries, keys and values of the same heads; a mask that broadcasts to the scores."""
     reason = unplanned("Attention", shapes, graph, node)
     if reason:
         return reason
@@ -102,7 +102,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if 0 in (*q, *k, *v):
         return Refusal("shape.empty", "Attention over empty tensors is not supported.")
     if target.software and not lasts(k[2], k[3]):
-        said = f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
+        said = f"Attention over {k[2]:,} keys needs more loop rounds than this driver completes."
         return Refusal("device.limit", said)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:

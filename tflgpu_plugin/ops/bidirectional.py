@@ -22,9 +22,9 @@ from tflgpu_plugin.ops.table import Op
 # The layer of a direction, the positions of the states, and the first auxiliary input.
 LAYERS = {"bidirectional_lstm": lstm.OPS[1], "bidirectional_rnn": rnn_basic.OPS[0]}
 STATES = {"bidirectional_lstm": (35, 36, 37, 38), "bidirectional_rnn": (4, 8)}
-COUNT = {"bidirectional_lstm": 48, "bidirectional_rnn": 12}  # of operands
+COUNT = {"bidirectional_lstm": 48, "bidirectional_rnn": 12}  # operands
 AUXILIARY = {"bidirectional_lstm": 39, "bidirectional_rnn": 9}
-LSTM_INPUTS = lstm.OUTPUT - lstm.INPUT  # of a direction, without its states
+LSTM_INPUTS = lstm.OUTPUT - lstm.INPUT  # inputs of a direction, without its states
 
 
 def _directions(node: Node) -> tuple[Node, Node]:
@@ -48,7 +48,8 @@ def _direction(node: Node, d: int) -> Node:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """In both directions what a layer of one needs; a sequence of rank 3, no auxiliary input."""
+    """The needs of a one-directional layer in both directions; a sequence of rank 3, no auxiliary
+    input."""
     if any(tensor is not None for tensor in node.inputs[AUXILIARY[node.op] :]):
         return Refusal(
             "input.unsupported", "An auxiliary input of a bidirectional layer is not supported."

@@ -19,10 +19,7 @@ from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of,
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part, whole
 
-TOGETHER, MAX_TOGETHER = (
-    3,
-    14,
-)  # parts of a launch, and their axes in sum: limited by the uniform block
+TOGETHER, MAX_TOGETHER = 3, 14  # parts of a launch, and all their axes: they fit a uniform block
 
 
 @dataclass(frozen=True)
@@ -49,15 +46,14 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
         if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(
             shape
         ) != len(first):
-            kind = (
-                ValueError if any(0 in other for other in given) else Misfit
-            )  # hosts skip empty inputs
+            # Hosts skip empty inputs.
+            kind = ValueError if any(0 in other for other in given) else Misfit
             raise kind(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
+    """Inputs of equal shapes outside the axis; no fused activation (hosts have none)."""
     if node.attributes.get("activation", "none") != "none" or node.epilogue:
         said = "Concatenation has a fused activation; apply the activation to its result instead."
         return Refusal("activation.unsupported", said)

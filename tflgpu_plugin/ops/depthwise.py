@@ -18,13 +18,12 @@ from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
 MOST_SPANNED = 7  # taps of a row in the span form
-AT_ONCE = (
-    2  # output rows that a GPU thread loads at once; with 3, GCN's registers allow fewer waves
-)
+AT_ONCE = 2  # output rows that a GPU thread loads at once; 3 would leave GCN fewer waves
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; equally many filters for each channel; a window that fits; no fused tanh."""
+    """4 dimensions; the same number of filters for each channel; a window that fits; no fused
+    tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         said = "A depthwise convolution needs an input and weights of 4 dimensions."

@@ -30,13 +30,13 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op
 
-THREADS = 256  # that select from many boxes of a class
+THREADS = 256  # threads that select from many boxes of a class
 MAX_VISITS = 1 << 20  # boxes that a thread reads: longer launches may hit a driver's timeout
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One image; an anchor for each box; as many scores of a box as classes, or one more for the
-    background; an overlap over 0 and up to 1; up to 2^20 times 256 looks at boxes of a class."""
+    """One image; an anchor for each box; as many scores per box as classes, or one more for the
+    background; an overlap above 0 and up to 1; at most 2^28 comparisons of boxes per class."""
     boxes, scores, anchors = (graph.shape(node.operand(k)) for k in range(3))
     if len(boxes) != 3 or boxes[0] != 1 or boxes[2] < 4 or anchors != (boxes[1], 4):
         return Refusal(

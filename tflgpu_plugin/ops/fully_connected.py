@@ -17,7 +17,7 @@ from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
-KEPT = 4  # dimensions
+KEPT = 4  # highest rank of an input with keep_num_dims
 MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 convolution
 
 

@@ -29,7 +29,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant rows of blocks of 16 numbers, 32, 64 or more; indices of rank 4 at most."""
+    """Constant rows in blocks of a power of two of at least 16 numbers; indices of rank 4 at
+    most."""
     reason = unplanned("A table of blocks", shapes, graph, node) or refuse_constants(graph, node)
     if reason:
         return reason
@@ -38,7 +39,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         said = f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
         return Refusal("rank.too_large", said)
     if 0 in (*graph.shape(node.operand(1)), *given):
-        return Refusal("shape.empty", "Rows of an empty table, or none of them, are not supported.")
+        return Refusal("shape.empty", "Gathering no rows or from an empty table is not supported.")
     return refuse_indices(graph, node, 0)
 
 

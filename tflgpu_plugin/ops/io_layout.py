@@ -23,8 +23,8 @@ from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Loweri
 from tflgpu_plugin.ops.views import row_strides
 
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
-SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several in a word
-WORDS = ("i32", "i64")  # of one or two words
+SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several elements per word
+WORDS = ("i32", "i64")  # one or two words per element
 SAME = ("f32", "i32")  # the same elements on both sides
 PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # allowed without quantization parameters
 FORMS = {BFLOAT16: "u16"}  # forms of kernels for dtypes without their own

@@ -134,7 +134,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights, tanh, and only the parts together that belong together."""
+    """Constant weights, tanh, and optional operands present in full or absent."""
     if node.attributes.get("activation", "tanh") != "tanh":
         return Refusal("activation.unsupported", "An LSTM needs the tanh activation.")
     if len(node.inputs) != FULL:

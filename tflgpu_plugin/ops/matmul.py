@@ -43,7 +43,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Matrices that fit."""
+    """Matrices whose shapes fit."""
     if found := unplanned("A matrix product", shapes, graph, node):
         return found
     if 0 in (*shapes(graph, node)[0], _matrices(graph, node)[0][-1]):

@@ -73,7 +73,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights of blocks of 16 numbers, 32, 64 or more."""
+    """Constant weights in blocks of a power of two of at least 16 numbers."""
     reason = unplanned("A product with blocks", shapes, graph, node)
     reason = reason or refuse_constants(graph, node)
     if reason is None and 0 in (*graph.shape(node.operand()), *graph.shape(node.operand(1))):

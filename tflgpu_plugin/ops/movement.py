@@ -75,7 +75,7 @@ def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
     most = max(len(view.simple.axes) for view in views)
     if most <= MAX_WALKED:
         return None
-    said = f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
+    said = f"{name} needs {most} axes, including copies; {MAX_WALKED} are supported."
     return Refusal("rank.too_large", said)
 
 

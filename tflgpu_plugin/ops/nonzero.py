@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.table import Errors, Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One list of true and false, with something in it."""
+    """One list of booleans that is not empty."""
     shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
     if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
         said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."

@@ -98,8 +98,8 @@ def groups_pay(shape: Shape, groups: int) -> bool:
 
 
 def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Groups of one channel or a multiple of 4, of up to 16,384 values; of tensors of at least
-    65,536 values any groups."""
+    """Groups of one channel or a multiple of 4, of at most 16,384 values; any groups of tensors of
+    at least 65,536 values."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if groups_pay(shape, groups) and 0 not in shape:
         return None
@@ -309,9 +309,8 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
         factor = steps.add("add", factor, steps.number(1.0))
         x = steps.add("mul", x, steps.add("mul", steps.typed("f32", "cast", some), factor))
     norm = steps.add(f"reduce_l{power}", x, axes, keep_dims=True)
-    steps.last(
-        "div", x, steps.add("maximum", least, norm)
-    )  # `maximum` keeps NaN of its second operand
+    # `maximum` keeps NaN of its second operand.
+    steps.last("div", x, steps.add("maximum", least, norm))
     return True
 
 

@@ -62,7 +62,7 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
 
 
 def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
-    """Returns, for each axis that is dilated, the element at each position, or the extent for added
+    """Returns the element at each position of each axis that is dilated, or the extent for added
     ones. Raises ValueError with the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:

@@ -87,7 +87,7 @@ def inside(graph: Graph, node: Node, extents: Shape) -> bool:
 
 
 def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | None:
-    """They are int32 or int64."""
+    """Indices of int32 or int64."""
     indices = graph.tensors[node.operand(position)]
     if quantization.is_integer(indices):
         return None

@@ -40,7 +40,7 @@ ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """3 to 5 dimensions; every window meets at least one element of the image."""
+    """3 to 5 dimensions; at least one element of the image in every window."""
     shape, kernel = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) not in (3, 4, 5) or len(kernel) != len(shape) - 2:
         said = f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
@@ -51,12 +51,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         said = f"Pooling takes no {node.attributes['activation']} activation."
         return Refusal("activation.unsupported", said)
     if node.attributes.get("counted") and node.attributes["padding"] == "same":
-        return Refusal("attribute.unsupported", "Padding that counts must be given in numbers.")
+        return Refusal("attribute.unsupported", "Padding that is counted must be given as numbers.")
     if refusal := window.refuse_window(shape, kernel, node.attributes):
         return refusal
     found = _spans(graph, node)
     if not all(map(_meets, found)):
-        return Refusal("shape.unsupported", "Some window lies in the padding altogether.")
+        return Refusal("shape.unsupported", "A window lies entirely in the padding.")
     if not _whole(node, found) and max(map(_longest, found)) > MAX_LOOP_ROUNDS:
         said = f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image."
         return Refusal("shape.too_large", said)

@@ -15,10 +15,9 @@ from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 
 STAGE = 8  # iterations whose weights share workgroup memory at a time
-# Channels of a partial sum where errors of long sums would be too large, by what they are counted
-# in shares of the tolerance, which grows with the sum. Measured on stock lavapipe and the inexact
-# ones: sums of 64 channels are up to 1.72 off as a whole, 1.32 in parts of 32, 1.08 of 16 and 0.83
-# of 8; those of 96 and more up to 0.77 in parts of 32.
+# Channels of a partial sum, chosen by the errors on stock and inexact lavapipe, in shares of the
+# tolerance: sums of 64 channels are off by up to 1.72 at once, 1.32 in parts of 32, 1.08 of 16 and
+# 0.83 of 8; sums of 96 channels or more by up to 0.77 in parts of 32.
 PART, LONG_PART, LONG = 8, 32, 96
 
 

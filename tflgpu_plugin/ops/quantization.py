@@ -52,18 +52,18 @@ def to_even(levels: quantization.Levels) -> EpilogueOp:
 
 
 def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Int8 and uint8 quantized as a whole; as a constant also float16, int32, and per channel."""
+    """Int8 and uint8 quantized per tensor; constants also in float16, int32, and per channel."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
         return Refusal("dtype.unsupported", f"Dequantizing gives float32, not {result.dtype}.")
     if result.data is None and source.data is None and not quantization.real(source):
-        said = f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
+        said = f"Tensor {source.name!r} holds {source.dtype} values computed at run time."
         return Refusal("dynamic.value", said)
     return None
 
 
 def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """To int8 or uint8, quantized as a whole."""
+    """To int8 or uint8, quantized per tensor."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if not quantization.real(result):
         said = f"Quantizing to {result.dtype} is not supported; use int8 or uint8."

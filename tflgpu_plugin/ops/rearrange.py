@@ -157,7 +157,7 @@ NEEDS = "A pattern that is known when the model is prepared."
 
 
 def refuse_gather(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Indices inside the tensor; of a run, any."""
+    """Constant indices inside the tensor, or any computed indices."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
     return found or (pick.refuse_indices(graph, node) if computed else None)

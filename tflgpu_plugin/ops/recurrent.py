@@ -36,14 +36,14 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Sourc
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op
 
-THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
-# Rows of a thread of software drivers, which read slowly; half as many where the kernel has other
-# things to read, since those drivers compile each place that reads slowly, too.
+THREADS, TEAM = 128, 32  # threads of a workgroup, and of a normalization in it
+# Rows per thread on software drivers; half as many if the kernel has further operands, since
+# those drivers compile each load slowly.
 OWN = 8
-# One workgroup alone has nothing else to do while it waits for weights: it loads so many at most
-# before their products, where subgroups of up to 32 lanes leave registers for that, and of more.
+# The only workgroup cannot hide memory latency: a thread loads so many weights before their
+# products, by the registers of subgroups of up to 32 lanes, and of more.
 GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
-MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
+MAX_UNITS = 512  # as many as fit into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3

@@ -53,7 +53,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant axes; kept and reduced axes may alternate three times."""
+    """Constant axes; kept and reduced axes may alternate at most three times."""
     if graph.constant(node.inputs[1]) is None:
         return Refusal("constant.required", "The axes of a reduction must be constant.")
     shape = graph.shape(node.operand())
@@ -97,7 +97,8 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
 
 
 def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant axes; kept and reduced axes may alternate three times; 46,341 integers at most."""
+    """Constant axes; kept and reduced axes may alternate at most three times; at most 46,341
+    integers."""
     refusal = refuse(graph, node, target)
     if refusal or not is_integer(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
         return refusal
@@ -173,7 +174,7 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
 
 ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
-    # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
+    # Errors of either sign average out, also in a sum, which is n times the mean.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages),
             refuse=refuse_mean, types=("f32", "i32")),
     _row("reduce_sum", errors=AVERAGED),

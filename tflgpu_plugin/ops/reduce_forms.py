@@ -18,9 +18,7 @@ from tflgpu_plugin.ops.tiles import WAITING_THREADS
 from tflgpu_plugin.ops.views import row_strides
 
 SHUFFLED_THREADS = 8  # threads that share a result by shuffle ...
-MAX_SHUFFLED_ELEMENTS = (
-    1 << 14
-)  # ... up to this many elements: rounding errors grow with longer sums
+MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many elements: longer sums round worse
 AHEAD = 8  # vec4 that a GPU thread loads at once
 MAX_THREADS = 256  # per workgroup
 MIN_SERIAL = 128  # elements per thread from which on a second launch pays

@@ -37,8 +37,8 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One to three axes between batch and channels, constant extents for them; not
-    align_corners and half_pixel_centers at once. Of integers the nearest ones."""
+    """One to three axes between batch and channels, constant extents for them; not both
+    align_corners and half_pixel_centers; for integers only the mode nearest."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
         said = f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."

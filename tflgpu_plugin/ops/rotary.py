@@ -27,7 +27,7 @@ def split(graph: Graph, node: Node) -> tuple[Shape, int]:
     turning = cos[-1] * (2 if node.attributes.get("paired") else 1) if cos else 0
     fits = len(cos) <= 4 and broadcast(shape[:-1], cos[:-1]) == shape[:-1]
     if cos != sin or not fits or turning % 2 or not 0 < turning <= shape[-1]:
-        raise Misfit(f"{list(cos)} and {list(sin)} do not turn {list(shape)}")
+        raise Misfit(f"{list(cos)} and {list(sin)} do not fit {list(shape)}")
     return shape, turning
 
 
@@ -41,10 +41,10 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Angles of one shape that spread over heads and places."""
-    reason = unplanned("Turning", shapes, graph, node)
+    """Angles of one shape that broadcasts over heads and positions."""
+    reason = unplanned("Rotary embedding", shapes, graph, node)
     if reason is None and 0 in graph.shape(node.operand()):
-        return Refusal("shape.empty", "An input without elements has nothing to turn.")
+        return Refusal("shape.empty", "A rotary embedding of an empty input is not supported.")
     return reason
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from tflgpu_plugin.ir import Graph, Node, quantization
 from tflgpu_plugin.ops.table import Rounding
 
-# Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
-# so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
+# Fractions of a step to which values are rounded first, so that float32 errors do not break ties:
+# hosts have about 2^19 in sums, and 2^10 in the weights of a bilinear interpolation.
 SUMS, WEIGHTS = 8192.0, 4096.0
 MOST_PARTS = 1 << 14  # with 8 integer bits these still fit float32
 
@@ -32,8 +32,9 @@ def _product(graph: Graph, node: Node) -> tuple[float, ...]:
 
 
 def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[float, float] | None:
-    """The product of both input scales, and its ratio to the output scale; None if an input is not
-    quantized per tensor. `product` and `quotient` are the types in which the host computes them."""
+    """Returns the product of both input scales, and its ratio to the output scale; None if an input
+    is not quantized per tensor. `product` and `quotient` are the types in which hosts compute
+    them."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
     scales = quantization.scales(tensors)
     if scales is None or len(scales) != 2:

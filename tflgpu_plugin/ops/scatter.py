@@ -73,9 +73,9 @@ def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Updates that fit; of booleans no reduction, of int64 no sum and product; up to 2^28 indices
-    that all elements of the result together look at, unless the indices are constant and nothing
-    is reduced."""
+    """Updates that fit; no reduction of booleans, no sum or product of int64; at most 2^28 index
+    reads (elements of the result times indices), unless the indices are constant and nothing is
+    reduced."""
     if found := unplanned(node.op, _form, graph, node) or refuse_indices(graph, node):
         return found
     form, reduction = _form(graph, node), node.attributes["reduction"]
@@ -247,9 +247,9 @@ def _segments(graph: Graph, node: Node) -> int:
 
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
-    indices that all elements of the result together look at, unless they are constant, no two
-    alike, and the result has up to 2^24 places."""
+    """A constant shape, or number of segments; no booleans; no sum or product of int64; at most
+    2^28 index reads (elements of the result times indices), unless indices are constant and
+    different, and the result has at most 2^24 positions."""
     if found := unplanned(node.op, new_shapes, graph, node):
         return found
     (indices, updates), (shape,) = _given(node), new_shapes(graph, node)

@@ -20,8 +20,8 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part
 
-# A matrix of 16 MiB. Twice as long, a dozen rows would take the nominal GPU (importer/partition.py)
-# longer than the launch of another partition around a fast transform on the CPU.
+# A matrix of 16 MiB. With twice this length a dozen rows would take the nominal GPU longer
+# (importer/partition.py) than a fast transform on the CPU between two partitions.
 LONGEST = 2048
 NONE = 1e-9  # a smaller sine or cosine is 0 but for the rounding of pi
 
@@ -60,7 +60,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Real numbers of rank 2 and more; lengths up to 2,048, of rows 2 at least."""
+    """Real numbers of rank 2 or more; lengths of at most 2,048, for rows at least 2."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
         said = f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."

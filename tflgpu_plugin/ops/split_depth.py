@@ -16,9 +16,8 @@ from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
 
-# Iterations of a thread, for what is saved must pay for another launch, and those left in a part;
-# the same where so few threads are there that most of the GPU is idle (four times as many where
-# subgroups have 64 lanes, which take longer for an iteration, too).
+# Least iterations of a thread for which another launch pays, and least iterations of a part; the
+# same for so few threads (4 times as many if subgroups have 64 lanes) that most of a GPU is idle.
 MIN_SERIAL, MIN_PART = 256, 32
 FEW_THREADS, FEW_SERIAL, FEW_PART = 1 << 12, 64, 16
 MAX_PARTS = 16
@@ -113,9 +112,7 @@ def taken(low: Lowering, reader: Node) -> Launch | None:
     last, x = low.launches[-1].node, reader.operand()
     steps = [low.root(e.tensor) for e in (*last.epilogue, *reader.epilogue) if e.tensor is not None]
     fits = len(steps) + 3 <= low.target.max_storage_buffers  # parts, their sum, the result
-    small = not any(
-        each.parameters for each in last.epilogue
-    )  # parameters would need a uniform block
+    small = not any(each.parameters for each in last.epilogue)  # they need a uniform block
     summed = low.root(last.outputs[0])
     same = low.root(x) == summed and low.geometry(x) == low.geometry(last.outputs[0])
     return low.launches[-1] if fits and small and same and summed not in steps else None

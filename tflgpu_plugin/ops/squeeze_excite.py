@@ -43,7 +43,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     constant = all(graph.constant(node.operand(k)) is not None for k in (WEIGHTS, SECOND))
     fitting = first[1:] == (1, 1, x[-1]) and second[1:] == (1, 1, first[0])
     if not constant or not fitting or len(x) != 4 or prod(x) == 0:
-        said = f"Weights of {list(first)} and {list(second)} are no two layers of {list(x)}."
+        said = f"Weights of {list(first)} and {list(second)} do not fit {list(x)}."
         return Refusal("shape.mismatch", said)
     if fits(x, first[0], second[0]):
         return None

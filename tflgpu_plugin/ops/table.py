@@ -48,14 +48,14 @@ class Weights(NamedTuple):
 class Errors(NamedTuple):
     """The effect of an op on rounding errors of its inputs (see `compile.error_sensitivity`).
 
-    `passes` is the share of the mean square error that a result has. `averages`: of many values,
-    with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
-    results are of magnitude 1 at most. `keeps_ratios`, of a transcendental function: an error in
-    proportion to the input is one in proportion to the result, as of powers. `relative`: errors
-    count in proportion to each value, as under a logarithm. `normalizes`: results are of
-    magnitude 1, whatever that of the inputs. `choice` is the position of an output that tells
-    which of the values was chosen, which the smallest error may change. `floors`: the first number
-    of the fused step is a lower limit; where that is 0 the step is a `GATE`."""
+    `passes`: the share of the mean square error that reaches the result. `averages`: the result
+    averages many values, with errors of either sign. `keeps_magnitude`: results are as large as the
+    inputs. `bounded`: results are at most 1 in magnitude. `keeps_ratios`, of a transcendental
+    function: relative errors of inputs are relative errors of results, as for powers. `relative`:
+    errors matter relative to each value, as under a logarithm. `normalizes`: results have magnitude
+    1, whatever the inputs. `choice`: the position of an output that says which value was selected,
+    which the smallest error may change. `floors`: the first parameter of the fused step is a lower
+    limit; if it is 0 the step is a `GATE`."""
 
     passes: float = 1.0
     averages: bool = False
@@ -74,15 +74,15 @@ AVERAGED = Errors(averages=True)
 BOUNDED = Errors(bounded=True)
 RELATIVE = Errors(relative=True)
 NORMALIZED = Errors(normalizes=True)
-# An activation that is closed for negative arguments (K. He and others, "Delving Deep into
-# Rectifiers", 2015, section 2.2, says so of the values themselves).
+# An activation that is 0 for negative arguments (K. He and others, "Delving Deep into
+# Rectifiers", 2015, section 2.2, derives this for the values themselves).
 GATE = Errors(passes=0.5)
 
 
 class Rounding(NamedTuple):
-    """How hosts come to an 8-bit result in fixed point: `parts(graph, node)` of one step of the
-    result, to which they round first (one number, or one per channel); `stored`: they round the
-    stored number, with the zero point in it. `factor(graph, node)`: the scale of the integer
+    """How hosts compute an 8-bit result in fixed point. `parts(graph, node)`: the fractions of a
+    step of the result to which they round first (one number, or one per channel). `stored`: they
+    round the stored number, zero point included. `factor(graph, node)`: the scale of the integer
     accumulator, and the factor by which hosts requantize it; None for per-channel factors."""
 
     parts: Callable[[Graph, Node], tuple[float, ...]]
@@ -117,51 +117,46 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class Op:
-    """One row.
+    """A row of the table.
 
-    `refuse(graph, node, target)` returns a sentence, or None when the node can run. `shapes(graph,
-    node)` gives the output shapes from input shapes (and values of constant inputs). `accuracy`
-    names a class of `conformance.tolerance`: exact, elementwise, function, transcendental,
-    accumulate or reduction. `types` are the dtypes of the value inputs and outputs. `work`
-    estimates multiply-adds per run for the pays-off rule (None: one per output element).
-    `decompose` replaces the node by others before it is lowered (see `ops.decompose`); it returns
-    whether it did. `meaning(*inputs, **attributes)` is what the op computes, in numpy, where
-    all inputs are known before a run (None:
-    `views` tell, or nothing does; see `ops.evaluation`); it raises ValueError where hosts would not
-    agree with numpy. `inexact`: of floats each host comes to results of its own, by another order
-    of sums or other roundings. `states` pairs the position of an input that is state with that of
-    the output whose value it takes, from the end (negative) where hosts have no tensor for that.
-    `attributes` are those that nodes may have (see `ops.attributes`). `operands` has a letter for
-    each input: `x` must be there, `?` may be absent, `*` stands for any number.
+    `refuse(graph, node, target)` returns a refusal, or None if the node can run. `shapes(graph,
+    node)` returns the output shapes from input shapes (and constant inputs). `accuracy` is a class
+    of `conformance.tolerance`: exact, elementwise, function, transcendental, accumulate or
+    reduction. `types` are the dtypes of value inputs and outputs. `work` estimates multiply-adds
+    per run for the pays-off rule (None: one per output element). `decompose` replaces the node by
+    others before lowering (see `ops.decompose`) and returns whether it did. `meaning(*inputs,
+    **attributes)` computes the op in numpy if all inputs are known before a run (None: by `views`,
+    or not at all; see `ops.evaluation`); it raises ValueError where hosts differ from numpy.
+    `inexact`: hosts differ in float results, by the order of sums or by rounding. `states` pairs
+    the position of a state input with that of the output that becomes its next value (negative,
+    from the end, where hosts have no tensor for it). `attributes`: those that nodes may have (see
+    `ops.attributes`). `operands` has a letter per input: `x` required, `?` optional, `*` any
+    number.
 
-    Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
-    first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
-    op that does the same to the operand at this position (None: there is none). `limits`: the
-    result is the input, cut to them. `weights`, and whether zero `padding` in front of the op may
-    become part of its attribute. `accumulates`: results may be sums of many values, which float16
-    does not hold. `errors`, see there. `follows` says how the op works on tensors whose axes are
-    permuted (see `passes.layout.propagate`); empty: it does not, but by its `views`. `keeps` says
-    whose elements the results are, unless they are zero: those of the "first" input or of "any";
-    empty: they are computed. `same_quantization`: hosts compute on the stored numbers, so inputs
-    and results must mean the same by them (as `keeps` says, too). `rounding`, see there. `affine`:
-    what the second operand is of the first: a term, subtrahend, factor or divisor. `quantize(graph,
-    node, levels)` is the node that computes a result on these levels from stored numbers as hosts
-    do (None: there is none for this node); rows of ops that are made in no other way say what they
-    stand for. `views`, of an op that only moves elements of one input: its results as views of that
-    (see `ops.views`). `by_head`: it works on each head by itself, and reads heads beside each other
-    where they lie. `adds_parts`: its lowering takes a sum of parts off the launches (see
-    `ops.split_depth`). `gated(graph, node)`: its lowering multiplies the channels of the first
-    input by values that vary by batch and channel, its input at GATES, if it is given that.
-    `averages(graph, node)`: its results are the means of all pixels of a channel, and nothing
-    else. `unknown` says what becomes of a number beyond int32 (see `ops.unknown`): the op "passes"
-    it on, or "chooses" between its last two inputs; empty: it must not get one. `arranges`: its
-    result is its input with the axes in another "order", or with the elements in the same order
-    under another "shape". `joins`: its inputs stand beside each other in the result, so that empty
-    ones add nothing. `fills`: where no value is given, it fills with zeros, which are the zero
-    point of a quantized input. `converts`: to another type, and nothing else. `quantizes`: its
-    result is its input, put on levels ("to") or read from them ("from"). `numbers_places`: it
-    "makes" or "takes" indices that hosts number each in its own way, as its second output or
-    input."""
+    Traits: `kind`, one of KINDS. `fuses`: the lowering applies `node.epilogue` to its first output,
+    so passes may add steps to it. `as_epilogue(graph, node, position)` returns the equivalent
+    epilogue op on the operand at this position (None: there is none). `limits`: the result is the
+    input, clamped to them. `weights`: see there; `padding`: zero padding before the op may become
+    its attribute. `accumulates`: results may be sums too large for float16. `errors`: see there.
+    `follows`: how the op works on tensors with permuted axes (see `passes.layout.propagate`);
+    empty: only by its `views`. `keeps`: results are elements of the "first" input or of "any"
+    input, or zero; empty: they are computed. `same_quantization`: hosts compute on stored numbers,
+    so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
+    `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
+    `quantize(graph, node, levels)` returns the node that computes a result with these levels from
+    stored numbers as hosts do (None: there is none); `stands_for` names the ops that a row made
+    only so replaces. `views`, of ops that only move elements of one input: the results as views of
+    it (see `ops.views`). `by_head`: it works on each head separately, and reads heads stored side
+    by side. `adds_parts`: its lowering adds the partial sums of a split-K launch (see
+    `ops.split_depth`). `gated(graph, node)`: its lowering can multiply the channels of the first
+    input by the input at GATES, per batch. `averages(graph, node)`: its results are the means of
+    each channel's pixels. `unknown`: a number beyond int32 (see `ops.unknown`) "passes" through the
+    op, or the op "chooses" between its last two inputs; empty: it must not get one. `arranges`: the
+    result is the input with its axes in another "order", or its elements in another "shape".
+    `joins`: inputs are concatenated, so that empty ones add nothing. `fills`: by default it fills
+    with zeros, the zero point of a quantized input. `converts`: it only converts to another type.
+    `quantizes`: it only quantizes ("to") or dequantizes ("from"). `numbers_places`: it "makes" or
+    "takes" indices, as its second output or input, that each host numbers in its own way."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal | None]

@@ -17,7 +17,7 @@ MAX_ROW = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant number of elements, as many as there are at most."""
+    """A constant k of at most the number of elements."""
     shape, k = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if not shape or prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements to choose from.")
@@ -31,10 +31,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "constant.required", "How many elements are wanted must be one constant number."
         )
     if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MAX_LOOP_ROUNDS):
-        said = f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
+        said = f"{int(k.reshape(-1)[0])} elements cannot be selected from {shape[axis]}."
         return Refusal("constant.invalid", said)
     if shape[axis] > MAX_ROW:
-        said = f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
+        said = f"Selecting from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
         return Refusal("shape.too_large", said)
     return None
 

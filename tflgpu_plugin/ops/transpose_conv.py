@@ -67,7 +67,7 @@ def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
 
 
 def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights, which are not too large with zeros between them."""
+    """Constant weights that are not too large when filled with zeros."""
     dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
     if max(dilations) == 1:
         return None

@@ -19,7 +19,7 @@ def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An update that is no larger on any axis; a start for each axis, or for each batch."""
+    """An update that is not larger on any axis; a start for each axis, or for each batch."""
     (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
     cut = [k for k, (many, few) in enumerate(zip(x, update, strict=False)) if few != many]
     if len(x) != len(update) or any(update[k] > x[k] for k in cut) or 0 in update:
