@@ -59,7 +59,7 @@ def test_a_node_without_a_form_has_the_reason_of_the_last(monkeypatch: pytest.Mo
     low = Lowering(add(), Target(without=frozenset("a")))
     with refused("device.wrong_result") as found:
         Forms(lambda low, node: None, rows)(low, low.graph.nodes[0])
-    said = "add has no form left besides a, b. It is wrong, see issue 1."
+    said = "add has no form left: a, b are refused. It is wrong, see issue 1."
     assert found.value.sentence == said and found.value.nodes == (low.graph.nodes[0].id,)
 
 

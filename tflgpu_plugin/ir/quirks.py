@@ -63,7 +63,8 @@ def refuses_some(target: Target) -> bool:
 
 def none_left(op: str, forms: Iterable[str], last: Refusal) -> Refusal:
     """Returns the refusal of an op whose `forms` are all refused; `last` refuses the last one."""
-    return last.reworded(f"{op} has no form left besides {', '.join(dict.fromkeys(forms))}. {last}")
+    refused = ", ".join(dict.fromkeys(forms))
+    return last.reworded(f"{op} has no form left: {refused} are refused. {last}")
 
 
 def _version(text: str) -> tuple[int, ...]:
