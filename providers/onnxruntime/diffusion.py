@@ -91,7 +91,7 @@ def _of_turned(condition: Condition) -> Condition:
 
 
 IMAGE = needs("rank.unsupported", "An image and weights of rank 4.",
-              lambda e: e.rank() == 4 == e.rank(e.x(1)))  # fmt: skip
+              lambda e: e.rank() == 4 and e.rank(e.x(1)) == 4)  # fmt: skip
 CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 

@@ -40,8 +40,11 @@ def by_channel(*positions: int) -> Condition:
 
 def by_last(*positions: int) -> Condition:
     """Returns the condition that these operands have shape [C] for an input [..., C]."""
-    page = "Parameters with one value for each element of the last axis."
-    return exactly(page, lambda e: e.shape()[-1:], *positions)
+    return exactly(
+        "Parameters with one value for each element of the last axis.",
+        lambda e: e.shape()[-1:],
+        *positions,
+    )
 
 
 def by_column(bias: int) -> Condition:

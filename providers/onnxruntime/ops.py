@@ -1,8 +1,8 @@
-"""The table of ONNX operators: the op of each, and the opset versions that are read.
+"""The table of ONNX operators: the op of each, and the range of opset versions that is supported.
 
-A version is that of the operator's definition (the opset that introduced it), which onnxruntime
-reports for every node. A range begins where the definition first has the meaning that the row
-reads, and ends with the newest definition known (opset 26). Later definitions add element types.
+A version is the opset that introduced the operator's definition; onnxruntime reports it for every
+node. A range begins with the first definition of the meaning that the row implements, and ends with
+the newest one known (opset 28). Later definitions only add element types.
 """
 
 from __future__ import annotations
@@ -385,7 +385,7 @@ _ROWS: tuple[HostOp, ...] = (
 
 HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)))
 
-# Operators without a kernel here, whose results are computed before a run.
+# Operators without a kernel here: their results are computed before a run.
 CPU_OPS: dict[str, HostOp] = table(
     (
         row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),

@@ -98,9 +98,7 @@ def failure(session: Any) -> str:
     return str(getattr(session, FAILURE))
 
 
-_ended: PerCaller[tuple[str, Report | None]] = (
-    PerCaller()
-)  # (reason, report) of the last failed run
+_ended: PerCaller[tuple[str, Report | None]] = PerCaller()  # of the last run that failed
 
 
 def ended(number: int, text: str) -> None:
