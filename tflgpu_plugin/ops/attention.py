@@ -11,7 +11,7 @@ width of v. Consecutive heads of q share a head of k and v.
 heads, queries, keys]. `lengths` (int32) is the number of keys of each batch. With `causal`, query i
 sees the last `window` (default 0: all) keys up to i + past (default 0); with past=None the last
 query is at the last key of its batch. A query that sees no key gets the value `empty` (default
-NaN). All its keys are masked by -inf or, if `empty` is a number, by the lowest float32. With
+NaN): all its keys are masked by -inf or also, if `empty` is a number, by the lowest float32. With
 `mends`, a query with a NaN score gets `empty` too, and the lowest float32 does not mask."""
 
 from __future__ import annotations

@@ -209,8 +209,7 @@ def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
 
 
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Returns two 16-bit factors: to the result before it is shifted, and to 3 in units of
-    2^-15."""
+    """Returns two 16-bit factors: to the result before it is shifted, and to units of 3 / 2^15."""
     (x,) = scales
     fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
     factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))

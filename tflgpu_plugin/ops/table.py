@@ -144,10 +144,10 @@ class Op:
     so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
     `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
     `quantize(graph, node, levels)` returns the node that computes a result with these levels from
-    stored numbers as hosts do (None: there is none); `stands_for` names the ops that a row made
-    only so replaces. `views`, of ops that only move elements of one input: the results as views of
-    it (see `ops.views`). `by_head`: it works on each head separately, and reads heads stored side
-    by side. `adds_parts`: its lowering adds the partial sums of a split-K launch (see
+    stored numbers as hosts do (None: there is none); `stands_for`: the ops in whose place passes
+    make this one. `views`, of ops that only move elements of one input: the results as views of it
+    (see `ops.views`). `by_head`: it works on each head separately, and reads heads stored side by
+    side. `adds_parts`: its lowering adds the partial sums of a split-K launch (see
     `ops.split_depth`). `gated(graph, node)`: its lowering can multiply the channels of the first
     input by the input at GATES, per batch. `averages(graph, node)`: its results are the means of
     each channel's pixels. `unknown`: a number beyond int32 (see `ops.unknown`) "passes" through the
