@@ -33,9 +33,7 @@ def register() -> None:
 
 
 def assert_used(session: Any) -> None:
-    """Raises AssertionError with the reasons when no node of the InferenceSession `session` runs on
-    the GPU.
-    """
+    """Raises AssertionError with the reasons if no node of this InferenceSession is on the GPU."""
     from . import registration
 
     registration.assert_used(session)

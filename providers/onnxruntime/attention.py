@@ -51,9 +51,7 @@ def attended(
 
 
 def multi_head(e: Builder) -> list[int | None]:
-    """Builds MultiHeadAttention: queries, keys and values are separate inputs with an optional
-    bias.
-    """
+    """Builds MultiHeadAttention: queries, keys and values are inputs, with an optional bias."""
     heads, given = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
     q, k, v = biased(e, given) if e.has(KEY_BIAS) else given
     k, v, before = with_past(e, k, v, heads, PAST_KEY)
@@ -116,9 +114,7 @@ def as_integers(e: Builder, x: int) -> int:
 
 
 def listed(e: Builder, places: int, values: Sequence[int]) -> int:
-    """Returns `values` gathered at the indices in the tensor `places`; an index out of range fails
-    the run.
-    """
+    """Returns `values` gathered at the indices `places`; one out of range fails the run."""
     return e.add("gather", e.index(values), places, axis=0, raises=True)
 
 
@@ -176,9 +172,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
 
 
 def embedding(e: Builder) -> list[int | None]:
-    """Builds EmbedLayerNormalization: the embeddings of words, positions and segments are summed
-    and normalized.
-    """
+    """Builds EmbedLayerNormalization: normalizes the sum of word, position, segment embeddings."""
     total = e.add("gather", e.x(2), e.x(0), axis=0, raises=True)
     if e.has(8):
         places = e.add("gather", e.x(3), e.x(8), axis=0, raises=True)
@@ -200,9 +194,7 @@ def embedding(e: Builder) -> list[int | None]:
 
 
 def _past(e: Builder, past: int) -> int:
-    """Returns the number of past keys of an Attention. Input `past` is [2, batch, heads, keys,
-    depth].
-    """
+    """Returns the number of past keys; input `past` is [2, batch, heads, keys, depth]."""
     return e.shape(e.x(past))[3] if e.has(past) and e.rank(e.x(past)) == 5 else 0
 
 

@@ -121,8 +121,7 @@ def _kept(e: Builder) -> bool:
 
 
 NOTHING_DROPPED = needs("attribute.unsupported", "Inference mode, or a ratio of 0.", _kept)
-NORM = needs("attribute.unsupported", "A norm with p = 1 or 2.",
-             lambda e: e.integer("p", 2) in (1, 2))  # fmt: skip
+NORM = needs("attribute.unsupported", "A norm p of 1 or 2.", lambda e: e.integer("p", 2) in (1, 2))
 MATRICES = needs(
     "rank.unsupported", "Two matrices.", lambda e: len(e.of("value")) == len(e.of("weights")) == 2
 )
@@ -138,9 +137,7 @@ GROUPS = needs(
 CHANNELS_FIRST = needs(
     "attribute.unsupported", "No channels_last.", lambda e: not e.integer("channels_last")
 )
-UNREAD_MEAN = needs(
-    "output.unsupported", "A mean (output 1) that nothing reads.", lambda e: not e.wants(1)
-)
+UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e: not e.wants(1))
 
 
 def activation(e: Builder) -> Refusal | None:

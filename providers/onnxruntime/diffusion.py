@@ -71,9 +71,7 @@ def _normalized(e: Builder, x: int) -> int:
 
 
 def _turned(e: Builder) -> Builder:
-    """Returns a builder of the Conv that is equivalent to an NhwcConv: image and weights are
-    transposed to NCHW.
-    """
+    """Returns a builder of the equivalent Conv: image and weights are transposed to NCHW."""
     if e.rank() != 4 or e.rank(e.x(1)) != 4:
         return e
     weights = e.transpose(e.x(1), (0, 3, 1, 2))

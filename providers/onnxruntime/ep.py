@@ -105,9 +105,7 @@ def _address(pointer: Any) -> int:
 
 
 def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) -> None:
-    """Builds the partitions of `taken` into `level`, and reports for each other node why it stays
-    on the CPU.
-    """
+    """Adds the partitions of `taken` to `level`, and for other nodes why they stay on the CPU."""
     if taken.inlined:
         level.decide(dict.fromkeys((node.id for node in taken.nodes), INLINED))
         return

@@ -73,9 +73,7 @@ def gelu(e: Builder) -> int:
 
 
 def skip_layer_norm(e: Builder) -> list[int | None]:
-    """Builds SkipLayerNormalization: LayerNormalization of input + skip + bias; that sum is the
-    last output.
-    """
+    """Builds SkipLayerNormalization: normalizes input + skip + bias, and returns the sum last."""
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(4))
     made = e.run("LayerNormalization", total, e.x(2), e.get(3), attributes=_last(e))
     return [*made, total]

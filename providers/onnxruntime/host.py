@@ -52,9 +52,7 @@ class Host:
         raise HostError(text)
 
     def get(self, function: Any, subject: Any, kind: str) -> Any:
-        """Returns the value that `function(subject, out)` writes; `kind` is the type that `out`
-        points to.
-        """
+        """Returns the value that `function(subject, out)` writes; `kind` is its C type."""
         out = self.ffi.new(f"{kind} *")
         self.check(function(subject, out))
         return out[0]
@@ -75,9 +73,7 @@ class Host:
         return os.fsdecode(self.ffi.string(self.ffi.cast("char *", found)))
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
-        """Returns the handles that `function` lists, as many as `count` returns; NULL ones are
-        kept.
-        """
+        """Returns the handles that `function` lists, `count` of them, including NULL."""
         return self._array(count, function, subject, f"const {kind} *")
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
@@ -187,9 +183,7 @@ def paired(numbers: Array) -> Array:
 
 
 def nibbles(packed: Array, signed: bool = False) -> Array:
-    """Unpacks each byte into two 4-bit numbers along the last axis, the low half first; with
-    `signed` into int8.
-    """
+    """Unpacks bytes to two 4-bit numbers each along the last axis, the low half first."""
     halves = np.stack([packed & 15, packed >> 4], axis=-1)
     found = halves.reshape(*packed.shape[:-1], -1)
     return np.asarray((found.astype(np.int8) ^ 8) - np.int8(8)) if signed else found

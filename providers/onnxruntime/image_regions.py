@@ -26,9 +26,7 @@ def _columns(e: Builder) -> Window:
 
 
 def col2im(e: Builder) -> int:
-    """Builds Col2Im: gathers the elements that overlap at each pixel by constant indices, and sums
-    them.
-    """
+    """Builds Col2Im: gathers the elements of each pixel by constant indices, and sums them."""
     batch, rows, places = e.shape()
     columns = _columns(e)
     taps = prod(columns.kernel)

@@ -142,9 +142,7 @@ FEATURES = needs(
 
 
 def features(e: Builder) -> int:
-    """Builds ArrayFeatureExtractor: gathers from the last axis; an input of rank 1 becomes a matrix
-    of one row.
-    """
+    """Builds ArrayFeatureExtractor: gathers from the last axis; a vector is one row."""
     x, many = e.x(), prod(e.shape(e.x(1)))
     if e.rank() == 1:
         x = e.reshape(x, (1, *e.shape()))

@@ -46,9 +46,7 @@ def _gemm_weights(data: Array, straight: bool, alpha: float) -> Array:
 
 
 def _bias(e: Builder, c: int, outputs: int, beta: float) -> int | None:
-    """Returns beta * C as a bias of one value per output; None if C is not constant or is no such
-    bias.
-    """
+    """Returns beta * C as one value per output; None if C is not constant or has other values."""
     data = e.constant(c)
     if data is None or data.size not in (1, outputs) or (data.size > 1 and data.shape[-1] == 1):
         return None
@@ -98,9 +96,7 @@ def _vector_product(e: Builder, a: int, b: int) -> int:
 
 
 def batch_norm(e: Builder) -> int:
-    """Builds BatchNormalization as x * s + t, where s = scale / sqrt(var + epsilon) and t = bias -
-    mean * s.
-    """
+    """Builds BatchNormalization: x * s + bias - mean * s, where s = scale / sqrt(var + epsilon)."""
     x = e.x()
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]

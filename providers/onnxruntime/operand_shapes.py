@@ -41,9 +41,7 @@ def by_channel(*positions: int) -> Condition:
 def by_last(*positions: int) -> Condition:
     """Returns the condition that these operands have shape [C] for an input [..., C]."""
     return exactly(
-        "Parameters with one value for each element of the last axis.",
-        lambda e: e.shape()[-1:],
-        *positions,
+        "One value for each element of the last axis.", lambda e: e.shape()[-1:], *positions
     )
 
 

@@ -117,9 +117,7 @@ def _tensor(data: Array) -> bytes:
 
 
 def _constant(value: Value, data: Array, external: bool) -> bytes:
-    """Returns the TensorProto of a constant, without its data if `external`: this is passed beside
-    the model.
-    """
+    """Returns the TensorProto of a constant, without its data if `external`."""
     assert value.data is not None
     head = wire.integers(1, value.data.shape) + wire.integer(2, value.element)
     head += wire.text(8, value.name)

@@ -51,18 +51,14 @@ def _along(e: Builder, scale: int, axis: int | None, rank: int) -> int:
 
 
 def real(e: Builder, position: int, axis: int | None = None) -> int:
-    """Returns input `position` dequantized to float32 with scale and zero point in the next two
-    inputs.
-    """
+    """Returns input `position` dequantized to float32; the next inputs are scale and zero point."""
     return dequantized(e, e.x(position), e.x(position + 1), e.get(position + 2), axis)
 
 
 def dequantized(
     e: Builder, tensor: int, scale: int, zero: int | None, axis: int | None = None
 ) -> int:
-    """Returns the float32 values scale * (stored - zero) of `tensor`, with scales per tensor or
-    along `axis`.
-    """
+    """Returns scale * (tensor - zero) in float32, with scales per tensor or along `axis`."""
     rank = e.rank(tensor)
     along = _along(e, scale, axis, rank)
     known = _known(e, scale, zero, along)

@@ -97,9 +97,7 @@ def _product_bias(e: Builder, position: int, *scales: int) -> int:
 
 
 def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
-    """Returns `y` times each of `scales`, which are scalars or have one value per element of the
-    last axis.
-    """
+    """Returns `y` times each of `scales`, which are per tensor or per index of the last axis."""
     for scale in scales:
         y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
     return y

@@ -172,9 +172,7 @@ def _no_steps(e: Builder) -> list[int]:
 
 
 def _states(e: Builder) -> Shape:
-    """Returns the shape of a state: [directions, batch, units], with layout 1 [batch, directions,
-    units].
-    """
+    """Returns the shape of a state: directions, batch, units; with layout 1 the batch first."""
     late, (directions, *_, last) = _time_axis(e), e.shape(e.x(R))
     batch, units = e.shape()[1 - late], e.integer("hidden_size") or last
     return (batch, directions, units) if late else (directions, batch, units)

@@ -73,9 +73,7 @@ def grid_sample(e: Builder) -> int:
 
 
 def affine_grid(e: Builder) -> int:
-    """Builds AffineGrid: the positions (x, y, z) of the result's pixels, transformed by one matrix
-    per image.
-    """
+    """Builds AffineGrid: positions (x, y, z) of pixels, transformed by one matrix per image."""
     batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
     aligned = bool(e.integer("align_corners"))
     lines = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in extents]

@@ -42,9 +42,7 @@ class Snapshot(HostModel):
 
     @property
     def repeated(self) -> bool:
-        """Whether this graph is the body of a loop. (For an If in a loop, the host does not show
-        the loop.)
-        """
+        """Whether this is the body of a loop. (The host does not show the loop around an If.)"""
         return self.parent in LOOPS
 
     @property

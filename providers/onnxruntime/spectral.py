@@ -63,9 +63,7 @@ def stft(e: Builder) -> int:
 
 
 def _frames(e: Builder) -> tuple[int, int, int, int]:
-    """Returns (batch, parts, frame length, number of frames); parts are 1 for real signals, 2 for
-    complex ones.
-    """
+    """Returns (batch, parts (1 real, 2 complex), frame length, number of frames)."""
     batch, samples, *parts = e.shape()
     length = e.shape(e.x(2))[0] if e.has(2) else 0
     if e.has(3):
