@@ -1,3 +1,2 @@
 """Measures the delegate, the hosts' CPU kernels and ncnn's Vulkan backend on the same model,
-interleaved in one run.
-"""
+interleaved in one run."""

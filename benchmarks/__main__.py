@@ -2,8 +2,7 @@
 build/.
 
 Engines run alternately, so that a busy machine slows all of them alike; compare ratios of medians,
-not single times.
-"""
+not single times."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ from tflgpu_plugin.runtime import adapter
 
 def measure(subject: Subject, given: argparse.Namespace, folder: Path) -> list[Row]:
     """Returns the rows of the table for one model: steady medians, first results, agreement with
-    the first CPU engine.
-    """
+    the first CPU engine."""
     started: list[tuple[str, Worker, list[float]]] = []
     rows: dict[str, Row] = {name: Row(name) for name, _ in subject.makers}
     for number, (name, make) in enumerate(subject.makers):
@@ -75,8 +73,7 @@ def _row(
 
 def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
     """Returns each network's plan on the default adapter: dispatches, with and without Winograd
-    convolutions; bytes of pools, of all tensors in them, of those alive at once, and of weights.
-    """
+    convolutions; bytes of pools, of all tensors in them, of those alive at once, and of weights."""
     found = {}
     target = adapter.open_device(adapter.select(None)).target
     direct = replace(target, tuning={"winograd_planes": "never", "winograd_rows": "never"})

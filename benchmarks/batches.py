@@ -6,8 +6,7 @@ those of all batches after the first, so that they include no start; the ways ru
 Beside the wall time there is the processor time of this process and all that it has started, which
 other work on the machine does not change. Results must be equal, bit for bit. A start is that of a
 process, from its creation to a model that is ready, with empty caches of plans, kernels and the
-driver for the first one.
-"""
+driver for the first one."""
 
 from __future__ import annotations
 
@@ -163,8 +162,7 @@ def empty_caches() -> Iterator[None]:
 
 def starts(model: Path, folder: Path, options: dict[str, str], times: int) -> dict[str, Any]:
     """Returns medians of seconds, and memory (the second worker's share of it, in MB), of two
-    workers that start one after the other.
-    """
+    workers that start one after the other."""
     spec, firsts, seconds = Spec(model, options=options), [], []
     signature = spec.signature()
 

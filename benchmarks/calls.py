@@ -3,8 +3,7 @@
 A layer (count_calls.c) counts in steady-state runs: with mapped inputs and outputs, as on adapters
 that share the host's memory, and with staging buffers, as on discrete ones. `--family NAME` runs on
 a null device of AMD's driver, a discrete one, where all time is the host's. Times are microseconds
-of the library's run.
-"""
+of the library's run."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ SETTLED = 6  # runs before those that are counted; the third one is like those a
 @dataclass(frozen=True)
 class Run:
     """The calls of each function in one run, on average, and its time. `staged`: through staging
-    buffers.
-    """
+    buffers."""
 
     dispatches: int
     staged: bool

@@ -12,8 +12,7 @@ OURS, OTHERS = "#2d6a9f", "#b9c2cb"
 
 def bars(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Returns one group of bars per model, the shortest first; ours are dark. Milliseconds per
-    run.
-    """
+    run."""
     parts: list[str] = []
     top = 10
     for name, rows in results.items():

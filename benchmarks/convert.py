@@ -1,6 +1,5 @@
 """Converts TFLite models for other engines: to ONNX by tf2onnx (the conformance suite's converter
-and its cache), from there to ncnn's format by pnnx; and removes custom operators.
-"""
+and its cache), from there to ncnn's format by pnnx; and removes custom operators."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from conformance.models import tflite_file
 
 def to_onnx(content: bytes) -> bytes:
     """Returns the model in ONNX, with TFLite's layout of pictures; makes the converter's
-    environment on first use. Raises Unavailable.
-    """
+    environment on first use. Raises Unavailable."""
     try:
         converted.make_environment()
         found = converted.convert({"model": content})["model"]
@@ -51,8 +49,7 @@ def _plain(node: onnx.NodeProto) -> None:
 
 def without_custom(content: bytes) -> bytes | None:
     """Returns the model up to its custom operators, whose inputs become outputs; None if it does
-    not end with any.
-    """
+    not end with any."""
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]

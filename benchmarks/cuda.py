@@ -3,8 +3,7 @@ memory, through our provider and through PyTorch on the same NVIDIA GPU.
 
 Needs torch with CUDA, torchvision, onnx and onnxruntime in this environment. PyTorch computes in
 float32 (TF32 is off), eagerly and as a CUDA graph; every time is the median of `RUNS` runs in
-milliseconds, and ours is shown with its largest error relative to onnxruntime's CPU provider.
-"""
+milliseconds, and ours is shown with its largest error relative to onnxruntime's CPU provider."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ in one run.
 
 Protocol: the worker loads the model, runs it once, saves all outputs in the model's order (.npz),
 and prints one JSON object (engine, device, first_ms). Then, for every number N it reads, it runs N
-times and prints the list of times in milliseconds.
-"""
+times and prints the list of times in milliseconds."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class Unavailable(Exception):
 @dataclass(frozen=True)
 class Engine:
     """The command that starts a worker; it ends before the path of the output file. With `planes`
-    pictures are passed and returned as planes, one per channel.
-    """
+    pictures are passed and returned as planes, one per channel."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -49,8 +47,7 @@ def inherited() -> dict[str, str]:
 
 class Worker:
     """A started engine. `hello` is its first line. Raises Unavailable when it ends without an
-    answer.
-    """
+    answer."""
 
     def __init__(self, engine: Engine, result: Path, **environment: str) -> None:
         self.engine, self.result, self.times = engine, result, list[float]()
@@ -105,8 +102,7 @@ class Worker:
 
 def first_results(engine: Engine, result: Path, repeats: int) -> list[float]:
     """Returns milliseconds to the first result in fresh processes, each with an empty driver
-    cache.
-    """
+    cache."""
     found = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:

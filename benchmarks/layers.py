@@ -17,8 +17,7 @@ SHARED = ROOT / "benchmarks" / "layer.h"
 
 def build(source: Path) -> Path:
     """Returns the library of a layer, whose name is that of its source (a file, or a folder of
-    files), after writing beside it the file by which the loader finds it. Raises Unavailable.
-    """
+    files), after writing beside it the file by which the loader finds it. Raises Unavailable."""
     folder = FOLDER / source.stem
     library = folder / "layer.so"
     sources = sorted(source.glob("*.c")) if source.is_dir() else [source]

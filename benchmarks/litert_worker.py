@@ -3,8 +3,7 @@ of `benchmarks.engine`.
 
 Runs under the interpreter of LiteRT's own environment, so it imports nothing of the plugin. The
 device is made within the measured time of the first result: LiteRT has no way to make it before.
-Usage: python -m benchmarks.litert_worker MODEL INPUT.npy OUTPUTS.npz
-"""
+Usage: python -m benchmarks.litert_worker MODEL INPUT.npy OUTPUTS.npz"""
 
 import importlib.metadata
 import os
@@ -52,8 +51,7 @@ def main(model: str, source: str, result: str) -> None:
 
 def say_and_end(reason: str) -> NoReturn:
     """Ends at once, since LiteRT prints other lines when it is torn down, and the last line
-    counts.
-    """
+    counts."""
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)
 

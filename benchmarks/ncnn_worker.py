@@ -3,8 +3,7 @@
 
 Runs under the interpreter of ncnn's own environment, so it imports nothing of the plugin.
 The blobs are `in0`, and `out0`, `out1`, ... without a batch, as pnnx names them.
-Usage: python -m benchmarks.ncnn_worker PARAM BIN INPUT.npy OUTPUTS.npz
-"""
+Usage: python -m benchmarks.ncnn_worker PARAM BIN INPUT.npy OUTPUTS.npz"""
 
 import sys
 from collections.abc import Callable

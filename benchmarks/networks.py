@@ -2,8 +2,7 @@
 U-Net.
 
 They have 569, 1814 and 2679 million multiply-adds. Batch norms are folded into the biases, so that
-every engine computes the same thing.
-"""
+every engine computes the same thing."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ class Layer:
     size, bilinear, half-pixel centres), concat or softmax.
 
     `shape` is that of the result, [H, W, C] or [C]. Weights are [O, KH, KW, I / groups] for a conv
-    and [O, I] for dense; a conv pads `pad` on every side. `activation` is relu, relu6 or empty.
-    """
+    and [O, I] for dense; a conv pads `pad` on every side. `activation` is relu, relu6 or empty."""
 
     name: str
     op: str
@@ -43,8 +41,7 @@ class Layer:
 class Network:
     """Layers in order; the first reads "input" ([H, W, 3], channels last), the last is the result.
 
-    `random` gives the weights while the network is described.
-    """
+    `random` gives the weights while the network is described."""
 
     name: str
     shape: tuple[int, int, int]
@@ -120,8 +117,7 @@ def resnet18() -> Network:
 
 def unet() -> Network:
     """Returns a U-Net (https://arxiv.org/abs/1505.04597) of 4 levels, 16 to 128 channels, with
-    bilinear upsampling.
-    """
+    bilinear upsampling."""
     net, x = Network("unet_256", (256, 256, 3)), "input"
     skips: list[str] = []
     for level, outputs in enumerate([16, 32, 64, 128]):

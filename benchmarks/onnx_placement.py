@@ -1,7 +1,6 @@
 """python -m benchmarks.onnx_placement MODEL INPUT: prints as JSON how many nodes onnxruntime's
 WebGPU provider and its CPU provider ran, by its profile. It runs under the interpreter of the
-peer's environment.
-"""
+peer's environment."""
 
 import json
 import sys

@@ -4,8 +4,7 @@ Speaks the protocol of `benchmarks.engine`. May run under the interpreter of a p
 so it imports nothing of ours but the plugin when that is what is measured. Imports and the creation
 of the device are outside the measured time.
 Usage: python -m benchmarks.onnx_worker cpu|gpu|webgpu MODEL INPUT OUTPUTS.npz, where INPUT is an
-array (.npy) for the only input, or arrays by their inputs' names (.npz).
-"""
+array (.npy) for the only input, or arrays by their inputs' names (.npz)."""
 
 import importlib
 import sys
@@ -63,8 +62,7 @@ def providers(kind: str) -> list[str]:
 
 def open_device() -> Any:
     """Imports everything, registers our provider and opens the device that it uses; returns the
-    adapter's name.
-    """
+    adapter's name."""
     import tflgpu_plugin
 
     importlib.import_module("tflgpu_plugin.providers.onnxruntime.ep")

@@ -1,6 +1,5 @@
 """The GPU peers, each in its own environment under build/, so that ours is not changed: ncnn
-(https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator.
-"""
+(https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator."""
 
 from __future__ import annotations
 
@@ -31,16 +30,14 @@ ENVIRONMENTS = {
 
 def ncnn(model: Path, weights: Path, source: Path, planes: bool) -> Engine:
     """Returns the engine for an ncnn model; makes the environment on first use. Raises Unavailable
-    with the reason.
-    """
+    with the reason."""
     parts = (environment("ncnn"), "-m", "benchmarks.ncnn_worker", model, weights, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
 def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
     """Converts an ONNX model with one float32 input of this shape to an ncnn model beside it.
-    Raises Unavailable.
-    """
+    Raises Unavailable."""
     packages = environment("ncnn").parents[1].glob("lib/*/site-packages")
     program = next(path for folder in packages for path in folder.glob("pnnx/pnnx"))
     given = f"inputshape=[{','.join(map(str, shape))}]f32"
@@ -78,8 +75,7 @@ def newer_driver() -> dict[str, str]:
 
 def environment(peer: str) -> Path:
     """Returns the interpreter of a peer's environment, which is made on first use. Raises
-    Unavailable.
-    """
+    Unavailable."""
     folder, wanted = ROOT / "build" / "peers" / peer, ENVIRONMENTS[peer]
     python, ready = folder / "bin" / "python", folder / "ready"
     content = "\n".join([*wanted.packages, *wanted.alone])

@@ -2,8 +2,7 @@
 
 The model has layers of attention with seeded weights, as exporters write them, up to a number of
 nodes; onnxruntime does not optimize them. Sessions of ours, after one that is not counted, beside
-one on the CPU provider, whose time is included in ours.
-"""
+one on the CPU provider, whose time is included in ours."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The worker's side of the protocol of `benchmarks.engine`, for all workers. Peers' environments
-run it, too, so that it imports nothing of ours.
-"""
+run it, too, so that it imports nothing of ours."""
 
 import json
 import sys

@@ -3,8 +3,7 @@ our cache (serialization_dir) cold and warm with the driver's cache cold and war
 
 Every figure is from fresh processes, with one process per combination in each round, and the median
 over rounds. Where our cache is cold, the user's cache folder, which has rendered kernels and tuning
-results, is empty as well. The driver's cache is Mesa's.
-"""
+results, is empty as well. The driver's cache is Mesa's."""
 
 from __future__ import annotations
 

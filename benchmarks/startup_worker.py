@@ -5,8 +5,7 @@ Usage: python -m benchmarks.startup_worker HOST MODEL OPTIONS-AS-JSON; prints on
 milliseconds by stage: `open` (library, driver, device), `make` (the interpreter with its delegate),
 `first` (inputs to outputs), their sum `total`, `cpu` (of all threads, which other work on the
 machine does not stretch), `prepare` (planning, packing and tuning, or reading the cache; a part of
-`make`), `keep` (writing it).
-"""
+`make`), `keep` (writing it)."""
 
 from __future__ import annotations
 

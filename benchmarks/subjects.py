@@ -24,8 +24,7 @@ Maker = Callable[[], Engine]
 class Subject:
     """A model and its engines in the order of the table; ours in the first TFLite host is first.
 
-    Makers raise Unavailable with the reason why an engine cannot run.
-    """
+    Makers raise Unavailable with the reason why an engine cannot run."""
 
     name: str
     makers: Sequence[tuple[str, Maker]]
@@ -34,8 +33,7 @@ class Subject:
 @dataclass(frozen=True)
 class Files:
     """One model in three formats, and its picture: for TFLite with channels last, for the others as
-    planes or not. Converting may raise Unavailable.
-    """
+    planes or not. Converting may raise Unavailable."""
 
     tflite: Path
     pixels: Path
@@ -64,8 +62,7 @@ def network(described: Network, folder: Path) -> Subject:
 
 def file(path: Path, folder: Path) -> Iterator[Subject]:
     """Yields any TFLite model with one input, which gets seeded values. A model that ends with
-    custom operators is for TFLite engines; the model without them follows, for all engines.
-    """
+    custom operators is for TFLite engines; the model without them follows, for all engines."""
     rest = convert.without_custom(path.read_bytes())
     yield _file(path.stem, path, folder / path.stem, rest is None)
     if rest is not None:

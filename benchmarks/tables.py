@@ -26,8 +26,7 @@ class Row:
 
     `first_ms` counts from the creation of the interpreter to the first result with the driver's
     cache filled by an earlier run, `cold_ms` with an empty one; `error` is the largest difference
-    from the CPU's outputs, of the largest value of that output.
-    """
+    from the CPU's outputs, of the largest value of that output."""
 
     engine: str
     device: str = ""
@@ -41,8 +40,7 @@ class Row:
 
 def error(found: list[Array], reference: list[Array]) -> float:
     """Returns the largest difference over the outputs, each relative to its largest value; NaN if
-    an output has a NaN or another size.
-    """
+    an output has a NaN or another size."""
     if [value.size for value in found] != [value.size for value in reference]:
         return float("nan")
     least = np.finfo(np.float32).tiny  # for outputs of zeros
@@ -58,8 +56,7 @@ def error(found: list[Array], reference: list[Array]) -> float:
 
 def show(title: str, rows: Sequence[Row]) -> None:
     """Prints a Markdown table; "x ours" is the engine's median divided by that of the first row
-    with the same driver.
-    """
+    with the same driver."""
     ours: dict[bool, float | None] = {}
     print(f"\n{title}\n")
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")

@@ -3,8 +3,7 @@ delegate.
 
 Speaks the protocol of `benchmarks.engine`. Imports and the creation of the device are outside the
 measured time. Usage: python -m benchmarks.tflite_worker HOST cpu|gpu|half MODEL INPUT.npy
-OUTPUTS.npz ("half" is the delegate with float16 storage).
-"""
+OUTPUTS.npz ("half" is the delegate with float16 storage)."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
 
 def _open_device() -> str:
     """Imports everything and opens the device that the delegate uses; returns the adapter's
-    name.
-    """
+    name."""
     for module in ("engine", "providers.tflite.delegate"):
         importlib.import_module(f"tflgpu_plugin.{module}")
     from tflgpu_plugin.runtime import adapter

@@ -1,8 +1,7 @@
 """A network as an ncnn model: a text file of layers and a file of weights.
 
 Format: https://github.com/Tencent/ncnn/wiki/param-and-model-file-structure (each weight block is
-preceded by a zero word that says float32; a blob that is read twice needs a Split layer).
-"""
+preceded by a zero word that says float32; a blob that is read twice needs a Split layer)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 onnxruntime: ours beside its WebGPU provider on the newer lavapipe, and its CPU provider for the
 expected outputs.
 
-Engines alternate; compare ratios, not single times. `make bench-today` writes the models first.
-"""
+Engines alternate; compare ratios, not single times. `make bench-today` writes the models first."""
 
 from __future__ import annotations
 

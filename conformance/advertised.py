@@ -2,8 +2,7 @@
 
 The suite asks this of every node test that was refused: inside its row a refusal is a failure. The
 judgement shares nothing with the plugin but the rows that `tflgpu ops` shows; types and shapes come
-from onnx's own inference.
-"""
+from onnx's own inference."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ INDICES = ("i32", "i64")
 @dataclass(frozen=True)
 class Judgement:
     """The judgement on one node that has a row. `outside` says which of the row's limits the node
-    exceeds; empty: the row promises to run it.
-    """
+    exceeds; empty: the row promises to run it."""
 
     op: str
     outside: str
@@ -42,8 +40,7 @@ class Judgement:
 
 def judge(model: Any) -> list[Judgement]:
     """Returns a judgement for every node of the model (an onnx ModelProto) whose operator has a
-    row.
-    """
+    row."""
     facts = _Facts.of(model)
     found = []
     for node in facts.graph.node:
@@ -54,16 +51,14 @@ def judge(model: Any) -> list[Judgement]:
 
 def output_type(model: Any) -> str:
     """Returns the short name of the type of the model's first output, "other" where no row has
-    it.
-    """
+    it."""
     outputs = model.graph.output
     return NAMES.get(outputs[0].type.tensor_type.elem_type, "other") if outputs else "other"
 
 
 def open_constants(model: Any) -> dict[str, str]:
     """Returns inputs of the model that rows require to be constants, with the names of their
-    roles.
-    """
+    roles."""
     given = {value.name for value in model.graph.input}
     given -= {value.name for value in model.graph.initializer}
     found: dict[str, str] = {}

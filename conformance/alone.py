@@ -1,7 +1,6 @@
 """Finds the models that a host computes correctly without this plugin. Its own delegate has
 defects, crashes among them, for which the plugin is not responsible: `python -m conformance.alone
-HOST FIRST LAST` reports the results for these seeds of `constant_chains`.
-"""
+HOST FIRST LAST` reports the results for these seeds of `constant_chains`."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def poison(on: bool) -> None:
 
 def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
     """Does the same as `host.invoke`, after filling the results of delegates with MARK, so that
-    unwritten elements are visible.
-    """
+    unwritten elements are visible."""
     results = []
     for feed in feeds:
         mark(made)
@@ -74,8 +72,7 @@ def far(expected: Sequence[Outputs], got: Sequence[Outputs]) -> float:
 @cache
 def verdicts(name: str, first: int, last: int) -> list[str]:
     """Returns RIGHT, WRONG or CRASH for the models of the seeds from `first` to `last` in this
-    host.
-    """
+    host."""
     sources = (constant_chains.__file__, sparse.__file__, __file__)
     digest = hashlib.sha256(f"{name} {host.version(name)} {first} {last}".encode())
     for source in sources:

@@ -1,6 +1,5 @@
 """Compares one case with the host's reference kernels: through our delegate, or directly as a
-one-node graph.
-"""
+one-node graph."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ def accuracy(host_op: str) -> str:
 
 def bounds(case: Case, feeds: Sequence[Feed], oracle: str = "") -> list[list[tolerance.Bound]]:
     """Returns the tolerance of every run and output of a case: its op's class around the answers in
-    float64, each element by its own condition. ONNX Runtime (`oracle`) keeps no variables.
-    """
+    float64, each element by its own condition. ONNX Runtime (`oracle`) keeps no variables."""
     rule = accuracy(case.op)
     if rule == "exact" or case.output_type != "f32":
         return [[tolerance.bound("exact", np.zeros(0), np.zeros(0))] * case.outputs for _ in feeds]
@@ -86,8 +84,7 @@ def judge(
     """Compares the outputs of every run; errors up to `allowance` times the tolerance pass.
     `expected` are the results of a host's kernels (those of `oracle`), and the reference where
     nothing is rounded; elsewhere they are only a second opinion. `allowed` avoids computing the
-    bounds again.
-    """
+    bounds again."""
     worst = tolerance.Verdict(True, 0.0)
     text = ""
     allowed = allowed or bounds(case, feeds, oracle)
@@ -135,8 +132,7 @@ def direct(
     states all of them.
 
     `plans` are targets to plan for, by name (default: the device's own); every distinct plan runs.
-    `wanted` chooses the adapter.
-    """
+    `wanted` chooses the adapter."""
     graph = one_node.graph(case)
     device = adapter.open_device(adapter.select(wanted))
     if case.refused:
@@ -177,8 +173,7 @@ def through_host(
 
     The node must have run on the device both times, or must have been refused if the case says so.
     `version` writes another op version into the model. Raises HostRefuses when this host cannot
-    run the model at all.
-    """
+    run the model at all."""
     feeds = host.case_feeds(case)
     model = models.build(case, version=version)
     told, kernels = host.oracle(model, name)

@@ -1,8 +1,7 @@
 """Compares two adapters: `python -m conformance.compare A/report.json B/report.json`.
 
 Prints differences of the headers, tests that only one has, outcomes that differ, and errors that
-are several times larger on one of the two. Exit status 1 when an outcome differs.
-"""
+are several times larger on one of the two. Exit status 1 when an outcome differs."""
 
 from __future__ import annotations
 

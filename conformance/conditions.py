@@ -35,7 +35,6 @@ def by_row(graph: Graph, node: Node) -> Refusal | None:
 
 def refusal(graph: Graph, node: Node, target: Target, edition: str = "all") -> Refusal | None:
     """Returns why a node of our op cannot run: its row has no such version, or the judge refuses
-    it.
-    """
+    it."""
     own = row_conditions.version(seen(graph, node)) if node.row is not None else None
     return own or support.support(graph, node, target, edition)

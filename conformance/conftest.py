@@ -1,8 +1,7 @@
 """The command `pytest conformance/`: options, header, selection, and the report at the end.
 
 `pytest conformance/ --adapter NAME --host tflite,onnxruntime --op CONV_2D,add --dtype f32
---report DIR --strict`. docs/conformance.md explains how to read the results.
-"""
+--report DIR --strict`. docs/conformance.md explains how to read the results."""
 
 from __future__ import annotations
 

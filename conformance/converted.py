@@ -3,8 +3,7 @@ content.
 
 `python -m conformance.converted` makes that environment (tensorflow-cpu and tf2onnx, about 1.5 GB
 in the user's cache folder); tests convert the models that they need in one batch. Nothing here
-imports tensorflow, and no converted model is part of the project.
-"""
+imports tensorflow, and no converted model is part of the project."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ def make_environment() -> None:
 
 def convert(models: Mapping[str, bytes]) -> dict[str, bytes | str]:
     """Returns ONNX models by name, or the converter's message for models that it cannot convert.
-    Raises NoConverter when a model is not cached and there is no environment.
-    """
+    Raises NoConverter when a model is not cached and there is no environment."""
     folder = _folder()
     keys = {name: _key(content) for name, content in models.items()}
     with _locked("batch"):

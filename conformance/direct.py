@@ -2,8 +2,7 @@
 kernels alone.
 
 Operators and the order of operands come from the provider's table; attributes are read from a
-case's options, which name the schema's fields (the provider reads the host's structs instead).
-"""
+case's options, which name the schema's fields (the provider reads the host's structs instead)."""
 
 from __future__ import annotations
 
@@ -188,8 +187,7 @@ READERS: dict[str, Reader] = {
 def graph(case: Case) -> Graph:
     """Returns the one-node graph of a case; tensor k is input k, then come the outputs. Output
     shapes are the host's. Raises ValueError with the host's words when it refuses the model, and
-    KeyError when no row has the operator.
-    """
+    KeyError when no row has the operator."""
     shapes = host.shapes(models.build(case))
     tensors: dict[int, Tensor] = {}
     for k, value in enumerate(case.inputs):

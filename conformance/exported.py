@@ -4,8 +4,7 @@
 
 Models are run as users run them: default options, full optimization of the graph. Exit status 1
 where a model is worse than `expect/exported.json` has it, or is there and not in the folder;
-`--record` writes the results into that file instead.
-"""
+`--record` writes the results into that file instead."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ Runs = tuple[Report, list[Outputs], list[Outputs]]  # the host's outputs, and ou
 
 def on_onnxruntime(model: Path) -> Runs:
     """Returns the report, and the outputs of the CPU provider and ours for all inputs in turn.
-    Raises what onnxruntime raises, and HostRefuses.
-    """
+    Raises what onnxruntime raises, and HostRefuses."""
     file, feeds = onnx.read(model), exported_inputs.feeds(model)
     try:
         host = onnx.session(file)
@@ -89,8 +87,7 @@ def on_tflite(model: Path) -> Runs:
 
 def judged(model: Path) -> Found:
     """Returns the model's row after running it on the host's CPU kernels and on ours. An error of
-    its session or run is the state of its row.
-    """
+    its session or run is the state of its row."""
     try:
         report, expected, made = (on_tflite if model.suffix == ".tflite" else on_onnxruntime)(model)
     except HostRefuses as error:

@@ -20,8 +20,7 @@ FROM_CENTRE = 2.0  # standard deviations between zero and the mean of what is ne
 
 def feeds(model: Path) -> list[dict[str, Array]]:
     """Returns inputs by name, for each run of a model: as its exporter left them, of every length
-    that it left; each off centre; and the first again, after all the others.
-    """
+    that it left; each off centre; and the first again, after all the others."""
     left = [dict(np.load(path)) for path in _files(model)]
     found = [one for given in left for one in (given, off_centre(given))]
     return [*found, left[0]]

@@ -19,8 +19,7 @@ RIGHT, WRONG, REFUSED = "right", "wrong", "refused by the host"
 class Row:
     """One model: nodes that hold values, those on the GPU, partitions, and runs of partitions that
     ended on the host's kernels. `state` is right, wrong, refused by the host (which does not run
-    the model without us either), or the error of the model's session or run.
-    """
+    the model without us either), or the error of the model's session or run."""
 
     nodes: int = 0
     gpu: int = 0

@@ -52,8 +52,7 @@ def interpreter(
     model: bytes, host: str | None = None, kernels: str = "reference", threads: int = 1, **more: Any
 ) -> Any:
     """Returns an interpreter with the named CPU kernels, not allocated; `more` goes to the host
-    (delegates, preserve_all_tensors).
-    """
+    (delegates, preserve_all_tensors)."""
     return hosts.host(host).made(model, KERNELS[kernels], threads, **more)
 
 
@@ -62,8 +61,7 @@ def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
     these versions, its optimized ones where its reference registry lags, else those of another
     host, and its optimized ones where reference kernels compute something else (`DIFFERING`).
     Custom operators that only XNNPACK has are judged by the first host with XNNPACK in its
-    default kernels, whatever `host` is.
-    """
+    default kernels, whatever `host` is."""
     differ = DIFFERING & tflite_file.operators(model)
     kinds = ["optimized"] if differ else ["reference", "optimized"]
     names = [host] if host else installed()
@@ -79,8 +77,7 @@ def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
 
 def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None]:
     """Returns the shapes of all tensors as the host's CPU kernels infer them. Raises ValueError
-    with the host's words when it refuses the model.
-    """
+    with the host's words when it refuses the model."""
     try:
         cpu = interpreter(model, *oracle(model, host))
         cpu.allocate_tensors()
@@ -155,8 +152,7 @@ def run_on_gpu(
     resets: Collection[int] = (),
 ) -> GpuRun:
     """Runs through our delegate; nodes that stay on the CPU use the named CPU kernels. The
-    interpreter's variables are cleared before the feeds whose numbers are in `resets`.
-    """
+    interpreter's variables are cleared before the feeds whose numbers are in `resets`."""
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     gpu.allocate_tensors()
@@ -170,8 +166,7 @@ def placed(
     kernels: str = "reference",
 ) -> Placement:
     """Returns where the nodes of a model run, without running it, which the host may not be able
-    to.
-    """
+    to."""
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     _resolves(gpu, host)
@@ -180,8 +175,7 @@ def placed(
 
 def placement(made: Any, rows: Collection[str] | None = None, titled: bool = False) -> Placement:
     """Returns a summary of the report of a delegate or session. `rows` are the operators of its
-    table (None: those of TFLite); where they are `titled`, sentences begin with the operator.
-    """
+    table (None: those of TFLite); where they are `titled`, sentences begin with the operator."""
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     report = tflgpu_plugin.report(made)
@@ -243,8 +237,7 @@ def random_array(value: Input, seed: Sequence[int]) -> Array:
 
 def case_feeds(case: Case, runs: int = 0) -> list[Feed]:
     """Returns inputs for `runs` invocations of a case (0: as many as it has), seeded from its
-    name.
-    """
+    name."""
     fed = [i for i in case.inputs if i is not None and i.data is None and not i.variable]
     seed = zlib.crc32(f"{case.op} {case.name}".encode())
     return [
@@ -256,8 +249,7 @@ def case_feeds(case: Case, runs: int = 0) -> list[Feed]:
 @cache
 def cpu() -> str:
     """Returns the instruction sets that programs see here, by which hosts select their kernels.
-    (Those of /proc/cpuinfo are the machine's even where a program is emulated.)
-    """
+    (Those of /proc/cpuinfo are the machine's even where a program is emulated.)"""
     try:
         found = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
     except (ImportError, AttributeError):
@@ -267,8 +259,7 @@ def cpu() -> str:
 
 def cache_folder() -> Path:
     """Returns the folder of reference outputs: $TFLGPU_TEST_CACHE, or a folder of the user's
-    cache.
-    """
+    cache."""
     base = os.environ.get("TFLGPU_TEST_CACHE")
     if base:
         return Path(base)

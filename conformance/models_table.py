@@ -7,8 +7,7 @@ bound), the host's default CPU kernels and ours in milliseconds (median of inter
 --onnx the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64.
 With
 --quantized the models in 16 and 8 bits, see `quantized_table`; with --half those in float32 with
-values stored as float16, see `half_table`.
-"""
+values stored as float16, see `half_table`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 host's CPU kernels and with the delegate.
 
 Before each run it prints "SEED cpu" or "SEED gpu", so that its caller knows which run crashed. Exit
-status 3 when the CPU kernels refuse a model that we run, or when we refuse one that they run.
-"""
+status 3 when the CPU kernels refuse a model that we run, or when we refuse one that they run."""
 
 from __future__ import annotations
 

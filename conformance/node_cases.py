@@ -29,8 +29,7 @@ class NodeCase:
     """One node: internal `op`, its `inputs` (None: absent) and `attributes`.
 
     `terms` is how many products or summands an output element has (for the tolerance), `refused`
-    says that the table must say no.
-    """
+    says that the table must say no."""
 
     name: str
     op: str
@@ -126,8 +125,7 @@ def expected(case: NodeCase, values: list[Array]) -> list[Array]:
 @dataclass(frozen=True)
 class Finding:
     """The result of a node case: a sentence when it is wrong, the sentence of a refusal, and the
-    worst error over its tolerance.
-    """
+    worst error over its tolerance."""
 
     problem: str = ""
     refusal: str = ""
@@ -171,8 +169,7 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
 
 def bounds(case: NodeCase, values: list[Array]) -> list[tolerance.Bound]:
     """Returns the tolerance of each output of a case: its op's class, and the condition of each
-    element.
-    """
+    element."""
     rule = ops.rows()[case.op].accuracy
     if rule == "exact":
         return [tolerance.bound(rule, np.zeros(0), np.zeros(0))] * case.outputs

@@ -1,6 +1,5 @@
 """Runs an ONNX model in ONNX Runtime: on its CPU provider, or through ours with an unchanged graph
-(no optimizer that folds nodes away, no fallback to other providers).
-"""
+(no optimizer that folds nodes away, no fallback to other providers)."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ label = onnx.host  # for records
 
 def place(wanted: str | None) -> int:
     """Returns the index of the adapter that `wanted` names among our devices. Raises
-    RuntimeError.
-    """
+    RuntimeError."""
     return adapter.adapters().index(adapter.select(wanted))
 
 
@@ -39,8 +37,7 @@ def session(
     half: bool = False,
 ) -> Any:
     """Returns a session without graph optimizations: on the CPU provider, or on ours with the CPU
-    for the other nodes. `exclude` is the option of that name; `half` allows float16 storage.
-    """
+    for the other nodes. `exclude` is the option of that name; `half` allows float16 storage."""
     settings = onnx.settings(optimized=False, threads=1, logs=onnx.FATAL)
     if cpu:
         return onnx.opened(model, settings)
@@ -62,8 +59,7 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
 
 def run_on_cpu(model: bytes, feeds: Sequence[Feed]) -> list[Outputs]:
     """Returns the CPU provider's answer. Raises what onnxruntime raises when it refuses the
-    model.
-    """
+    model."""
     return invoke(session(model, cpu=True), feeds)
 
 

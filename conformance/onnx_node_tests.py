@@ -7,8 +7,7 @@ count only cases of which at least one node ran on ours. Where none did, UNCLAIM
 the row of an operator promises to run; CPU PASS and CPU FAIL are the others, for which no row or a
 limit of one is the reason. NOLOAD is what onnxruntime itself cannot load. A case whose axes, shapes
 and the like are inputs is run a second time with them as constants, as rows ask for them; its name
-then ends in "_constants".
-"""
+then ends in "_constants"."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def cases(wanted: str = "") -> list[Any]:
 
 def load(case: Any) -> Case:
     """Returns the model, and pairs of inputs and outputs: part of the case, or in files of the
-    package.
-    """
+    package."""
     model, data = case.model, case.data_sets
     if model is None:
         import onnx
@@ -134,8 +132,7 @@ def _value(data: bytes, info: Any) -> Any:
 
 def run_case(case: Case, **options: Any) -> Outcome:
     """Runs one case on a fresh session. A case of which no node ran on ours is judged by its
-    rows.
-    """
+    rows."""
     found = replace(_run(case, **options), dtype=advertised.output_type(case.model))
     if found.taken or found.verdict == "NOLOAD":
         return found
@@ -206,8 +203,7 @@ def _as_host(case: Case, session: Any) -> bool:
 
 def make_session(model: bytes, **options: Any) -> Any:
     """Returns a session that does not optimize (constants would be folded away) and does not fall
-    back.
-    """
+    back."""
     return runner.opened(model, runner.settings(False, logs=runner.FATAL), options)
 
 

@@ -1,8 +1,7 @@
 """The report of a run: report.json (every case), report.md (a page) and report.html (a page in one
 file, with every case). `python -m conformance.report report.json` writes the pages again;
 `python -m conformance.report --keep DIR report.json ...` writes what a repository keeps: for each
-report, in a folder named as the one it lies in, report.json.gz (every case) and report.md.
-"""
+report, in a folder named as the one it lies in, report.json.gz (every case) and report.md."""
 
 from __future__ import annotations
 

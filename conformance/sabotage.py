@@ -3,8 +3,7 @@
 `python -m conformance.sabotage [FAMILY...]` prints how many cases of each family catch each defect;
 `test_suite.py` asks that at least one does. A defect changes the WGSL of every kernel but those
 of the I/O layout conversion, as it is rendered, or the size of its dispatches; nothing outside the
-process sees it.
-"""
+process sees it."""
 
 from __future__ import annotations
 

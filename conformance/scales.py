@@ -9,8 +9,7 @@ one level, if one of an operator that is not in `INEXACT` differs, or if more va
 docs/conformance.md says: `MOST` of one operator, `MOST_OF_ALL` of a run of every operator.
 
 `BEYOND` is skipped: the reference SOFTMAX shifts by 32 bits or more, or aborts, where more than 255
-inputs are nearly equal.
-"""
+inputs are nearly equal."""
 
 from __future__ import annotations
 

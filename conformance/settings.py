@@ -1,8 +1,7 @@
 """python -m conformance.settings: every case of the dense families with every generator setting
 forced in turn, against the host's reference kernels.
 
-`--sample N` takes every N-th case, for drivers that compile slowly.
-"""
+`--sample N` takes every N-th case, for drivers that compile slowly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """float16 models, operator by operator, in both hosts: constants in 16 bits after a DEQUANTIZE
 through the delegate, and ONNX models of float16 tensors.
 
-A row of the ONNX table that takes float32 is held to float16, too.
-"""
+A row of the ONNX table that takes float32 is held to float16, too."""
 
 from __future__ import annotations
 

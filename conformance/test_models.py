@@ -3,8 +3,7 @@
 Every float32 and float16 model must agree within 1e-4 of each output's largest magnitude, or four
 times the host's own difference between optimized and reference kernels; so must dynamic-range
 models, with the same model over float32 weights where the nodes ran here. 99 % of the outputs of
-int8 and uint8 models are within two steps, and the class is the same.
-"""
+int8 and uint8 models are within two steps, and the class is the same."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Each runs with its shapes known and with open ones, where the answer rests on our shapes alone.
 `LEFT` are forms in which onnxruntime's kernels are at odds with the standard or with their own
-shapes: they are the CPU's.
-"""
+shapes: they are the CPU's."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ CONTRIB = "com.microsoft"
 @dataclass(frozen=True)
 class Form:
     """One node; `shapes` are those of its float inputs, fed with values from `low` to 1,
-    `constants` the inputs after them (None: absent), `outputs` its results ("": not asked for).
-    """
+    `constants` the inputs after them (None: absent), `outputs` its results ("": not asked for)."""
 
     op: str
     shapes: Sequence[tuple[int, ...]]

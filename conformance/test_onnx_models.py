@@ -1,6 +1,5 @@
 """Real ONNX models from `../shared`: our provider's answers against the CPU provider, see
-`onnx_models`. A quantized model must still give the CPU's answer with whatever is taken.
-"""
+`onnx_models`. A quantized model must still give the CPU's answer with whatever is taken."""
 
 from __future__ import annotations
 

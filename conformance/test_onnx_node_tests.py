@@ -1,8 +1,7 @@
 """ONNX's own node tests through our provider, in a few batches with a record for each.
 
 A refused case is right where a limit of its operator's row says so; inside the row it fails, unless
-`expect/` lists it.
-"""
+`expect/` lists it."""
 
 from __future__ import annotations
 

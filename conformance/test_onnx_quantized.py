@@ -1,7 +1,6 @@
 """Quantized ONNX models through our provider: every node is ours, and each value within a step of
 exact integer arithmetic (three steps for one value in a thousand), and of the CPU provider's
-kernels where these are exact on this CPU.
-"""
+kernels where these are exact on this CPU."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ node is ours, and 99 % of the values are within two steps of what they should be
 That is exact integer arithmetic, and the CPU provider where it is exact on this CPU. After the 35
 layers of a file an answer may be further from the former: one number in 8 million that is a half
 but for the last bit of float32 is rounded the other way, and moves what is after it. There every
-layer is judged by exact arithmetic over what it was given.
-"""
+layer is judged by exact arithmetic over what it was given."""
 
 from __future__ import annotations
 

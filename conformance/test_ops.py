@@ -2,8 +2,7 @@
 reference kernels.
 
 A case passes when its node ran on the adapter (counted by native code) and every value is within
-tolerance; a control case is refused: its node stayed on the CPU with a sentence that says why.
-"""
+tolerance; a control case is refused: its node stayed on the CPU with a sentence that says why."""
 
 from __future__ import annotations
 

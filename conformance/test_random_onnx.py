@@ -1,8 +1,7 @@
 """Random ONNX graphs through our provider against the CPU provider, for one or several shapes.
 
 How far a graph may be off follows from itself: how far its answer moves when its inputs do by a few
-units in the last place.
-"""
+units in the last place."""
 
 from __future__ import annotations
 

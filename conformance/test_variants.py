@@ -3,8 +3,7 @@ folded dispatches.
 
 One adapter sees one choice of kernels only. Shuffles are in aligned groups of 8 lanes and so are
 right for every subgroup size that is a multiple of 8; where this adapter has none, only plain plans
-run.
-"""
+run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Both sides of every advertised boundary: each version of each operator, the version after it,
 each type, and types that no row has.
 
-A version that no installed host has in its registry cannot be run there; it is NOT-CONVERTIBLE.
-"""
+A version that no installed host has in its registry cannot be run there; it is NOT-CONVERTIBLE."""
 
 from __future__ import annotations
 

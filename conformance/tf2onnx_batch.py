@@ -2,8 +2,7 @@
 
 Runs in an environment of its own with tensorflow and tf2onnx (see `conformance.converted`) and
 imports nothing of this project. For each NAME.tflite it leaves NAME.onnx, or NAME.txt with what
-the converter said.
-"""
+the converter said."""
 
 from __future__ import annotations
 

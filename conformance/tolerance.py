@@ -57,8 +57,7 @@ class Accuracy:
     """One class. Allowed: `ulp` units in the last place of the true value, and `moved` times what
     the value moves by when each number that goes in is off by one rounding (its condition), or one
     rounding of the value itself. Of sums of n terms the latter counts sqrt(n) times, as roundings
-    of either sign add up, and never more than n times, which is what the worst signs come to.
-    """
+    of either sign add up, and never more than n times, which is what the worst signs come to."""
 
     ulp: float
     moved: float = 0.0
@@ -173,8 +172,7 @@ def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
     """Compare one tensor with its reference: shape and dtype must be equal, values within
     `allowed`.
 
-    Expected NaN or infinity must be met by the same (NaN by NaN); an unexpected one fails.
-    """
+    Expected NaN or infinity must be met by the same (NaN by NaN); an unexpected one fails."""
     if expected.shape != got.shape or expected.dtype != got.dtype:
         shapes = (
             f"expected {expected.dtype}{list(expected.shape)}, got {got.dtype}{list(got.shape)}"

@@ -2,8 +2,7 @@
 OF A NAME]`.
 
 `--direct` goes through a one-node graph instead of a host's interpreter; `--fail-fast` stops at the
-first difference.
-"""
+first difference."""
 
 from __future__ import annotations
 

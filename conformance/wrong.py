@@ -2,8 +2,7 @@
 how many it took. Without a device: the right answers are the host's, or numpy's.
 
 Zeros, all values 0.1 % too large, and single wrong elements: what differs from the right answer in
-its type must be refused.
-"""
+its type must be refused."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ own host imports only this module of the plugin; docs/add-a-host.md explains how
 >>> facts = providers.Facts(judge=providers.judge())  # doctest: +SKIP
 >>> found = providers.import_(model, table, facts)  # doctest: +SKIP
 >>> claim = providers.claim(found)  # doctest: +SKIP
->>> outputs = claim.partitions[0].run(inputs)  # doctest: +SKIP
-"""
+>>> outputs = claim.partitions[0].run(inputs)  # doctest: +SKIP"""
 # ruff: noqa: F403, F405
 
 from __future__ import annotations
@@ -45,16 +44,14 @@ class Provider(Protocol):
         """Registers the provider with its host. The plugin calls it when the provider is first
         needed; further calls must do nothing.
 
-        Raises ProviderError with a sentence.
-        """
+        Raises ProviderError with a sentence."""
 
 
 @functools.cache
 def discover() -> Mapping[str, Provider]:
     """Returns all providers that can be imported, by name. One that cannot be imported is skipped
     with a warning that says what to install. `discover.cache_clear()` makes the next call search
-    again.
-    """
+    again."""
     import entrypoints
 
     found: dict[str, Provider] = {}
@@ -122,8 +119,7 @@ def _advice(error: Exception, point: Any, package: str) -> str:
 def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
     """Returns the judge that decides which nodes can run on the GPU with these options, parsed or
     as a host passes them. Raises OptionError, NoAdapter or (in a forked child) NativeError with a
-    sentence.
-    """
+    sentence."""
     from tflgpu_plugin import engine, native
     from tflgpu_plugin.options import Options, parse
 
@@ -135,8 +131,7 @@ def judge(options: Options | Mapping[str, object] | None = None) -> Judge:
 def import_(model: HostModel, table: Table, facts: Facts | None = None) -> Imported:
     """Imports `model`, a host's graph, with the operators of `table`: each node is constant-folded,
     becomes nodes of the plugin's graph, or is refused. Nodes must come in execution order. Raises
-    ValueError with a sentence for a model that contradicts itself.
-    """
+    ValueError with a sentence for a model that contradicts itself."""
     from tflgpu_plugin.importer import checks, importer
     from tflgpu_plugin.importer.imported import Facts
 
@@ -159,8 +154,7 @@ def claim(
     `grouping` maps node ids to the groups in which the host would replace them (default: convex
     partitions); `extraction` returns the nodes of a group as a graph. `repeated`: a loop runs the
     graph once per step. Raises NoAdapter or (in a forked child) NativeError with a sentence,
-    ValueError for a graph without a judge.
-    """
+    ValueError for a graph without a judge."""
     from tflgpu_plugin import engine, native
 
     with native.busy():

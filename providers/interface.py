@@ -1,8 +1,7 @@
 """The interface for hosts: functions that import and claim a graph, builders of rows, and (for
 hosts with native code) callbacks, records and reports. Hosts use these names through
 `tflgpu_plugin.providers`, which loads this module on first use; types of graphs and rows are in
-`tflgpu_plugin.ir`.
-"""
+`tflgpu_plugin.ir`."""
 # ruff: noqa: I001
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 host has been imported and costs other programs next to nothing.
 
 `tflgpu_startup.pth` comes with the package and acts where TFLGPU_PREFER is set; `tflgpu enable`
-writes another one. No error here may end a program, so every failure is a warning.
-"""
+writes another one. No error here may end a program, so every failure is a warning."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ enabled: set[str] = set()  # providers that `tflgpu enable` has switched on in t
 
 def enable(*providers: str) -> None:
     """Makes the bare name `load_delegate("tflgpu")` work ("tflite"), and registers the execution
-    provider as soon as onnxruntime is imported ("onnxruntime").
-    """
+    provider as soon as onnxruntime is imported ("onnxruntime")."""
     enabled.update(providers)
     watch()
 
@@ -42,8 +40,7 @@ def watch() -> None:
 
 class _Finder:
     """A finder that returns what the other finders find and has the plugin called after the
-    import.
-    """
+    import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in HOSTS:

@@ -34,8 +34,7 @@ def root_handlers() -> Iterator[None]:
 @pytest.fixture(params=["reference", "default"])
 def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where a test asks for it: what is left to the CPU runs on the reference kernels, then as
-    hosts have it when nothing is said, with a delegate of their own beside ours.
-    """
+    hosts have it when nothing is said, with a delegate of their own beside ours."""
     from tests.support import interpreters
 
     monkeypatch.setattr(interpreters, "beside", request.param)

@@ -5,8 +5,7 @@ the reason why a host's own `load_delegate("tflgpu")` then finds the name. Every
 imported when it is first used.
 
     import tflgpu_plugin
-    interpreter = Interpreter(path, experimental_delegates=[load_delegate("tflgpu")])
-"""
+    interpreter = Interpreter(path, experimental_delegates=[load_delegate("tflgpu")])"""
 
 from __future__ import annotations
 
@@ -44,15 +43,13 @@ def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None
     (ai-edge-litert, tflite-runtime, TensorFlow).
 
     Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
-    when there is no host.
-    """
+    when there is no host."""
     return _provider("tflite").load_delegate(library, options)
 
 
 def report(target: Any) -> Report:
     """Returns the report of this delegate or session: where each node of its graphs runs, and how
-    often partitions have run. Raises TypeError for anything else.
-    """
+    often partitions have run. Raises TypeError for anything else."""
     for ask in _provider_functions("report"):
         found: Report | None = ask(target)
         if found is not None:
@@ -66,8 +63,7 @@ def report(target: Any) -> Report:
 
 def last_report() -> Report | None:
     """Returns the newest report of this thread, or None when this thread has given no graph to the
-    plugin.
-    """
+    plugin."""
     from tflgpu_plugin.frontend import reports
 
     return reports.newest()
@@ -77,8 +73,7 @@ def register() -> None:
     """Registers `TflGpuExecutionProvider` with onnxruntime, under the library name "tflgpu".
     Further calls do nothing.
 
-    Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
-    """
+    Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old."""
     with _guarding_forks(), _native.looking():
         _provider("onnxruntime").register()
 
@@ -86,8 +81,7 @@ def register() -> None:
 def assert_used(session: Any) -> None:
     """Raises AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
     runs on the GPU: onnxruntime falls back to the CPU without an error. Raises TypeError for
-    anything else.
-    """
+    anything else."""
     if reason := _forked():
         raise AssertionError(reason)
     _provider("onnxruntime").assert_used(session)
@@ -96,8 +90,7 @@ def assert_used(session: Any) -> None:
 def preferred(**options: object) -> AbstractContextManager[Preference]:
     """Returns a context in which sessions and interpreters of this process that name no other
     provider or delegate use this plugin, with these options: `with tflgpu_plugin.preferred():`. The
-    context manager yields an object that counts them. Raises OptionError.
-    """
+    context manager yields an object that counts them. Raises OptionError."""
     from tflgpu_plugin import preference
 
     return preference.preferred(**options)
@@ -105,8 +98,7 @@ def preferred(**options: object) -> AbstractContextManager[Preference]:
 
 def set_log_level(level: str) -> None:
     """Sets the least level that the logger "tflgpu_plugin" logs: debug, info, warning (the default,
-    unless the variable TFLGPU_LOG names another), error or off. Raises ValueError for any other.
-    """
+    unless the variable TFLGPU_LOG names another), error or off. Raises ValueError for any other."""
     from tflgpu_plugin import log
 
     log.set_level(level)
@@ -114,8 +106,7 @@ def set_log_level(level: str) -> None:
 
 def get_library_path() -> str:
     """Returns the absolute path of the shared library, for `register_execution_provider_library` of
-    onnxruntime and other plugin loaders.
-    """
+    onnxruntime and other plugin loaders."""
     from importlib.util import find_spec
 
     if find_spec("onnxruntime"):
@@ -159,8 +150,7 @@ def _provider_functions(function: str) -> list[Callable[..., Report | None]]:
 
 def _providers() -> Any:
     """Returns the package of providers. Raises ImportError with a sentence where this package is
-    the source tree, which Python finds first inside a checkout, and not the installed one.
-    """
+    the source tree, which Python finds first inside a checkout, and not the installed one."""
     try:
         return _import_module("tflgpu_plugin.providers")
     except ModuleNotFoundError as error:
@@ -174,8 +164,7 @@ def _providers() -> Any:
 
 def _provider(name: str) -> Any:
     """Returns a connected provider. Raises ProviderError with a sentence when it is not
-    installed.
-    """
+    installed."""
     with _guarding_forks():
         provider: Any = _providers().find(name)
         provider.connect()
@@ -186,8 +175,7 @@ def _provider(name: str) -> Any:
 def _guarding_forks() -> Iterator[None]:
     """Guards work during which a fork would leave a child waiting for import locks that no thread
     of the child can release: such a child gets a sentence that says why it cannot use the GPU.
-    Raises RuntimeError with that sentence in the child.
-    """
+    Raises RuntimeError with that sentence in the child."""
     if reason := _forked():
         raise RuntimeError(reason)
     _library.tg_busy(1)
@@ -226,8 +214,7 @@ _native.keep_for_ever(_stub)
 def _load() -> Any:
     """Loads the library and registers the stub. The path must be absolute: loaders match bare names
     with the SONAMEs of libraries that are already loaded. Raises ImportError where that cannot
-    work.
-    """
+    work."""
     state = _ctypes.PYFUNCTYPE(_ctypes.c_void_p)
     here, main = (
         state((f"PyInterpreterState_{name}", _ctypes.pythonapi))() for name in ("Get", "Main")

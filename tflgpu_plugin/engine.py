@@ -3,8 +3,7 @@ the GPU, and a sentence for every other node.
 
 `claim` groups the supported nodes, drops partitions that do not pay, and builds the rest. A node
 whose plan, memory or pipeline fails is refused and the others are grouped again, so every partition
-that is returned has been built and can run.
-"""
+that is returned has been built and can run."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ ops.rows()  # imports the families now, not while the first model is prepared
 class Partition:
     """A set of nodes that run as one step. `graph` is not rewritten; once the partition is claimed,
     its constants are the host's, not copies in device layout. `instance` is built for the present
-    shapes.
-    """
+    shapes."""
 
     nodes: tuple[int, ...]
     graph: Graph
@@ -79,27 +77,23 @@ class Partition:
     @property
     def flags(self) -> bool:
         """Whether a run may report that it met a number that the GPU cannot compute with (one
-        beyond int32).
-        """
+        beyond int32)."""
         return any(buffer.role == "check" for buffer in self.instance.plan.buffers)
 
     @property
     def judge(self) -> Judge:
         """Returns the judge for the partition's nodes at other shapes. It does not warn of unknown
-        names in the option exclude again.
-        """
+        names in the option exclude again."""
         return Judge(self.target)
 
     def build(self, graph: Graph) -> Instance:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
-        Raises BuildError with a sentence.
-        """
+        Raises BuildError with a sentence."""
         return self._build(graph, self.instance.program)
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
         """Runs on host arrays in the order of `graph.inputs` and returns `graph.outputs`. `states`
-        are updated in place.
-        """
+        are updated in place."""
         return self.instance.run(inputs, states)
 
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
@@ -140,8 +134,7 @@ class Partition:
 
     def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:
         """Returns an instance of the plan that the cache holds for this graph, or None where it
-        holds none that can be used.
-        """
+        holds none that can be used."""
         found = entry.load(graph)
         if found is None or not (found.weights or _shares_weights(found.plan, sibling)):
             return None
@@ -180,8 +173,7 @@ def rebuild_partition(
     nodes: tuple[int, ...], graph: Graph, options: Options, info: AdapterInfo
 ) -> Partition:
     """Returns a newly built partition of nodes that were claimed before. Raises BuildError with a
-    sentence, or NoAdapter.
-    """
+    sentence, or NoAdapter."""
     part = Partition(nodes, graph, adapter.open_device(info), options=options)
     part.graph = forgotten(part.graph)
     return part
@@ -189,8 +181,7 @@ def rebuild_partition(
 
 def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """Returns a partition's plan and weights as bytes, together with a JSON value and arrays of the
-    caller's own.
-    """
+    caller's own."""
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(part.graph, part.target)  # with the constants' values
@@ -202,8 +193,7 @@ def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array
 
 def unpacked(data: bytes, info: AdapterInfo, options: Options) -> Stored:
     """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
-    were packed for another adapter or with a form or an op that the options refuse.
-    """
+    were packed for another adapter or with a form or an op that the options refuse."""
     found, device = plan_file.read(memoryview(data)), adapter.open_device(info)
     if reason := plans.difference(found.key, plans.target_key(device.target)):
         raise Damaged(reason)
@@ -218,8 +208,7 @@ def restore_partition(
     nodes: tuple[int, ...], found: Stored, info: AdapterInfo, options: Options
 ) -> Partition:
     """Returns a partition of a stored plan whose graph is absent: a caller of `build` must provide
-    the graph for other shapes. Raises BuildError with a sentence.
-    """
+    the graph for other shapes. Raises BuildError with a sentence."""
     plan = found.plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
@@ -242,8 +231,7 @@ def _shares_weights(plan: Plan, sibling: Program | None) -> bool:
 def watch() -> Iterator[list[tuple[Partition, Instance]]]:
     """Yields a list to which every partition and instance that this process builds meanwhile is
     added, in order, whichever frontend asks for it. The list keeps them alive for callers that
-    inspect them.
-    """
+    inspect them."""
     found: list[tuple[Partition, Instance]] = []
     _watching.put(id(found), found)
     try:
@@ -255,8 +243,7 @@ def watch() -> Iterator[list[tuple[Partition, Instance]]]:
 @dataclass
 class Claim:
     """The result of `claim`: partitions, and by node id the reason why each other node is in
-    none.
-    """
+    none."""
 
     partitions: list[Partition]
     refusals: dict[int, Refusal]
@@ -275,8 +262,7 @@ def claim(
     `grouping` is the host's own way of grouping nodes (node ids -> groups in execution order); the
     default makes convex partitions. `extraction` makes a graph of some of the nodes. `repeated`: a
     loop runs the graph once per step, so every launch has to pay. Raises NoAdapter with a sentence
-    when no adapter can be used, ValueError for a graph without a judge.
-    """
+    when no adapter can be used, ValueError for a graph without a judge."""
     options, graph = found.options, found.graph
     if options is None:
         raise ValueError(
@@ -303,8 +289,7 @@ def claim(
 
 def judge(options: Options) -> Judge:
     """Returns the judge that decides which nodes can run on the GPU with these options. Raises
-    NoAdapter or OptionError with a sentence.
-    """
+    NoAdapter or OptionError with a sentence."""
     device = adapter.open_device(adapter.select(options.adapter))
     return Judge(target_of(device, options), options)
 
@@ -349,8 +334,7 @@ def _build_all(
 def _blamed(part: Graph, error: BuildError) -> list[int]:
     """Returns the first node of the part that the error names, by itself or as a source of a fused
     node; the other nodes are then built without it. Returns [] where the error names none of the
-    nodes, or all.
-    """
+    nodes, or all."""
     names = set(error.nodes)
     named = [node.id for node in part.nodes if names & {node.id, *node.sources}]
     return named[:1] if len(named) < len(part.nodes) else []

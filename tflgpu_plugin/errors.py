@@ -1,6 +1,5 @@
 """Errors that are shared between packages, whose text is a sentence for the user, and the one place
-that turns defects of this plugin into refusals.
-"""
+that turns defects of this plugin into refusals."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ def debugging() -> str:
 
 def defect(error: Exception, what: str, where: str = "inside this plugin") -> Refusal:
     """Returns the refusal for an error inside this plugin or a third-party one, which must not end
-    the host's process: `what` failed there. With TFLGPU_DEBUG the error is raised again.
-    """
+    the host's process: `what` failed there. With TFLGPU_DEBUG the error is raised again."""
     if debugging():
         raise error
     return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
@@ -29,8 +27,7 @@ def defect(error: Exception, what: str, where: str = "inside this plugin") -> Re
 @contextmanager
 def blaming(node: Node) -> Iterator[None]:
     """Wraps the work on one node: an error in it refuses this node and no others. Raises
-    Unsupported.
-    """
+    Unsupported."""
     try:
         yield
     except Unsupported as refused:
@@ -58,14 +55,12 @@ class ImpossibleShapes(BuildError):
 
 class HostError(RuntimeError):
     """An error for a host that answered with an error or broke the contract of its interface; the
-    text says which.
-    """
+    text says which."""
 
 
 class Unsupported(Exception):
     """An error for a node that is invalid or not supported; the text is the sentence for the user.
-    `nodes` are its cause, where they are known.
-    """
+    `nodes` are its cause, where they are known."""
 
     def __init__(self, sentence: Refusal, *nodes: int) -> None:
         if not isinstance(sentence, Refusal):

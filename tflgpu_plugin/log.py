@@ -2,8 +2,7 @@
 
 Where the program has set up no logging, lines of level warning and above go to stderr as they are.
 The level comes from `TFLGPU_LOG`, `tflgpu_plugin.set_log_level` or the logger itself. Importing
-`logging` takes as long as the rest of a small start, so it is left until somebody needs it.
-"""
+`logging` takes as long as the rest of a small start, so it is left until somebody needs it."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ PREFIXES = ("WARNING: ", "tflgpu: ")
 
 def say(text: str, level: int = WARNING) -> None:
     """Logs a text at this level. It may begin with one of PREFIXES, which is shown on stderr
-    only.
-    """
+    only."""
     if "logging" not in sys.modules and level >= _from_environment():
         return _write(text)  # `logging` is not imported, so the program cannot have set a level
     if not enabled(level):
@@ -59,8 +57,7 @@ def set_level(level: str) -> None:
 
 def _from_environment() -> int:
     """Returns the level that the variable TFLGPU_LOG names. A value that is no level is reported
-    once and means warnings.
-    """
+    once and means warnings."""
     name = os.environ.get(VARIABLE, "").lower()
     if name and name not in LEVELS:
         _unknown(name)
@@ -81,8 +78,7 @@ def _write(text: str) -> None:
 
 def _logger() -> Any:
     """Returns the logger with our handler, which does nothing where the program has handlers of its
-    own.
-    """
+    own."""
     import logging
 
     logger = logging.getLogger(NAME)

@@ -3,8 +3,7 @@ host.
 
 Hosts pass options as text (`True` arrives as "True", 1 as "1", a list as its repr), so the parser
 reads text. The documented keys are those of the TFLite GPU delegate's option struct; the others are
-this plugin's own.
-"""
+this plugin's own."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class Options:
 
     `max_delegated_partitions` is None for "no limit", the documented editions' default of 1 being
     already filled in. `adapter` is a part of a name, vendor or backend, or an index written in
-    digits; None lets the plugin choose.
-    """
+    digits; None lets the plugin choose."""
 
     is_precision_loss_allowed: int = -1
     inference_preference: int = 0
@@ -67,8 +65,7 @@ class Options:
     @property
     def half(self) -> bool:
         """Whether values may be stored as float16: by the obsolete option if given, else by the
-        priorities, when precision is not the first.
-        """
+        priorities, when precision is not the first."""
         if self.is_precision_loss_allowed >= 0:
             return bool(self.is_precision_loss_allowed)
         return PRIORITIES[self.inference_priority1] != "max_precision"
@@ -76,8 +73,7 @@ class Options:
     @property
     def quantized(self) -> bool:
         """Whether quantized models should run on the GPU: by the option if given, else by the flag
-        (whose default is on, as documented).
-        """
+        (whose default is on, as documented)."""
         if self.enable_quantized_inference is not None:
             return self.enable_quantized_inference
         return bool(self.experimental_flags & ENABLE_QUANTIZATION)
@@ -87,8 +83,7 @@ class Options:
 class Option:
     """One row: `values` describes the text that `parse` accepts (it returns the value, or raises
     ValueError). `stands_for` names the option of which this is another name; where both are given,
-    that one counts.
-    """
+    that one counts."""
 
     name: str
     values: str
@@ -164,8 +159,7 @@ def _folder(text: str) -> str:
 
 def names(text: str) -> tuple[str, ...]:
     """Returns the names of a comma-separated list, or of the repr of a Python list or tuple of
-    strings.
-    """
+    strings."""
     brackets = text[:1] + text[-1:]
     if text[:1] in ("[", "("):
         inside = text[1:-1].strip()
@@ -278,8 +272,7 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
     """Returns the options of a host's keys and values (each value is read as `str(value)`; "None"
     leaves the default).
 
-    Raises OptionError with a sentence that lists the valid keys, or what the key accepts.
-    """
+    Raises OptionError with a sentence that lists the valid keys, or what the key accepts."""
     rows = {row.name: row for row in TABLE}
     found: dict[str, Any] = {}
     for key, value in (given or {}).items():
@@ -318,8 +311,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 def _check_priorities(options: Options) -> None:
     """Raises OptionError for priorities against the documented rules: auto only after all that are
-    set, and no priority twice.
-    """
+    set, and no priority twice."""
     ranked = (options.inference_priority1, options.inference_priority2, options.inference_priority3)
     given = [p for p in ranked if p]
     if ranked[0] and list(ranked[: len(given)]) == given and len(set(given)) == len(given):

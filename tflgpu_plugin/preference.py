@@ -2,8 +2,7 @@
 TFLGPU_PREFER and `tflgpu_plugin.preferred()`.
 
 Hosts' classes are wrapped when the host has been imported (startup/tflgpu_startup.py); the wrappers
-call `current()` for each model, so they change nothing when no preference is set.
-"""
+call `current()` for each model, so they change nothing when no preference is set."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class Counts:
 @dataclass
 class _Model:
     """A model of the host that uses our provider or delegate: `target` (weak) is the object that
-    has the report, `last` the report when the model was made.
-    """
+    has the report, `last` the report when the model was made."""
 
     kind: str
     target: Callable[[], Any]
@@ -66,8 +64,7 @@ class _Model:
 @dataclass
 class Preference:
     """Options for the models that use this plugin, and totals over all of them. `left` counts the
-    models that name something else, `failed` those that could not be made with this plugin.
-    """
+    models that name something else, `failed` those that could not be made with this plugin."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
@@ -94,8 +91,7 @@ class Preference:
 
     def fail(self, kind: str, error: Exception) -> None:
         """Counts a model that the host makes without this plugin, with one warning for each
-        reason.
-        """
+        reason."""
         reason = plugin_sentence(str(error)) or type(error).__name__
         text = f"WARNING: tflgpu: {_a(kind)} runs without the GPU. {' '.join(reason.split())}"
         with self._lock:
@@ -146,8 +142,7 @@ def current() -> Preference | None:
 def preferred(**options: object) -> Iterator[Preference]:
     """Makes sessions and interpreters of this process that name no other provider or delegate use
     this plugin with these options, in all threads, while the context lasts. Yields the preference,
-    which counts them. Raises OptionError.
-    """
+    which counts them. Raises OptionError."""
     parse(options)
     made = Preference({key: str(value) for key, value in options.items() if value is not None})
     startup.watch()
@@ -180,8 +175,7 @@ def _wrap(name: str) -> None:
 
 def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
     """Replaces a method by `around(preference, plain, arguments)` where a preference is set and the
-    caller is not this plugin; `plain(arguments)` is the original method.
-    """
+    caller is not this plugin; `plain(arguments)` is the original method."""
     original = getattr(owner, method)
     if getattr(original, "tflgpu_wraps", None):
         return
@@ -243,8 +237,7 @@ def _of_environment() -> Preference | None:
 
 def _options(text: str) -> dict[str, str]:
     """Returns the options in the variable: none for 1, or those of a JSON object. Raises
-    OptionError.
-    """
+    OptionError."""
     try:
         given = {} if text == "1" else json.loads(text)
     except (ValueError, RecursionError):
@@ -263,8 +256,7 @@ def ended_without_models() -> None:
 
 def _at_end(function: Callable[[], None]) -> None:
     """Calls the function when the process ends; processes of multiprocessing end without calling
-    atexit's functions.
-    """
+    atexit's functions."""
     util = sys.modules.get("multiprocessing.util")
     parent = sys.modules.get("multiprocessing.process")
     if util and parent and parent.parent_process() is not None:
@@ -275,8 +267,7 @@ def _at_end(function: Callable[[], None]) -> None:
 
 def _forget() -> None:
     """Resets the state in a forked child, which counts its own models and whose locks may be held
-    by threads of its parent.
-    """
+    by threads of its parent."""
     global _lock
     _lock = threads.RLock()
     _of_environment.cache_clear()

@@ -3,8 +3,7 @@
 No method returns a container that another thread may change: `values` and the like return copies.
 Modules have no other mutable containers (tests/suite/test_shared_state.py). The locks are
 reentrant, since signal handlers and garbage collection may run at any time in the thread that holds
-them.
-"""
+them."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class Registry(Generic[K, V]):
 
 class Single(Generic[V]):
     """A value that a process has one of: the thread that asks first makes it, others wait
-    meanwhile.
-    """
+    meanwhile."""
 
     def __init__(self, make: Callable[[], V]) -> None:
         self._make, self._lock = make, threads.RLock()
@@ -93,8 +91,7 @@ class Once:
 
 class WeakCache(Generic[K, V]):
     """A dictionary of objects that live as long as they are referenced elsewhere; the `recent` ones
-    that were put or got last are kept alive.
-    """
+    that were put or got last are kept alive."""
 
     def __init__(self, recent: int = 0) -> None:
         self._lock = threads.RLock()
@@ -122,8 +119,7 @@ class WeakCache(Generic[K, V]):
 
     def _use(self, key: K, value: V) -> V | None:
         """Keeps this value alive and returns the one that no longer is. The caller holds the
-        lock.
-        """
+        lock."""
         if not self._most:
             return None
         self._recent[key] = value

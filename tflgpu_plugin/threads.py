@@ -4,8 +4,7 @@ functions that run work on such threads.
 gevent and eventlet replace the functions of `threading` by ones that switch greenlets where they
 would wait. Inside a host's call that ends the process, and a lock that is held across a switch is
 never released to a thread that waits for it. So no code that a host's call may reach uses
-`threading`. (`concurrent.futures` takes longer to import than the rest of a start.)
-"""
+`threading`. (`concurrent.futures` takes longer to import than the rest of a start.)"""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ if not TYPE_CHECKING:
 
 class Task(Generic[T]):
     """Work that was started on a thread. Each call of this object waits for its end and returns its
-    result or raises its error.
-    """
+    result or raises its error."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
@@ -96,8 +94,7 @@ class Worker:
 
     The C library gives threads that work at the same time memory from pools of their own, up to
     eight for each processor, and keeps freed memory in these pools. So work that allocates much,
-    such as the driver's compilation, is done on few threads.
-    """
+    such as the driver's compilation, is done on few threads."""
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, RLock()
@@ -125,8 +122,7 @@ def share(
     work: Callable[[T], object], items: Iterable[T], name: str, most: int = MAX_THREADS
 ) -> None:
     """Calls `work` on each item, in any order, on this thread and up to `most` - 1 others of this
-    name. Returns when all have ended; raises what one of them has raised.
-    """
+    name. Returns when all have ended; raises what one of them has raised."""
     left = list(items)[::-1]
 
     def some() -> None:
@@ -161,8 +157,7 @@ def run_for_caller(caller: int, work: Callable[[], T]) -> T:
     """Returns the result of `work`, which this thread and the threads that it starts do for the
     thread `caller`. Work that is interrupted by an exception that is no Exception, such as
     KeyboardInterrupt or GreenletExit, is done again; the program gets that exception when the host
-    returns.
-    """
+    returns."""
     before, _here.caller = _here.caller, caller
     try:
         return work()
@@ -177,8 +172,7 @@ def run_for_caller(caller: int, work: Callable[[], T]) -> T:
 
 def surface(error: BaseException) -> None:
     """Raises `error` in the thread that has called the host, when the host returns to its Python
-    code; at once where this thread works for no such call.
-    """
+    code; at once where this thread works for no such call."""
     if _here.caller is None:
         raise error
     raised = _raising(error)
@@ -189,8 +183,7 @@ def surface(error: BaseException) -> None:
 
 def _raising(error: BaseException) -> type[BaseException]:
     """Returns a class whose only instance is `error`: Python's interface to raise in another thread
-    takes a class.
-    """
+    takes a class."""
     kind = type(error)
     again: Callable[..., BaseException] = lambda cls: error  # noqa: E731
     try:
@@ -203,8 +196,7 @@ def _raising(error: BaseException) -> type[BaseException]:
 @contextmanager
 def foreign() -> Iterator[None]:
     """Wraps a call of the program's own code during our work, which continues whatever that code
-    raises: the program gets the exception when the host returns.
-    """
+    raises: the program gets the exception when the host returns."""
     try:
         yield
     except BaseException as error:

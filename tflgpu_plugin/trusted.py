@@ -2,8 +2,7 @@
 
 A process with rights that its user does not have (set-user-ID, file capabilities) opens no file
 that its environment names: the user chose the name, and the process would open the file with its
-additional rights.
-"""
+additional rights."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ AT_SECURE = 23  # a key of the auxiliary vector that Linux gives a program
 
 def variable(name: str) -> str:
     """Returns an environment variable that names files or libraries; "" where it is not set or this
-    process is privileged.
-    """
+    process is privileged."""
     return "" if privileged() else os.environ.get(name, "")
 
 
@@ -41,8 +39,7 @@ def privileged() -> bool:
 
 def is_secure(vector: bytes) -> bool:
     """Whether the kernel marks the process as privileged in the auxiliary vector: pairs of a key
-    and a value.
-    """
+    and a value."""
     pair = struct.Struct("@LL")
     whole = vector[: len(vector) // pair.size * pair.size]
     return any(key == AT_SECURE and value for key, value in pair.iter_unpack(whole))

@@ -2,8 +2,7 @@
 
 Sources are read as apt reads them (`man 5 sources.list`): sources.list and *.list with a line for
 each archive, *.sources with a paragraph. Nothing is installed: a separate apt, with the system's
-settings and keys, downloads into a folder that the caller gives. No root is needed.
-"""
+settings and keys, downloads into a folder that the caller gives. No root is needed."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Source:
 
     def paragraph(self, suite: str) -> str:
         """Returns the source for apt, in *.sources form, for this or another suite of the
-        archive.
-        """
+        archive."""
         lines = ["Types: deb", f"URIs: {self.uri}", f"Suites: {suite}"]
         lines += [f"Components: {self.components}"] if self.components else []
         return "\n".join([*lines, *(f"{key}: {value}" for key, value in self.options)]) + "\n\n"
@@ -76,8 +74,7 @@ def fetch(work: Path, package: str, *, backports: bool = False, alone: bool = Fa
     """Downloads a package of the system's release (or its backports) with its dependencies, or
     alone.
 
-    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable.
-    """
+    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable."""
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise Unavailable(f"{tool} is missing: {package} comes from the system's own archive.")
@@ -99,8 +96,7 @@ def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> lis
     """Downloads packages of the system's release for another architecture, with all dependencies
     down to the C library, as for an empty system.
 
-    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable.
-    """
+    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable."""
     if shutil.which("apt-get") is None:
         raise Unavailable("apt-get is missing: packages come from the system's own archive.")
     source = base()
@@ -143,8 +139,7 @@ def _of_lines(path: Path) -> list[Source]:
 
 def _of_paragraphs(path: Path) -> list[Source]:
     """Parses `Field: value` lines, paragraphs separated by empty lines; a value continues in
-    indented lines.
-    """
+    indented lines."""
     lines = [line for line in _text(path).splitlines() if not line.startswith("#")]
     found = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
@@ -162,8 +157,7 @@ def _of_paragraphs(path: Path) -> list[Source]:
 
 def private_apt(work: Path, source: Source, suites: dict[str, None]) -> list[str]:
     """Returns an apt-get command with lists and archives of its own in `work`, and only these
-    suites of the source.
-    """
+    suites of the source."""
     listed = work / "archive.sources"
     listed.write_text("".join(source.paragraph(suite) for suite in suites))
     for name in ("lists/partial", "archives/partial"):

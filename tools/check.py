@@ -79,8 +79,7 @@ def _pytest_summary(output: str) -> str:
 
 def _compiled(output: str) -> str:
     """Returns for each family of GPUs "navi31: 900 kernels, 0 failed, 0 spill"; or why it was not
-    run.
-    """
+    run."""
     told = r"^(NOT RUN: .*|\w+: \d+ kernels, \d+ failed, \d+ spill)"
     return "; ".join(re.findall(told, output, re.MULTILINE))
 
@@ -100,8 +99,7 @@ def _evaluated(output: str) -> str:
 
 def _mutants(output: str) -> str:
     """Returns the line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0
-    survived".
-    """
+    survived"."""
     found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
     names = ("made", "killed", "equivalent", "survived")
     return ", ".join(map(" ".join, zip(found.groups(), names, strict=True))) if found else "?"
@@ -156,8 +154,7 @@ def steps() -> list[Step]:
 @dataclass(frozen=True)
 class Result:
     """The result of a step: its state (ok, FAIL, or not run when every test was skipped), its
-    count, the seconds, and why nothing ran.
-    """
+    count, the seconds, and why nothing ran."""
 
     state: str
     counted: str

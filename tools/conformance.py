@@ -28,8 +28,7 @@ def has_gpu() -> bool:
 
 def make_converter(more: list[str]) -> None:
     """Makes the environment of tf2onnx, unless it is not wanted; without it its tests are
-    skipped.
-    """
+    skipped."""
     if "quick" not in more:
         subprocess.run([sys.executable, "-m", "conformance.converted"], cwd=ROOT)
 

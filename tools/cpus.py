@@ -5,8 +5,7 @@ Usage: python tools/cpus.py [--cpus NAME,...] [--sample N] [--seed N] [--reports
 
 The entire integer part and a sample of the other cases run as each CPU: x86 without VNNI, where
 onnxruntime's 8-bit products saturate, and without AVX, where llvmpipe has 128 bits. The emulator is
-the system's qemu-x86_64-static or one unpacked beside the system, as drivers are.
-"""
+the system's qemu-x86_64-static or one unpacked beside the system, as drivers are."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ CLOSE = 1e-13
 class Cpu:
     """A CPU of QEMU's list: the features that it must have and must not have, in numpy's words.
     `without` are features that numpy, the reference, must not use because QEMU computes them
-    wrongly.
-    """
+    wrongly."""
 
     name: str
     has: str
@@ -117,8 +115,7 @@ def environment(cpu: str) -> dict[str, str]:
 
 def check(cpu: Cpu, python: Python) -> None:
     """Raises Unavailable when programs do not see this CPU, or the reference would be wrong on
-    it.
-    """
+    it."""
     done = subprocess.run(
         [*python.start, "-c", SEEN + WORST], cwd=python.folder, env=python.environment,
         capture_output=True, text=True,
@@ -147,8 +144,7 @@ def tests(*more: str) -> list[str]:
 
 def chosen(names: Sequence[str], sample: int, seed: int) -> list[str]:
     """Returns the integer part, and a sample of the other cases, in the order of the suite. Real
-    models are not included: one of them can take as long as all cases.
-    """
+    models are not included: one of them can take as long as all cases."""
     own = [name for name in names if name.split("::")[0].endswith(INTEGERS)]
     others = [name for name in names if name not in set(own) and MODELS not in name]
     picked = {*own, *random.Random(seed).sample(others, min(sample, len(others)))}

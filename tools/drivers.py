@@ -4,8 +4,7 @@ Usage: python tools/drivers.py [NAME...]   makes what is missing and prints how 
        python tools/drivers.py --run NAME -- COMMAND...   runs a command with one of them.
 
 The packages come from the archive that the system's own package sources name, signatures checked
-(archive.py; `apt-get` is needed, no root). Stock lavapipe is that of the system.
-"""
+(archive.py; `apt-get` is needed, no root). Stock lavapipe is that of the system."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ STOCK_FILES = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 @dataclass(frozen=True)
 class Driver:
     """The selection of one driver: variables of the environment, and the package that contains
-    it.
-    """
+    it."""
 
     name: str
     variables: dict[str, str]
@@ -66,8 +64,7 @@ def lavapipe_backports() -> Driver:
 
 def null_devices() -> Driver:
     """Returns AMD's driver in the newer Mesa, whose compiler needs no GPU: RADV_FORCE_FAMILY names
-    the one to compile for. Raises Unavailable.
-    """
+    the one to compile for. Raises Unavailable."""
     return _of_newer_mesa("null-devices", "libvulkan_radeon.so", "radeon.json")
 
 
@@ -83,8 +80,7 @@ def _of_newer_mesa(name: str, file: str, icd: str) -> Driver:
 
 def headers(package: str) -> Path:
     """Returns the include folder of a package of headers, unpacked beside the system. Raises
-    Unavailable.
-    """
+    Unavailable."""
     place = folder() / package
     unpacked(place, package, alone=True)
     return place / "usr" / "include"
@@ -116,8 +112,7 @@ def _chosen(icd: Path) -> dict[str, str]:
 
 def _write_icd(icd: Path, library: Path, version: str) -> Path:
     """Writes an ICD file with the library's full path: those in the packages name the system's
-    path.
-    """
+    path."""
     content = {
         "file_format_version": "1.0.0",
         "ICD": {"library_path": str(library), "api_version": version},
@@ -138,8 +133,7 @@ def _installed(package: str) -> str:
 def unpacked(place: Path, package: str, backports: bool = False, alone: bool = False) -> str:
     """Downloads a package with its dependencies (or alone) and unpacks it into `place`, once.
 
-    Returns the package with its version.
-    """
+    Returns the package with its version."""
     stamp = place / "package.txt"
     if stamp.exists():
         return stamp.read_text()

@@ -1,8 +1,7 @@
 """Runs import-linter's contracts (pyproject.toml) over the package as it is installed.
 
 `providers/` is beside the package in the checkout and installs as `tflgpu_plugin.providers`, so the
-Python files are copied to the paths of an installation.
-"""
+Python files are copied to the paths of an installation."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Usage: python tools/prose.py [--all]; --all also lists the findings that a ceiling allows.
 
 The prose is copied without code to a temporary folder, line by line, so that codespell and
-proselint name the places in the sources. Two checks are ours: `STARTS` and `RETIRED`.
-"""
+proselint name the places in the sources. Two checks are ours: `STARTS` and `RETIRED`."""
 
 from __future__ import annotations
 

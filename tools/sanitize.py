@@ -5,8 +5,7 @@ Usage: python tools/sanitize.py [--checks NAME,...] [--works NAME,...] [--second
 For each of them the library is built into a copy of the package, Python loads it, and threads make
 sessions and interpreters and run new shapes at once; then tests of runs and lifetimes follow. The
 table counts reports about our code and, for information, those about other libraries, which
-lack these checks. Only reads that are meant to fail are left out (tests/support/sanitized.py).
-"""
+lack these checks. Only reads that are meant to fail are left out (tests/support/sanitized.py)."""
 
 from __future__ import annotations
 

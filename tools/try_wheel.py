@@ -3,8 +3,7 @@
 Usage: python tools/try_wheel.py [PYTHON...]; by default 3.11 to 3.14, as far as they are on PATH.
 
 Each environment gets the wheel with its extras, binaries only, and runs `tflgpu demo`, which
-compares with the hosts' CPU kernels. `make wheel` makes the wheel.
-"""
+compares with the hosts' CPU kernels. `make wheel` makes the wheel."""
 
 from __future__ import annotations
 

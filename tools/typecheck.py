@@ -1,8 +1,7 @@
 """Runs mypy --strict over the package under its installed names.
 
 `providers/` is beside the package in the checkout and installs as `tflgpu_plugin.providers`; a
-folder of links shows mypy the tree as it is installed.
-"""
+folder of links shows mypy the tree as it is installed."""
 
 from __future__ import annotations
 

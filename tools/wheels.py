@@ -1,7 +1,6 @@
 """`make wheels`: builds a wheel for every platform with the C compiler of the ziglang package.
 
-Usage: python tools/wheels.py [PLATFORM ...]; they go to dist/wheels. tests/wheels reads them.
-"""
+Usage: python tools/wheels.py [PLATFORM ...]; they go to dist/wheels. tests/wheels reads them."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ roots and exponentials are off by what WGSL allows, products are fused with sums
 differently, subnormal numbers are zero, choices between two floats drop NaN, no operation makes an
 infinity or NaN, comparisons with NaN are true, remainders of negative integers differ; subgroups
 have 4, 8 or 16 lanes. In each mode the quick part, the networks and the real models run; with
---sample so many of these tests.
-"""
+--sample so many of these tests."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class Mode:
     """The inexactness of the driver: words for the layer, and the bits of llvmpipe's vectors, of
     which a lane has 32. `without` are tests, by words of their names, that need what the mode
     drops. With `finite_only`, cases with an infinity or NaN are skipped, too, and so are elements
-    whose expected value is one: kernels promise these only on drivers that have them.
-    """
+    whose expected value is one: kernels promise these only on drivers that have them."""
 
     words: str
     bits: int = 256
@@ -64,8 +62,7 @@ MODES = {
 
 def environment(mode: Mode) -> dict[str, str]:
     """Returns variables of a process whose Vulkan driver is the system's lavapipe, made inexact.
-    Raises Unavailable.
-    """
+    Raises Unavailable."""
     from benchmarks import layers
     from benchmarks.engine import Unavailable
 
@@ -138,8 +135,7 @@ def run(
     mode: Mode, names: Sequence[str], folder: Path, jobs: int, words: Sequence[str] = ()
 ) -> Outcome:
     """Runs these tests in a mode, with a report in the folder and these words for pytest. Raises
-    Unavailable.
-    """
+    Unavailable."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "tests.txt"
     listed.write_text("\n".join(names))

@@ -3,8 +3,7 @@ compiler and prints its registers and waves.
 
 python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
 ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
-and, where an .npz beside an ONNX model has its inputs, in the latter.
-"""
+and, where an .npz beside an ONNX model has its inputs, in the latter."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 
 def check(given: argparse.Namespace) -> int:
     """Compiles for each family and prints registers and waves of each kernel. Returns 1 when one
-    fails or spills.
-    """
+    fails or spills."""
     for family in given.families:
         look(family)
     wanted = of_cases()
@@ -114,8 +112,7 @@ def _peer(name: str, peer: str, half: bool, ours: Sequence[Estimate]) -> None:
 
 def setting(text: str) -> tuple[str, str]:
     """Returns KEY=VALUE as a pair. Raises ArgumentTypeError for a setting that selects no kernel.
-    Numbers may be any.
-    """
+    Numbers may be any."""
     known: dict[str, set[str]] = {}
     for each in (*forced(), *tuning.GPU):
         for name, value in each.items():

@@ -1,7 +1,6 @@
 """Blocks of current networks as the compiler's graphs: a layer of BERT-base and of ViT-B/16, a
 token of a layer of Llama 3 8B after 511, a level of a detector, an LSTM. All rows of weights are
-the same row, which keeps magnitudes and takes no memory.
-"""
+the same row, which keeps magnitudes and takes no memory."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ class _Block:
 
 def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
     """Returns a layer of a transformer's encoder, with GELU; normalized `first`, or after each
-    sum.
-    """
+    sum."""
     b = _Block((1, tokens, width))
     (x,) = b.inputs
 
@@ -94,8 +92,7 @@ def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
 
 def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) -> Graph:
     """Returns one token of a Llama layer: RMS norm, rotary positions, grouped queries over `keys`
-    of a cache, gated units; without the update of the cache.
-    """
+    of a cache, gated units; without the update of the cache."""
     b = _Block((1, 1, width))
     (x,) = b.inputs
     depth = width // heads

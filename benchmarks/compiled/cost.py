@@ -4,8 +4,7 @@ Instructions of each block, times the number of its executions, give the issue c
 waves and the bytes that a compute unit moves; and the time of one wave alone, which waits for its
 loads as the assembly says. A dispatch takes the longest of these. The model knows neither caches,
 nor DRAM, nor gaps between dispatches, nor how waves of a SIMD overlap beyond that: it is good for
-order and ratios, not for milliseconds.
-"""
+order and ratios, not for milliseconds."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Instruction:
 def _as_assembly(line: str) -> str:
     """Returns a line of the compiler's internal form, which it prints for families that its
     disassembler does not know, as assembly: `v1: %3:v[5] = v_add_f32 ...`, `s_branch block:BB2`,
-    `s_wait_loadcnt imm:0`.
-    """
+    `s_wait_loadcnt imm:0`."""
     if not line[:1].isspace():
         return f"{line}:" if re.fullmatch(r"BB\d+", line) else line
     halves = (part.split(" = ")[-1].strip() for part in line.split(" :: "))
@@ -104,8 +102,7 @@ def _instruction(line: str, lanes: int) -> Instruction:
 
 def _bytes(op: str) -> int:
     """Returns the bytes that a lane moves: dwordx4 and b128 are 16, dword is 4, smaller types count
-    as 4.
-    """
+    as 4."""
     found = _WIDE.search(op)
     return (
         4
@@ -160,8 +157,7 @@ class Made:
     @cached_property
     def loops(self) -> list[tuple[int, int]]:
         """Returns the first and last block of each loop, in the order of the code, outer ones
-        first.
-        """
+        first."""
         places = {name: k for k, (name, _) in enumerate(self._named)}
         ends: dict[int, int] = {}
         for k, (_, lines) in enumerate(self._named):
@@ -226,8 +222,7 @@ def cost(
 
 def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
     """Returns the iterations of each loop of the assembly, which has the kernel's loops in their
-    order except those that the compiler removed; and whether the match is unique.
-    """
+    order except those that the compiler removed; and whether the match is unique."""
     depths = made.depths()
     if depths == [loop.depth for loop in loops]:
         return [loop.rounds for loop in loops], True
@@ -248,8 +243,7 @@ def _loose(block: Sequence[Instruction]) -> int:
 
 def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int], bool, list[int]]:
     """Returns the same, selected by the multiply-adds that the loops of the assembly would execute,
-    fused or, if that matches better, also in two instructions; and those of each block.
-    """
+    fused or, if that matches better, also in two instructions; and those of each block."""
     depths = made.depths()
     pool = [*loops, *[Loop(1, 1, 1)] * (len(depths) - len(loops))]
     fused = [sum(each.products for each in block) for block in made.blocks]
@@ -280,8 +274,7 @@ def _runs(made: Made, rounds: Sequence[int]) -> list[int]:
 
 def _alone(made: Made, family: Family, runs: Sequence[int]) -> float:
     """Returns the cycles of one wave. Loops are simulated for two iterations: the second one waits
-    for the loads of the first as all later ones do.
-    """
+    for the loads of the first as all later ones do."""
     clock, taken = _Clock(family, made.lanes), [0.0] * len(made.blocks)
 
     def walk(first: int, last: int, inside: int) -> None:

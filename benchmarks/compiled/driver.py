@@ -51,8 +51,7 @@ def look(family: str) -> None:
 
 def environment(*above: Path) -> dict[str, str]:
     """Returns the environment of a process that opens a null device, under layers that
-    `layers.build` has made. Raises Unavailable.
-    """
+    `layers.build` has made. Raises Unavailable."""
     drivers, archive = layers.tools()
     try:
         driver = drivers.null_devices()

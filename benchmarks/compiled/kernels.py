@@ -58,8 +58,7 @@ def of_cases() -> dict[Pipeline, str]:
 
 def start_rows() -> dict[str, tiles.Start]:
     """Returns rows that select each size of each row wherever it fits; rows with equal kernels
-    once.
-    """
+    once."""
     found: dict[tuple[object, ...], tuple[str, tiles.Start]] = {}
     for vendor, start in tiles.STARTS.items():
         for weights in {start.weights, "global"}:

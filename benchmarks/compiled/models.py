@@ -44,8 +44,7 @@ def table(
 
 def _webgpu(model: Path, family: str, peers: Sequence[str]) -> Estimate:
     """Returns the estimate. Raises Unavailable, also where nothing can be run: it needs an
-    input.
-    """
+    input."""
     if "webgpu" not in peers or not model.with_suffix(".npz").exists():
         raise Unavailable("not run")
     return webgpu_model(model, family)

@@ -1,7 +1,6 @@
 """python -m benchmarks.compiled.ncnn_worker PARAM BIN INPUT.npy HALF: runs a network once in ncnn
 on the null device that the environment names, whose layer records the dispatches; prints how many
-dispatches came before the run. It runs under the interpreter of ncnn's own environment.
-"""
+dispatches came before the run. It runs under the interpreter of ncnn's own environment."""
 
 import os
 import sys

@@ -65,8 +65,7 @@ def estimates(
     names: Sequence[str], family: str, settings: Sequence[Mapping[str, object]]
 ) -> dict[tuple[str, int], Estimate]:
     """Returns estimates by network and the number of the settings, which replace fields of the
-    target. Raises Unavailable, and RuntimeError where a kernel does not compile.
-    """
+    target. Raises Unavailable, and RuntimeError where a kernel does not compile."""
     plans = {
         (name, k): compiler.compile(GRAPHS[name](), replace(target(family), **given))  # type: ignore[arg-type]
         for name in names

@@ -1,6 +1,5 @@
 """Estimates for other engines: the engine itself selects kernels for the null device, whose layer
-records its pipelines and dispatches.
-"""
+records its pipelines and dispatches."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ MOST_SECONDS = 300
 
 def ncnn(name: str, family: str, half: bool) -> Estimate:
     """Returns the estimate of a network in ncnn, in float32 or in its float16. Raises
-    Unavailable.
-    """
+    Unavailable."""
     python, network = peers.environment("ncnn"), NETWORKS[name]()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -40,8 +38,7 @@ def ncnn(name: str, family: str, half: bool) -> Estimate:
 
 def webgpu(name: str, family: str, half: bool) -> Estimate:
     """Returns the estimate of a network in onnxruntime's WebGPU provider, in float32. Raises
-    Unavailable.
-    """
+    Unavailable."""
     if half:
         raise Unavailable("its models are float32")
     network = NETWORKS[name]()
@@ -55,8 +52,7 @@ def webgpu(name: str, family: str, half: bool) -> Estimate:
 
 def webgpu_model(model: Path, family: str) -> Estimate:
     """Returns the estimate of an ONNX model in onnxruntime's WebGPU provider, with its inputs
-    beside it (.npz). Raises Unavailable.
-    """
+    beside it (.npz). Raises Unavailable."""
     given = str(model.resolve()), str(model.resolve().with_suffix(".npz"))
     worker = "-m", "benchmarks.compiled.webgpu_worker"
     with tempfile.TemporaryDirectory() as made:

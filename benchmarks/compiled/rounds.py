@@ -2,8 +2,7 @@
 
 One thread of a workgroup in the middle is followed. Only values that loops depend on are computed:
 names in their headers, and the names from which these are computed; values that a kernel loads are
-unknown.
-"""
+unknown."""
 
 from __future__ import annotations
 
@@ -81,8 +80,7 @@ BUILTINS: dict[str, Any] = {
 @dataclass
 class Loop:
     """One loop of a kernel: its depth (1: in no other loop), how often it is entered, and its
-    iterations in total.
-    """
+    iterations in total."""
 
     depth: int
     entries: int = 0

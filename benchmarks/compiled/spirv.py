@@ -3,8 +3,7 @@ its multiply-adds: for the shaders of other engines.
 
 Only integers and conditions are worked out, from push constants, uniform buffers, constants
 and the place of the thread; what else is loaded, and floats, are unknown (None). Opcodes: SPIR-V
-1.6, section 3.49, and GLSL.std.450, section 2.
-"""
+1.6, section 3.49, and GLSL.std.450, section 2."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ OF_MATRIX = (144, 145, 146)  # VectorTimesMatrix, MatrixTimesVector, MatrixTimes
 @dataclass(frozen=True)
 class Ran:
     """Loops in the order of the code, those of functions at each call; the multiply-adds of the
-    thread; threads of a workgroup.
-    """
+    thread; threads of a workgroup."""
 
     loops: Sequence[Loop]
     products: int
@@ -142,8 +140,7 @@ class Module:
 
     def given(self, pushed: bytes, uniforms: Mapping[tuple[int, int], bytes]) -> dict[int, Value]:
         """Returns the variables of push constants, and of uniform buffers by (descriptor set,
-        binding).
-        """
+        binding)."""
         found: dict[int, Value] = {}
         for name, (pointer, kind) in self.variables.items():
             place = (
@@ -157,8 +154,7 @@ class Module:
 
     def _held(self, of: int, content: bytes, at: int) -> Value:
         """Returns the value of this type at a byte offset; values that are not 32-bit words are
-        unknown.
-        """
+        unknown."""
         code, given = self.types[of]
         if code in (INTEGER, NUMBER):
             known = given[0] == 32 and at + 4 <= len(content)
@@ -178,8 +174,7 @@ def ran(
     uniforms: Mapping[tuple[int, int], bytes] = MappingProxyType({}),
 ) -> Ran:  # fmt: skip
     """Simulates one thread, the first of the workgroup in the middle. Raises RuntimeError where it
-    does not end.
-    """
+    does not end."""
     run = _Run(module, groups, lanes, module.given(pushed, uniforms))
     run.call(module.main, [], ())
     products = run.sums["products"] + min(run.sums["multiplied"], run.sums["added"])

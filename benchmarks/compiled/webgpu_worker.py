@@ -1,8 +1,7 @@
 """python -m benchmarks.compiled.webgpu_worker MODEL INPUTS.npz: runs a network twice in
 onnxruntime's WebGPU provider on the null device that the environment names, whose layer records the
 dispatches, and prints how many dispatches came before the second run. It runs under the interpreter
-of the provider's own environment.
-"""
+of the provider's own environment."""
 
 import os
 import sys

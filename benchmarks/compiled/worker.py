@@ -1,6 +1,5 @@
 """python -m benchmarks.compiled.worker GIVEN MADE: compiles pipelines (a pickled list) on the null
-device that the environment names, and pickles the results.
-"""
+device that the environment names, and pickles the results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Cases by op family, one file each: intentional lists of single-op models, without expected values
 (the host is the oracle).
 
-A case is written in the terms of the TFLite schema; `conformance.models.tflite` builds it.
-"""
+A case is written in the terms of the TFLite schema; `conformance.models.tflite` builds it."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ class Input:
     [low, high), rounded to multiples of `step` where there is one.
 
     `variable` marks state of the interpreter (zero at first). dtype is a name of
-    `graph.NUMPY_DTYPES`.
-    """
+    `graph.NUMPY_DTYPES`."""
 
     shape: tuple[int, ...]
     dtype: str = "f32"
@@ -118,8 +116,7 @@ def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None
 
 def listed(family: str, name: str) -> list[Any]:
     """Returns the list `name` in a family's file; empty when there is no such list or file, which
-    `test_versions` reports. For drivers without infinities and NaN, only cases without these.
-    """
+    `test_versions` reports. For drivers without infinities and NaN, only cases without these."""
     try:
         module = import_module(f"{__name__}.{family}")
     except ModuleNotFoundError as error:

@@ -50,8 +50,7 @@ TIES = [[1, 3, 3, 0], [-1, -1, -2, -2], [5, 5, 5, 5]]
 
 def far(count: int) -> NodeCase:
     """Returns rows whose largest element is at each end of the blocks that the kernel goes
-    through.
-    """
+    through."""
     places = sorted({0, 1, 4095, 4096, 4097, 8191, 8192, count - 1})
     return node("arg_max", f"blocks_of_{count}", np.eye(count, dtype=np.float32)[places])
 
@@ -62,8 +61,7 @@ def far_rows() -> Array:
 
 def alike(count: int) -> Array:
     """Returns rows of 0, 1 and -1, each at several positions, which are distributed over threads
-    that share a row; one begins with NaN.
-    """
+    that share a row; one begins with NaN."""
     rows = np.random.default_rng(count).integers(-1, 2, (6, count)).astype(np.float32)
     rows[4, 0] = np.nan
     return rows

@@ -1,7 +1,6 @@
 """Attention: every remainder of 4 in lengths and depth, several blocks of keys and tiles of
 queries, shared heads, each form of a mask, causal with a past and a window, lengths that are not
-constant, and queries whose keys are all masked.
-"""
+constant, and queries whose keys are all masked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Elementwise ops of two operands: every way in which two shapes broadcast, constant or fed, and
-activations; PRELU, where alpha broadcasts over x.
-"""
+activations; PRELU, where alpha broadcasts over x."""
 
 from __future__ import annotations
 
@@ -190,8 +189,7 @@ def summed(name: str, shape: Shape, count: int) -> Case:
 
 def chosen(name: str, which: Shape, shape: Shape, **more: Any) -> Case:
     """Returns a SELECT, which broadcasts only a scalar, and selects rows by a condition for
-    each.
-    """
+    each."""
     values = Input(which, "bool"), Input(shape), Input(shape)
     return Case(name, "SELECT", 1, values, "SelectOptions", **more)
 

@@ -1,7 +1,6 @@
 """CONV_2D: channels, kernels, padding, strides, dilation, groups, activations, runtime weights.
 
-The host's kernel always wants a bias.
-"""
+The host's kernel always wants a bias."""
 
 from __future__ import annotations
 

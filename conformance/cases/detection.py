@@ -1,8 +1,7 @@
 """Detections: boxes of all classes together and of each by itself, fewer than wanted, equal scores,
 a column for the background and none, NaN. The places behind those of a choice over all classes
 hold what the host's memory held, so those cases find as many as they want; what is behind is seen
-in nodes.
-"""
+in nodes."""
 
 from __future__ import annotations
 

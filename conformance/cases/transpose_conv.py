@@ -1,7 +1,6 @@
 """TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, channels.
 
-The output shapes are those that every host takes; older ones take any.
-"""
+The output shapes are those that every host takes; older ones take any."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Captures the graphs from which partitions of a model are planned, without planning: nothing is
-built, and the host runs the model on its CPU kernels.
-"""
+built, and the host runs the model on its CPU kernels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Values for the inputs of a graph with the statistics of pictures and speech, which noise lacks: a
-mean of more than half the spread, and channels and batches that differ.
-"""
+mean of more than half the spread, and channels and batches that differ."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ def of_graph(graph: Graph, seed: int = 0, most: int = 2) -> dict[int, Array]:
 
 def of_tensor(tensor: Tensor, seed: list[int], most: int = 2) -> Array:
     """Returns values for one tensor; for a quantized one on its levels, in the upper part of its
-    range.
-    """
+    range."""
     random = np.random.default_rng(seed)
     if tensor.dtype == COMPLEX:
         pairs = random.normal(MEAN, SPREAD, (2, *tensor.shape))
@@ -45,8 +43,7 @@ def of_tensor(tensor: Tensor, seed: list[int], most: int = 2) -> Array:
 
 def moved(fed: dict[int, Array], seed: int) -> dict[int, Array]:
     """Returns the same values with every float changed by at most one rounding of float32: the
-    change of the answer is then its tolerance.
-    """
+    change of the answer is then its tolerance."""
     random = np.random.default_rng(seed)
     return {
         t: value * (1 + 2.0**-23 * random.uniform(-1, 1, value.shape))

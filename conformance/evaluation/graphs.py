@@ -48,8 +48,7 @@ def evaluate(
 ) -> dict[int, Array]:
     """Returns the values of outputs and of the sources of states, by tensor id, except a host's
     scratch memory, for values of inputs and states (the real ones that stored numbers represent).
-    `more` are meanings of ops that have no row. Raises `meanings.NoMeaning`.
-    """
+    `more` are meanings of ops that have no row. Raises `meanings.NoMeaning`."""
     known, memo = dict(fed), memo or Memo()
     read = {t for node in graph.nodes for t in node.reads} | graph.needed()
     constants = {
@@ -100,8 +99,7 @@ def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int,
 
 def _last_reads(graph: Graph) -> dict[int, list[int]]:
     """Returns the tensors that no node reads after the node at an index, whose memory can be
-    freed.
-    """
+    freed."""
     last = {t: k for k, node in enumerate(graph.nodes) for t in node.reads}
     found: dict[int, list[int]] = {}
     for tensor in last.keys() - graph.needed():

@@ -1,7 +1,6 @@
 """Checks that no pass changes what a graph computes: the graph is evaluated before and after each
 pass that changed it, on the same values, and outputs must agree within what roundings of float32
-explain.
-"""
+explain."""
 
 from __future__ import annotations
 

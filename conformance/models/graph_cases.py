@@ -2,8 +2,7 @@
 tensors with several readers, many partitions, aliases, fused steps.
 
 Nodes named "cpu..." are kept off the device by the option `exclude`, so that partitions alternate
-with CPU nodes whatever the table can do.
-"""
+with CPU nodes whatever the table can do."""
 
 from __future__ import annotations
 

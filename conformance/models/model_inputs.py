@@ -113,8 +113,7 @@ def listing() -> list[dict[str, Any]]:
 
 def models() -> list[dict[str, Any]]:
     """Returns the TFLite entries that run on the CPU of some installed host; empty where there are
-    no models.
-    """
+    no models."""
     found = [e for e in listing() if e["file"].endswith(".tflite")]
     newer = find_spec("ai_edge_litert") is not None
     return [
@@ -179,8 +178,7 @@ def path(entry: Mapping[str, Any]) -> Path:
 
 def feeds(entry: Mapping[str, Any]) -> dict[str, list[Array]]:
     """Returns inputs by kind: "picture" (also for a sound) where the model takes one, and
-    "random".
-    """
+    "random"."""
     stem = Path(str(entry["file"])).stem
     source = SOURCES.get(stem, Source())
     found = {}

@@ -1,6 +1,5 @@
 """Judges each layer of a quantized ONNX model by exact integer arithmetic over the numbers that it
-was given: a rounding difference of an earlier layer does not count against later ones.
-"""
+was given: a rounding difference of an earlier layer does not count against later ones."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def split(model: bytes) -> Layers:
 
 def off(layers: Layers, feed: Mapping[str, Array], given: Sequence[Array]) -> Array:
     """Returns by how many steps each number of each quantized tensor (`given`, in the order of the
-    names) differs from its expected value.
-    """
+    names) differs from its expected value."""
     fed = {name + GIVEN: array for name, array in zip(layers.names, given, strict=True)}
     exact = integers.evaluate(layers.cut, {**feed, **fed})
     pairs = zip(exact, given, strict=True)

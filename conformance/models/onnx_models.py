@@ -3,8 +3,7 @@
 A float32 output passes within 1e-4 of its largest magnitude, or four times the difference between
 the provider's own optimized and unoptimized runs. Outside that, either answer may be the worse one,
 so it is compared with the model evaluated in float64: it must be within the same bound, or no
-further from it than the provider's answer.
-"""
+further from it than the provider's answer."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 convert, for graphs, and for a look at ONNX Runtime without tensorflow.
 
 Images are NHWC in TFLite and NCHW in ONNX, so a twin has the transposes that a converter writes.
-The node that makes a tensor has its name, so that the option `exclude` means the same.
-"""
+The node that makes a tensor has its name, so that the option `exclude` means the same."""
 
 from __future__ import annotations
 
@@ -140,8 +139,7 @@ def _lstm_layer(t: Twin, n: Node) -> str:
 def _lstm_cell(t: Twin, n: Node) -> list[str]:
     """The basic cell of one step from a state of zeros, in plain operators.
 
-    Gates stand in the order input, new input, forget, output, as in the host's basic kernel.
-    """
+    Gates stand in the order input, new input, forget, output, as in the host's basic kernel."""
     x, _, weights, bias, _ = n.inputs
     depth = n.shapes[4][1]
     before, state = (t.constant(np.zeros(n.shapes[k], np.float32)) for k in (1, 4))

@@ -53,8 +53,7 @@ class Outcome:
 def before_final(content: bytes) -> bytes:
     """Returns the model with the inputs of its final softmax and logistic nodes as additional
     outputs. Probabilities hide errors of the logits, so both are compared. A node is final when
-    nothing but reshapes and custom operators (a detector's post-processing) reads its result.
-    """
+    nothing but reshapes and custom operators (a detector's post-processing) reads its result."""
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -87,8 +86,7 @@ def compare(
     here. Where others are left to the CPU's hybrid kernels, which round what they multiply to 8
     bits, one bit of an input may move an output by percents, on the CPU alone; so much is allowed
     then (see `nudged`). What a model of choices answers must be the answer to its input, or to one
-    that differs in the last bit.
-    """
+    that differs in the last bit."""
     content = before_final(model_inputs.path(entry).read_bytes())
     feeds = dict(list(model_inputs.feeds(entry).items())[:most])
     arrays = list(feeds.values())
@@ -130,8 +128,7 @@ def nudged(feed: Feed, seed: int) -> Feed:
 
 def reference(content: bytes, feeds: Sequence[Feed], name: str, kernels: str) -> list[Outputs]:
     """Returns cached answers of the CPU kernels; each feed in an interpreter of its own, so that
-    state is not kept between feeds.
-    """
+    state is not kept between feeds."""
     return [host.cached_on_cpu(content, [feed], name, kernels)[0] for feed in feeds]
 
 
@@ -143,8 +140,7 @@ def fresh_runs(
     kernels: str,
 ) -> host.GpuRun:
     """Runs the feeds through the delegate, one after the other in one interpreter whose variables
-    are reset between.
-    """
+    are reset between."""
     return host.run_on_gpu(content, feeds, name, options, kernels, range(len(feeds)))
 
 

@@ -24,8 +24,7 @@ class Level:
 @dataclass
 class Sparse:
     """`order` of the dimensions, then of the blocks (which count on from these); `blocked` has the
-    dimension that each block divides.
-    """
+    dimension that each block divides."""
 
     values: Array
     order: list[int]
@@ -40,8 +39,7 @@ def encode(
     csr: Sequence[int] = (),
 ) -> Sparse:
     """`data` with its dimensions in this order, some divided into blocks (dimension -> extent of a
-    block), and only the places that hold something listed at the levels `csr`.
-    """
+    block), and only the places that hold something listed at the levels `csr`."""
     sizes = dict(sorted((blocks or {}).items()))
     order = [*(order or range(data.ndim)), *range(data.ndim, data.ndim + len(sizes))]
     split: list[int] = []  # axes of the outer extents, the inner ones after all

@@ -1,6 +1,5 @@
 """Transforms whose complex numbers never leave the device: sizes and parts of them, views between,
-several readers; and models where some of them would have to leave it, which stay on the CPU.
-"""
+several readers; and models where some of them would have to leave it, which stay on the CPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Splits a real model into models of one node each, with the inputs that the node gets in a run:
-this distinguishes a wrong operator from rounding errors that add up over a network.
-"""
+this distinguishes a wrong operator from rounding errors that add up over a network."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Part:
 
 def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
     """Yields the nodes of a model in order, except those without computed inputs, and those of
-    variables; values are those of the reference kernels, and state begins at zero.
-    """
+    variables; values are those of the reference kernels, and state begins at zero."""
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -130,8 +128,7 @@ def _weights(graph: Any, operator: Any) -> list[int]:
 def widened(content: bytes, nodes: Collection[int]) -> bytes:
     """Returns the model with the weights of these hybrid nodes in float32, and of no others: the
     computation of a dynamic-range model with these weights dequantized, while the host's kernels
-    also quantize the other factor.
-    """
+    also quantize the other factor."""
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]

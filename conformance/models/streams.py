@@ -1,6 +1,5 @@
 """Models that keep variables between runs, on a stream of inputs: run after run, with what they
-keep and the inputs of their last operators among the outputs, and variables reset on the way.
-"""
+keep and the inputs of their last operators among the outputs, and variables reset on the way."""
 
 from __future__ import annotations
 

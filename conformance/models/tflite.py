@@ -1,6 +1,5 @@
 """TFLite models built in memory: `build` for one case, `Model` for a few ops joined together. No
-TensorFlow needed.
-"""
+TensorFlow needed."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ class Model:
     >>> x = model.input("x", (1, 8, 8, 3))
     >>> y = model.op("RELU", [x], shape=(1, 8, 8, 3))
     >>> model.output(y)
-    >>> content = model.to_bytes()
-    """
+    >>> content = model.to_bytes()"""
 
     tensors: list[_Tensor] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
@@ -201,8 +199,7 @@ class Model:
     def infer_shapes(self, host: str | None = None) -> None:
         """Replace the shapes of computed tensors by those the host's CPU kernels find.
 
-        Raises ValueError with the host's words when it refuses the model.
-        """
+        Raises ValueError with the host's words when it refuses the model."""
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):
             if tensor.computed and shape is not None:
                 tensor.shape = shape
@@ -213,8 +210,7 @@ def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None
     CPU kernels once.
 
     `version` writes another op version than the case's into the model; shapes are still found at
-    the case's version.
-    """
+    the case's version."""
     model = single(case, shapes)
     if shapes is None:
         model.infer_shapes()

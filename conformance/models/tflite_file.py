@@ -1,8 +1,7 @@
 """Files of TFLite: the classes of their schema, and what such a file names.
 
 The schema comes from the ai-edge-litert wheel; its file is loaded by path, so that no native
-library of that host loads.
-"""
+library of that host loads."""
 
 from __future__ import annotations
 

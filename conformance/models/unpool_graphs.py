@@ -1,6 +1,5 @@
 """Max unpooling with MediaPipe's custom operators: each host numbers the elements of a window in
-its own way, so that pooling and unpooling must run together.
-"""
+its own way, so that pooling and unpooling must run together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Closes a test: turns a result into an outcome, a record for the report and pytest's verdict.
 
-Tests call `Book.close` (or leave by an exception, which the plugin in `conftest` records).
-"""
+Tests call `Book.close` (or leave by an exception, which the plugin in `conftest` records)."""
 
 from __future__ import annotations
 
@@ -32,15 +31,13 @@ class Book:
 
     def allowance(self, who: Mapping[str, Any]) -> float:
         """Returns the factor of `expect/` on the tolerance of a case; `who` holds fields of its
-        record.
-        """
+        record."""
         return expect.allowance(self.entries, Record(**who, outcome=PASS))
 
     def close(self, record: Record, model: bytes | None = None, again: str = "") -> None:
         """Records the test and ends it: returns for a pass, else raises pytest's outcome. A refusal
         that the case asks for passes. One that `expect/` lists is an expected failure; any other is
-        a failure. The `model` of a failure is saved, `again` reproduces it.
-        """
+        a failure. The `model` of a failure is saved, `again` reproduces it."""
         record, listed = self.judge(record)
         suffix = ".onnx" if record.host.startswith("onnxruntime") else ".tflite"
         if record.outcome == FAIL and model is not None:
@@ -56,8 +53,7 @@ class Book:
 
     def judge(self, record: Record) -> tuple[Record, expect.Entry | None]:
         """Returns the record with its refusal judged, and the entry of `expect/` that lists it: a
-        refusal without an entry that the case does not ask for is a failure.
-        """
+        refusal without an entry that the case does not ask for is a failure."""
         if record.outcome != REFUSED or record.expected_refusal:
             return record, None
         listed = expect.refusal(self.entries, record)

@@ -9,8 +9,7 @@ is
 
 where host, op and case may have shell wildcards and a case with blanks stands in quotes. A wrong
 value is never only written down here: it needs a row in `ir.quirks`, which makes it a
-refusal.
-"""
+refusal."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ class Entry:
 
 def slug(header: Header) -> str:
     """Returns a name for files: first words of adapter and driver in lower case, with its
-    version.
-    """
+    version."""
     adapter = re.sub(r"\(.*?\)|device", " ", str(header.adapter["name"]), flags=re.IGNORECASE)
     driver = re.sub(r"\(.*?\)", " ", str(header.adapter["driver"] or header.package))
     words = re.findall(r"[a-z0-9.]+", f"{adapter} {driver}".lower())
@@ -120,8 +118,7 @@ def allowance(entries: Iterable[Entry], record: Record) -> float:
 
 def stale(entries: Sequence[Entry], records: Sequence[Record], complete: bool) -> list[Entry]:
     """Returns entries that no record needed. After an incomplete run only entries whose cases ran
-    count.
-    """
+    count."""
     unused = [e for e in entries if not any(e.needed(r) for r in records)]
     if complete:
         return unused

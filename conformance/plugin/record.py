@@ -2,8 +2,7 @@
 
 Outcomes are PASS, FAIL, REFUSED (the plugin left the node to the CPU and said why) and
 NOT-CONVERTIBLE (no model of that host can hold the case). Only PASS passes; a refusal that a case
-asks for, or that `expect/` lists with a reason, is shown and does not fail the run.
-"""
+asks for, or that `expect/` lists with a reason, is shown and does not fail the run."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Record:
     `share` is the worst error over its tolerance, `ulp` that error in units in the last place of
     the expected value, `expected_refusal` marks a refusal that does not fail the run, `allowed` the
     factor that `expect/` allows on the tolerance, `seconds` the time of the whole test. `judge`
-    says where the expected values come from, "" being the host's own CPU kernels.
-    """
+    says where the expected values come from, "" being the host's own CPU kernels."""
 
     test: str
     kind: str
@@ -63,8 +61,7 @@ class Record:
 
     def brief(self) -> Record:
         """Returns a record for storage: only a failure needs the name of its test, and a pass needs
-        no text.
-        """
+        no text."""
         kept = replace(self, seconds=round(self.seconds, 2))
         if self.outcome == FAIL:
             return kept
@@ -131,8 +128,7 @@ LIMITS = {
 @cache
 def header(wanted: str | None, package: str = "") -> Header:
     """Returns the header of a run on the adapter that `wanted` names. Raises NoAdapter with a
-    sentence.
-    """
+    sentence."""
     from tflgpu_plugin.runtime import adapter
 
     info = adapter.select(wanted)

@@ -91,8 +91,7 @@ class Choice:
     @property
     def narrowed(self) -> bool:
         """Whether only some operators or types are selected: graphs and models are then left
-        out.
-        """
+        out."""
         return bool(self.ops or self.typed)
 
     @property

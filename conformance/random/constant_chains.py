@@ -1,6 +1,5 @@
 """Random models whose weights follow from constants through several nodes, and where to cut them
-between us and the host.
-"""
+between us and the host."""
 
 from __future__ import annotations
 

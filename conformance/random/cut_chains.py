@@ -1,7 +1,6 @@
 """Judges our nodes by what they were given, where the host around them is wrong by itself: its
 own delegate leaves weights unwritten that other nodes of the host read, and the answer of the whole
-model says nothing.
-"""
+model says nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ def worst(model: Model, feeds: list[Feed], name: str, options: Mapping[str, Any]
     graphs are allowed. Expected is what the host's kernels make of what our nodes read: of right
     values wherever nothing was written, since such a tensor must not be read by us; and of right
     ones or of those that the host gave where both are there and differ, since what follows from
-    constants may be worked out by us or read.
-    """
+    constants may be worked out by us or read."""
     delegate = host.load_delegate(name, options)
     made = host.interpreter(
         model.to_bytes(), name, "default",
@@ -61,8 +59,7 @@ def _overwritten(made: Any, tensor: int, count: int) -> bool:
 
 def _ports(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
     """Returns the computed tensors that these nodes read, and those of their results that others
-    read.
-    """
+    read."""
     inside = [op for k, op in enumerate(model.operators) if k in ours]
     outside = [op for k, op in enumerate(model.operators) if k not in ours]
     made = {t for op in inside for t in op.outputs}

@@ -2,8 +2,7 @@
 memory shared by tensors that must not meet, tensors that are outputs and inputs at once, partitions
 beside CPU nodes.
 
-Shapes come from the host: an operator that its CPU kernels refuse is taken out again.
-"""
+Shapes come from the host: an operator that its CPU kernels refuse is taken out again."""
 
 from __future__ import annotations
 
@@ -142,8 +141,7 @@ def _fully_connected(m: Maker) -> None:
 
 def _on_the_cpu(m: Maker) -> None:
     """Adds an operator that the test keeps on the CPU, so that partitions and CPU nodes
-    alternate.
-    """
+    alternate."""
     m.add(m.choose.choice(ON_THE_CPU), [m.pick()])
 
 
@@ -262,8 +260,7 @@ def build(seed: int) -> tuple[Model, list[list[Array]]]:
     """Returns a model and two feeds. Every third seed has operators that stay on the CPU; seeds
     from SIMPLE on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`,
     from INDEXED on mostly those of `graphs_indexed`, and from CHOOSING on those of
-    `graphs_choosing`.
-    """
+    `graphs_choosing`."""
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):

@@ -1,7 +1,6 @@
 """Further operators of random graphs: those that choose elements by their values, as detectors do.
 Hosts must choose the same ones, so these come of inputs by ways that round nothing (`Maker.exact`);
-equal ones are among them.
-"""
+equal ones are among them."""
 
 from __future__ import annotations
 

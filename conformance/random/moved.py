@@ -1,7 +1,6 @@
 """Seeded ONNX graphs of integers of 8 and 16 bits, through operators that move elements: numbers
 that were quantized in several ways, and plain ones, side by side. The CPU provider says what each
-node makes while a graph is drawn, which is exact.
-"""
+node makes while a graph is drawn, which is exact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Blocks of several operators for `random_onnx`, as networks and exporters write them: attention,
 residuals, recurrence, slices of one tensor joined again, masks and sizes that follow from shapes,
-products of two computed tensors, and bodies of control flow that read what is around them.
-"""
+products of two computed tensors, and bodies of control flow that read what is around them."""
 
 from __future__ import annotations
 

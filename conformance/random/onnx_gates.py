@@ -1,7 +1,6 @@
 """Blocks of mobile networks: activations that are spelled out, and maps that are multiplied by a
 gate per channel, which follows from the map's own means, in front of a convolution. Mostly as
-exporters write them, sometimes with another number, order, reader or window.
-"""
+exporters write them, sometimes with another number, order, reader or window."""
 
 from __future__ import annotations
 

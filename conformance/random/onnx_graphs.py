@@ -1,8 +1,7 @@
 """Seeded ONNX graphs of a few operators each, as exporters write them: channels first, parameters
 in every form that an operator has, shape arithmetic, symbolic extents, bools, nodes for the CPU.
 
-What onnxruntime's CPU provider refuses is taken out again.
-"""
+What onnxruntime's CPU provider refuses is taken out again."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class Made:
 def build(seed: int) -> Made:
     """Every third seed leaves some nodes to the CPU; every fourth has symbolic extents and runs for
     several shapes. From SIMPLE on half of what is added are blocks, from INDEXED on more than that
-    those of `onnx_indexed`.
-    """
+    those of `onnx_indexed`."""
     m = Maker(seed)
     indexed = seed >= INDEXED
     m.opset = NEWEST if indexed and seed % 2 else m.opset

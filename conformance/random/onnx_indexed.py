@@ -1,8 +1,7 @@
 """Blocks for `random_onnx` around operators that choose, place and order elements, and around those
 that newer definitions have: attention as one operator, einsum, products of many axes.
 
-Indices come of values that no rounding has touched, so that the hosts find the same ones.
-"""
+Indices come of values that no rounding has touched, so that the hosts find the same ones."""
 
 from __future__ import annotations
 

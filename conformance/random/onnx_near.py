@@ -1,7 +1,6 @@
 """Graphs that recognizing passes look at twice: attention, normalization of rows and rotary
 positions as exporters write them, and the same with one step otherwise, which must stay what it is;
-and tensors that are moved and joined with themselves.
-"""
+and tensors that are moved and joined with themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Several convolutions of one tensor, as detectors and blocks of branches have them: mostly of one
 window and with one activation, which passes make one, and sometimes of another; read as they lie,
-joined at either end, moved, or given to the host.
-"""
+joined at either end, moved, or given to the host."""
 
 from __future__ import annotations
 

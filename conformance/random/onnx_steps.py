@@ -1,8 +1,7 @@
 """The operators of `random_onnx`, in the forms that they have: each function adds one to a graph,
 with inputs, attributes and constants by chance.
 
-Steps (compare, choose) stand only where values are exact, so that a rounding error stays one.
-"""
+Steps (compare, choose) stand only where values are exact, so that a rounding error stays one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Single ONNX operators with attributes and shapes by chance: windows beside the image, strides
-over the kernel, every coordinate rule, ranks 0 to 6. `FOUND` lists what was wrong once.
-"""
+over the kernel, every coordinate rule, ranks 0 to 6. `FOUND` lists what was wrong once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Random graphs as full-integer models, as a converter would write them: quantization from the
 values of the float32 graph, weights per channel, and a QUANTIZE wherever an operator needs another
-quantization.
-"""
+quantization."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ def feeds(
     numbers: np.random.Generator, runs: Iterable[Sequence[Sequence[int]]], first: int = 0
 ) -> list[list[Array]]:
     """Returns values of these shapes for each run, of both kinds alternately: noise first, or where
-    `first` is odd the others.
-    """
+    `first` is odd the others."""
     kinds = (noise, offset)
     return [
         [kinds[(run + first) % 2](numbers, shape) for shape in shapes]

@@ -54,8 +54,7 @@ def greater(a: Array, b: Array) -> Array:
 
 def overlap(a: Array, b: Array) -> Any:
     """Returns the intersections of a box, or of several, with others over their unions: zero where
-    one of them has no area.
-    """
+    one of them has no area."""
     (low, high), (low_b, high_b) = (
         (lesser(c[..., :2], c[..., 2:]), greater(c[..., :2], c[..., 2:])) for c in (a, b)
     )  # fmt: skip

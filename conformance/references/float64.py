@@ -3,8 +3,7 @@
 `onnx.reference.ReferenceEvaluator` runs the model with its float32 tensors widened. This module has
 only the operators that it lacks (three early ones that ONNX Runtime still takes), has wrong
 (`VALID` padding, BatchNormalization before opset 14, a Resize with an empty `roi`), or is slow at
-(convolutions).
-"""
+(convolutions)."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def evaluate(
     model: onnx.ModelProto, feed: Mapping[str, Array], more: Sequence[type[OpRun]] = ()
 ) -> list[Any]:
     """Returns the model's outputs for inputs by name, floats as float64. `more` operators take
-    precedence over those here.
-    """
+    precedence over those here."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     _widen(wide.graph)

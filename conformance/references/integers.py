@@ -2,8 +2,7 @@
 error, and the rounding that the operators document (to the nearest, halves to even).
 
 onnxruntime's own kernels are a second witness where `host_is_exact`: x86 without VNNI adds two
-products of uint8 and int8 in 16 bits, which saturates.
-"""
+products of uint8 and int8 in 16 bits, which saturates."""
 
 from __future__ import annotations
 

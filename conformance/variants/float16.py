@@ -1,6 +1,5 @@
 """The float32 cases as float16 models: constants stored in 16 bits after a DEQUANTIZE, as
-converters write them. Values are computed in float32, so the bounds are those of float32.
-"""
+converters write them. Values are computed in float32, so the bounds are those of float32."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 outputs of the one node, whatever their size.
 
 Inputs and constants are numbers that float16 has, so the host computes on the same ones; what
-is left is the float32 error of the kernel and one rounding of the result.
-"""
+is left is the float32 error of the kernel and one rounding of the result."""
 
 from __future__ import annotations
 

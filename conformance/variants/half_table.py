@@ -1,7 +1,6 @@
 """The float models with values stored as float16 as a table, for `conformance.models_table --half`:
 largest and mean error of ours and of a simulation of such storage (`half_storage`), device memory
-in MB and milliseconds of float32 and of float16. With --onnx the ONNX models.
-"""
+in MB and milliseconds of float32 and of float16. With --onnx the ONNX models."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Dynamic-range twins of the float32 cases: the weights in 8 bits, everything else in float32.
 
 The host's own kernels also round what the weights are multiplied with; an answer of ours is that of
-the same model with its weights widened to float32, which the host runs, too.
-"""
+the same model with its weights widened to float32, which the host runs, too."""
 
 from __future__ import annotations
 

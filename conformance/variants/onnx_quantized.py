@@ -1,7 +1,6 @@
 """Small float ONNX models, quantized by onnxruntime's own quantizer in both of its formats (groups
 of QuantizeLinear and DequantizeLinear, and QLinear operators), and how far two answers are apart in
-levels of the output.
-"""
+levels of the output."""
 
 from __future__ import annotations
 

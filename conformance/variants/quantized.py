@@ -2,8 +2,7 @@
 uint8 (as a whole) tensors, with the scales that a converter would choose.
 
 Judged by the rule of the op's row: exactly the numbers of the reference kernels unless it says how
-many levels of the output they may be off.
-"""
+many levels of the output they may be off."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ their nodes run, how far their answers are off, and their times beside those of 
 float32 and of the host's CPU kernels.
 
 A float32 twin is another file of `../shared`, or, of a dynamic-range model, the model with its
-weights in float32. Nothing is asserted here.
-"""
+weights in float32. Nothing is asserted here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The onnxruntime frontend: `providers=["TflGpuExecutionProvider"]` after
 `tflgpu_plugin.register()`.
 
-This module imports neither numpy nor onnxruntime, so that discovering the frontend is fast.
-"""
+This module imports neither numpy nor onnxruntime, so that discovering the frontend is fast."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def connect() -> None:
 
 def register() -> None:
     """Registers the provider with onnxruntime; further calls do nothing. Raises ImportError when
-    onnxruntime is missing, RuntimeError when it is older than 1.24.4.
-    """
+    onnxruntime is missing, RuntimeError when it is older than 1.24.4."""
     from . import registration
 
     registration.register()
@@ -41,8 +39,7 @@ def assert_used(session: Any) -> None:
 
 def preferring(module: str) -> Any:
     """Returns the methods of onnxruntime to wrap, each as (class, method name, wrapper), so that
-    sessions which name only the CPU provider use this one.
-    """
+    sessions which name only the CPU provider use this one."""
     from . import preferred
 
     return preferred.wrapped()

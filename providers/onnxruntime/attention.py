@@ -31,8 +31,7 @@ def attended(
     e: Builder, made: int, mask: int, past: int, bias: int | None = None
 ) -> list[int | None]:
     """Builds attention over `made`, which holds queries, keys and values concatenated on the last
-    axis. `mask` and `past` are input positions, `bias` is a tensor added to the scores.
-    """
+    axis. `mask` and `past` are input positions, `bias` is a tensor added to the scores."""
     heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
     q, k, v = parts(e, made, widths(e))
     before, present = 0, None
@@ -64,8 +63,7 @@ def multi_head(e: Builder) -> list[int | None]:
 def with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[Part, Part, int]:
     """Returns (keys, values, number of past keys). Keys and values are appended to the past ones,
     which are inputs `position` and `position + 1`. They are [batch, heads, keys, depth] where the
-    node has a past or outputs them, else as given.
-    """
+    node has a past or outputs them, else as given."""
     if e.has(position) or e.wants(1) or e.wants(2):
         k, v = (heads_first(e, t, heads) for t in (k, v))
     if not e.has(position):
@@ -85,8 +83,7 @@ def of_heads(
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
     """Adds the attention op over `given` (q, k, v); `heads` is (query heads, key and value heads).
-    The result is [batch, queries, heads * depth] where q is of rank 3.
-    """
+    The result is [batch, queries, heads * depth] where q is of rank 3."""
     return e.add("attention", *given, mask, lengths, heads=heads[0], kv_heads=heads[1],
                  scale=score_scale(e, given[0], heads[0]), **attributes)  # fmt: skip
 
@@ -98,8 +95,7 @@ def score_scale(e: Builder, q: Part, heads: int) -> float:
 
 def heads_first(e: Builder, x: int, heads: int) -> int:
     """Returns `x`, [batch, length, heads * depth], as [batch, heads, length, depth]; a tensor of
-    rank 4 unchanged.
-    """
+    rank 4 unchanged."""
     if e.rank(x) == 4:
         return x
     batch, length, width = e.shape(x)
@@ -142,8 +138,7 @@ def widths(e: Builder) -> tuple[int, ...]:
 
 def _masks(scores: Shape) -> dict[Shape, Shape]:
     """Maps each shape that a mask of `scores` [batch, queries, keys] may have to the shape to
-    reshape it to, so that it broadcasts to [batch, heads, queries, keys].
-    """
+    reshape it to, so that it broadcasts to [batch, heads, queries, keys]."""
     batch, length, keys = scores
     return {
         (batch, keys): (batch, 1, 1, keys),
@@ -155,8 +150,7 @@ def _masks(scores: Shape) -> dict[Shape, Shape]:
 def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int | None:
     """Returns the tensor to add to the scores: 0 for keys that are attended to, else
     mask_filter_value. A mask [batch] holds the number of leading keys to attend to; with `raises`,
-    a negative one fails the run. Other masks are positive for keys that are attended to.
-    """
+    a negative one fails the run. Other masks are positive for keys that are attended to."""
     if not e.has(position):
         return None
     given, keys = e.x(position), scores[2]

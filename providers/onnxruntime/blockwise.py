@@ -1,7 +1,6 @@
 """Table rows and builders for block quantization: one scale and zero point per block of an axis
 (block_size of QuantizeLinear-23), and weights stored in blocks (MatMulNBits and
-GatherBlockQuantized of com.microsoft).
-"""
+GatherBlockQuantized of com.microsoft)."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
 
 def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
     """Repeats the float32 tensor `values`, one per block of `axis`, to one per element of `shape`.
-    All blocks must be full unless `values` is constant.
-    """
+    All blocks must be full unless `values` is constant."""
     if e.constant(values) is not None:
         return e.derived(
             values, "blocks", axis, block, shape,
@@ -60,8 +58,7 @@ def matmul_n_bits(e: Builder) -> int:
 
 def gather_block_quantized(e: Builder) -> int:
     """Builds GatherBlockQuantized: the table of 4 or 8 bits stays packed where `_by_rows` holds,
-    else it is dequantized before the run.
-    """
+    else it is dequantized before the run."""
     if not _by_rows(e):
         return _widened(e)
     bits, block, packed = e.integer("bits", 4), e.integer("block_size", 128), _packed(e)
@@ -87,8 +84,7 @@ def gather_block_quantized(e: Builder) -> int:
 
 def _by_rows(e: Builder) -> bool:
     """Whether the node gathers rows of a matrix whose blocks run along the rows, by indices that
-    are not constant, with a block size that is a power of two.
-    """
+    are not constant, with a block size that is a power of two."""
     axis, block, ids = e.integer("gather_axis"), e.integer("block_size", 128), e.x(1)
     return (
         not e.known(ids) and e.rank(ids) <= MAX_RANK and prod(e.shape(ids)) > 0
@@ -143,8 +139,7 @@ def _quantize_axis(e: Builder) -> int:
 
 def _packed(e: Builder) -> bool:
     """Whether each byte of the table holds two numbers of 4 bits: the shape of the scales then
-    matches the unpacked shape, not that of the bytes.
-    """
+    matches the unpacked shape, not that of the bytes."""
     held = e.value(0)
     return e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
 
@@ -156,8 +151,7 @@ def _blocked(e: Builder, shape: Shape) -> bool:
 
 def _zeros(given: Array, bits: int, shape: Shape) -> Array:
     """Returns the zero points `given` as float32 of `shape` [outputs, blocks]. uint8 holds two zero
-    points of 4 bits per byte; floats are not packed.
-    """
+    points of 4 bits per byte; floats are not packed."""
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
@@ -169,8 +163,7 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 def along(e: Builder) -> Refusal | None:
     """One scale, one for each element of the axis, or with block_size one for each block, and as
     many zero points; with scales or zero points that are not constant, an extent that is a multiple
-    of block_size.
-    """
+    of block_size."""
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:

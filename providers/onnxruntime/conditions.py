@@ -1,6 +1,5 @@
 """Conditions that every node must meet, and conditions of single table rows; conditions of larger
-operator families are beside their builders. A condition reads the host's node.
-"""
+operator families are beside their builders. A condition reads the host's node."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def constant(e: Builder) -> Refusal | None:
 
 def kernels(e: Builder) -> Refusal | None:
     """bfloat16 inputs are read only by operators whose row lists the type, as only for these the
-    host has kernels. Nodes that are evaluated before a run may read any.
-    """
+    host has kernels. Nodes that are evaluated before a run may read any."""
     if e.known_limit:
         return None
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
@@ -52,8 +50,7 @@ def kernels(e: Builder) -> Refusal | None:
 
 def filled(e: Builder) -> Refusal | None:
     """Inputs have elements, unless the operator is elementwise or only moves elements: for others,
-    onnxruntime's rules for empty tensors differ, or its kernels crash.
-    """
+    onnxruntime's rules for empty tensors differ, or its kernels crash."""
     row = e.op
     if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
         return None

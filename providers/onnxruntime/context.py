@@ -1,7 +1,6 @@
 """Writes partitions into compiled models as EPContext nodes, and reads such nodes back. A node
 carries a plan with its weights (tflgpu_plugin/cache/plan_file.py), either in its attribute or in a
-file beside the model, for one adapter and one version of this plugin.
-"""
+file beside the model, for one adapter and one version of this plugin."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ AGAIN = "Compile the original model again on this machine."
 @dataclass(frozen=True)
 class Export:
     """A compiled model to write. `path` is its file, "" for the default beside the original model;
-    `embedded` is whether the model contains the plans or refers to files beside it.
-    """
+    `embedded` is whether the model contains the plans or refers to files beside it."""
 
     path: str
     embedded: bool
@@ -43,16 +41,14 @@ class Export:
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Export | None:
         """Returns the export that the session options ask for, None without one. Plans go to files
-        beside the model unless ep.context_embed_mode is 1.
-        """
+        beside the model unless ep.context_embed_mode is 1."""
         if settings.get(ENABLE) != "1":
             return None
         return cls(settings.get(PATH, ""), settings.get(EMBED) == "1")
 
     def target(self, model: str) -> Path | None:
         """Returns the path of the compiled model, where `model` is the path of the original one;
-        None if neither has a path.
-        """
+        None if neither has a path."""
         if self.path:
             return Path(self.path)
         return Path(model).with_name(f"{Path(model).stem}_ctx.onnx") if model else None
@@ -61,8 +57,7 @@ class Export:
 @dataclass(frozen=True)
 class Context:
     """The content of an EPContext node. `data` is the plan if `embedded`, else the name of the file
-    that holds it.
-    """
+    that holds it."""
 
     data: bytes
     embedded: bool
@@ -75,8 +70,7 @@ class Interface:
     `shapes` holds the shapes that it was made for. `part` holds the nodes, for runs on the host's
     kernels and, if `open`, for plans with other shapes or `run_values` (values that the plan is
     specialized for). `arithmetic` are the ids of nodes that are shape arithmetic. `guards` are
-    default values of inputs that were planned as constants (a compiled model stores digests).
-    """
+    default values of inputs that were planned as constants (a compiled model stores digests)."""
 
     ports: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -91,15 +85,13 @@ class Interface:
     @property
     def key(self) -> tuple[tuple[int, ...], ...]:
         """Returns the key of the first plan: the shapes of `inputs`, then the `numbers` of each of
-        the `run_values`.
-        """
+        the `run_values`."""
         return (*self.shapes, *map(numbers, self.run_values.values()))
 
 
 def numbers(value: Array) -> tuple[int, ...]:
     """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
-    to int32 (a clipped one is out of range of every tensor, too), floats as their bits.
-    """
+    to int32 (a clipped one is out of range of every tensor, too), floats as their bits."""
     if value.dtype == np.float32:
         value = value.view(np.int32)
     return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
@@ -115,8 +107,7 @@ def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
     """Returns the content of the partition's EPContext node, and writes the file of its plan unless
     the plan is embedded; the file name contains the digest. `model` is the path of the original
-    model. Raises BuildError if the file cannot be written.
-    """
+    model. Raises BuildError if the file cannot be written."""
     arrays: dict[str, Array] = {}
     extra = {
         "interface": codec.encode(interface, arrays),
@@ -147,8 +138,7 @@ def read(
     node: HostNode, taken: Snapshot, adapter: AdapterInfo, options: Options
 ) -> tuple[Partition, Interface]:
     """Returns (partition, interface) from the EPContext node `node`, ready to run. Raises
-    BuildError if its content is damaged or was compiled for another model, adapter or version.
-    """
+    BuildError if its content is damaged or was compiled for another model, adapter or version."""
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter, options)
         interface = _interface(found, taken)
@@ -188,8 +178,7 @@ def _bytes(node: HostNode, model: str) -> bytes:
 def _guards(recorded: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     """Returns the default values that a run may override. onnxruntime turns some defaults into
     constants when it writes a model; those cannot be overridden. Raises ValueError if a value
-    differs from the recorded digest.
-    """
+    differs from the recorded digest."""
     found = {}
     for name, digest in recorded.items():
         value = taken.values[name]
@@ -206,8 +195,7 @@ def check_node(
     found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot
 ) -> None:
     """Raises ValueError unless names, types and shapes of the node's values match the stored plan,
-    which would otherwise access their memory out of bounds.
-    """
+    which would otherwise access their memory out of bounds."""
     plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):
         raise ValueError("its content is not that of an EPContext node of this plugin")

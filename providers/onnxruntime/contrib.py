@@ -1,6 +1,5 @@
 """The table rows of the operators of the com.microsoft domain; onnxruntime's optimizer writes some
-of them into the models that it saves.
-"""
+of them into the models that it saves."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
 
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
     """Returns the row of the QLinear (quantized) variant of the ONNX operator `one`, with operands
-    `takes`, conditions `asked` in addition to its own, and `types`.
-    """
+    `takes`, conditions `asked` in addition to its own, and `types`."""
     return _contrib(
         f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
         by=quantized.over(one.name), types=types,
@@ -172,8 +170,7 @@ _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
 
 def contributed(standard: Sequence[HostOp]) -> tuple[HostOp, ...]:
     """Returns all rows of com.microsoft, given the `standard` rows of ONNX, from which QLinear
-    variants and QuantizeLinear and DequantizeLinear are derived.
-    """
+    variants and QuantizeLinear and DequantizeLinear are derived."""
     named = {one.name: one for one in standard}
     quantized_ones = (_qlinear(named[name], *asked) for name, asked in _QLINEAR.items())
     bounds = (

@@ -1,6 +1,5 @@
 """Table rows and builders whose number of results is known only after the run: the results are
-padded to the largest possible number, and a count tells how many are valid.
-"""
+padded to the largest possible number, and a count tells how many are valid."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def compress(e: Builder) -> int:
 
 def places_of(e: Builder, flags: int) -> tuple[int, int]:
     """Returns (indices, count) of the true elements of `flags` [n]. `indices` is [n]; its elements
-    from `count` on are arbitrary but in range.
-    """
+    from `count` on are arbitrary but in range."""
     if not prod(e.shape(flags)):
         flags = e.const([False], np.bool_)
     places, count = e.add_many("nonzero", flags, dtype="i32")
@@ -96,8 +94,7 @@ def nonzero(e: Builder) -> int:
 @asks("shape.too_large")
 def listed(e: Builder) -> bool:
     """At most 4,096 elements without an axis or with an input of rank 1; else 1 to 4,194,304
-    comparisons (input elements times slices along the axis).
-    """
+    comparisons (input elements times slices along the axis)."""
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
@@ -109,8 +106,7 @@ def _parts_axis(e: Builder) -> int | None:
 
 def unique(e: Builder) -> list[int]:
     """Builds the four outputs of Unique: the distinct elements, the index of the first occurrence
-    of each, for each input element the index of its distinct element, and the frequencies.
-    """
+    of each, for each input element the index of its distinct element, and the frequencies."""
     axis, n = _parts_axis(e), prod(e.shape())
     if axis is not None:
         return _unique_parts(e, axis)
@@ -183,8 +179,7 @@ def _argsort(e: Builder, x: int) -> int:
 
 def _limits(e: Builder) -> tuple[int, float, float]:
     """Returns (boxes per class, largest overlap, least score). The node's threshold is exclusive;
-    the least score is the next float above it.
-    """
+    the least score is the next float above it."""
     count, overlap, least = (e.optional(k) for k in (2, 3, 4))
     above = (
         -np.inf if least is None else np.nextafter(np.float32(least.flat[0]), np.float32(np.inf))
@@ -197,8 +192,7 @@ def _limits(e: Builder) -> tuple[int, float, float]:
 @asks("constant.required")
 def choice(e: Builder) -> bool:
     """Constant max_output_boxes_per_class, iou_threshold (0 to 1) and score_threshold, and
-    ceil(boxes / 256) * (max_output_boxes_per_class + 1) of at most 1,048,576.
-    """
+    ceil(boxes / 256) * (max_output_boxes_per_class + 1) of at most 1,048,576."""
     boxes, scores = e.shape(), e.shape(e.x(1))
     if not e.known(*e.inputs[2:]) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False

@@ -1,6 +1,5 @@
 """Table rows and builders for the operators that onnxruntime's optimizer writes into diffusion
-models for GPUs. Images are NHWC. onnxruntime has no CPU kernels for these operators.
-"""
+models for GPUs. Images are NHWC. onnxruntime has no CPU kernels for these operators."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ CONV: Sequence[Condition] = (IMAGE, *map(_of_turned, windows.CONV))
 
 def conv(e: Builder) -> int:
     """Builds NhwcConv: image [N, H, W, C], weights [O, H, W, I]. The host infers the result's shape
-    as for Conv (NCHW), which `misinferred` declares wrong.
-    """
+    as for Conv (NCHW), which `misinferred` declares wrong."""
     e.misinferred = True
     return e.channels_last(windows.conv(_turned(e)))
 
@@ -108,8 +106,7 @@ def bias_add(e: Builder) -> int:
 
 def bias_split_gelu(e: Builder) -> int:
     """Builds BiasSplitGelu: adds the bias, splits the last axis in halves, and returns the left
-    half times the GELU of the right half.
-    """
+    half times the GELU of the right half."""
     total = e.add("add", e.x(), e.x(1))
     half = e.shape(total)[-1] // 2
     left, right = parts(e, total, (half, half))

@@ -26,8 +26,7 @@ def einsum(e: Builder) -> int:
 
 def _equation(e: Builder) -> tuple[list[str], str]:
     """Returns (letters of each operand, letters of the result). Without "->", the result has
-    all letters that occur once, in alphabetical order.
-    """
+    all letters that occur once, in alphabetical order."""
     left, arrow, right = e.text("equation", "").replace(" ", "").partition("->")
     counts = Counter(left.replace(",", ""))
     implied = "".join(sorted(letter for letter, count in counts.items() if count == 1))
@@ -47,8 +46,7 @@ def _product(
     e: Builder, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
 ) -> tuple[int, str]:
     """Returns (product, its letters) of two tensors with letters, as a batched matrix product
-    [batch, rows, inner] x [batch, inner, columns]; each of these may stand for several letters.
-    """
+    [batch, rows, inner] x [batch, inner, columns]; each of these may stand for several letters."""
     (a, left), (b, right) = given
     batch = "".join(letter for letter in left if letter in right and letter in wanted)
     inner = "".join(letter for letter in left if letter in right and letter not in wanted)

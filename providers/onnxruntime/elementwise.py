@@ -116,8 +116,7 @@ def modulo(e: Builder) -> int:
 
 def bit_shift(e: Builder) -> int:
     """Builds BitShift. From opset 28 on, a shift by a negative number or by more bits than the type
-    has moves all bits out.
-    """
+    has moves all bits out."""
     x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
     none, most = (e.const(bits, np.int32) for bits in (0, 31))
     if e.version >= 28 and not left:

@@ -2,8 +2,7 @@
 plan for other shapes, and give native code a model for runs on onnxruntime's kernels.
 
 They may run on any thread of onnxruntime and acquire the GIL themselves. An exception does not
-propagate to native code: it becomes an error message for onnxruntime.
-"""
+propagate to native code: it becomes an error message for onnxruntime."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ def connect() -> None:
 def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int) -> int:
     """Creates a session and returns its number. `keys` and `values` are `count` options, `adapters`
     are indices into `adapter.adapters()`, of which the first is used unless an option names one.
-    Raises OptionError or NoAdapter.
-    """
+    Raises OptionError or NoAdapter."""
     given = callbacks.pairs(keys, values, count)
     sessions.failed("")
     try:
@@ -76,8 +74,7 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
 
 def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     """Claims the supported nodes of `graph`, the model or the body of a control-flow node. An error
-    leaves all of its nodes on the CPU, with a warning.
-    """
+    leaves all of its nodes on the CPU, with a warning."""
     session = sessions.kept.clients.get(number)
     if session is None:
         raise BuildError.of((), "host.withdrawn", "This session is closed.")
@@ -168,8 +165,7 @@ def _placed(
     partition: Partition, grouping: Grouping, export: context.Export | None
 ) -> sessions.Placed:
     """Returns the placed partition with its native object and first plan; with `export`, its
-    EPContext content is written, too.
-    """
+    EPContext content is written, too."""
     taken, reading, dynamic = grouping.snapshot, grouping.reading, grouping.dynamic
     hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
@@ -199,8 +195,7 @@ def _with_interface(
     made: context.Context | None = None,
 ) -> sessions.Placed:
     """Returns the placed partition with a native object for the host's `nodes`; `made` is the
-    content of its EPContext node.
-    """
+    content of its EPContext node."""
     counts = len(partition.instance.plan.counts)
     handle = _create(partition.number, nodes, interface, made, counts=counts)
     placed = sessions.Placed(partition, handle, nodes, interface)
@@ -212,8 +207,7 @@ def _with_interface(
 
 def _shape(reading: Imported, name: str) -> Shape:
     """Returns the shape that the value `name` was planned for; (0,), which matches no run, if it is
-    known only during a run.
-    """
+    known only during a run."""
     tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
     shape = None if tensor is None else tensor.shape
     return (0,) if shape is None or any(extent < 0 for extent in shape) else shape
@@ -276,8 +270,7 @@ def _log(ep: Any, level: sessions.Level) -> None:
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
     """Builds a plan of partition `number`. `shapes` holds `count` numbers: for each input its rank
     and extents, then for each run value its element count and elements. Runs with these shapes
-    fail if there can be no plan. Raises ImpossibleShapes.
-    """
+    fail if there can be no plan. Raises ImpossibleShapes."""
     placed = sessions.kept.claimed(number, UNPLANNED)
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
 
@@ -287,8 +280,7 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
 
 def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made: int) -> None:
     """Passes the nodes of partition `number` to native code as an ONNX model with the names
-    `inputs` (`count` of them) and `outputs` (`made`). Raises BuildError.
-    """
+    `inputs` (`count` of them) and `outputs` (`made`). Raises BuildError."""
     text, pairs = native.ffi.string, ((inputs, count), (outputs, made))
     try:
         placed = sessions.kept.partitions.get(number)

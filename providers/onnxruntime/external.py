@@ -1,6 +1,5 @@
 """Maps constants from external data files beside the model. Constants that must outlive the host's
-view of them, for plans with other shapes, are memory-mapped instead of copied.
-"""
+view of them, for plans with other shapes, are memory-mapped instead of copied."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class Files:
 
     def view(self, origin: Origin, data: Array) -> Array | None:
         """Returns a view of the mapped file that equals `data` (C order); None if the file differs
-        or `data` has less than 64 KiB.
-        """
+        or `data` has less than 64 KiB."""
         if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
             return None
         try:

@@ -1,6 +1,5 @@
 """Builders for the fused operators that onnxruntime's optimizer writes into models that it saves:
-each replaces several operators of ONNX.
-"""
+each replaces several operators of ONNX."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def gemm(e: Builder) -> int:
 
 def parameters(e: Builder) -> Sequence[float]:
     """Returns the parameters of the activation: activation_params of FusedConv, or activation_alpha
-    and activation_beta of FusedGemm.
-    """
+    and activation_beta of FusedGemm."""
     given = e.host.attributes
     named = [given[name] for name in ("activation_alpha", "activation_beta") if name in given]
     found: Sequence[float] = given.get("activation_params", named)
@@ -81,8 +79,7 @@ def skip_layer_norm(e: Builder) -> list[int | None]:
 
 def skip_rms_norm(e: Builder) -> list[int | None]:
     """Builds SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias; that sum is
-    the last output.
-    """
+    the last output."""
     total = e.plus(e.add("add", e.x(0), e.x(1)), e.get(3))
     y, inverse = e.run("RMSNormalization", total, e.x(2), attributes=_last(e))
     return [y, None, inverse, total]

@@ -4,8 +4,7 @@ than of queries, and a cache of past keys and values.
 `total_sequence_length` is the largest number of keys including the new ones, and `seqlens_k` is
 that number for each batch, minus one: with a past, new keys follow the valid past keys of their
 batch. A past tensor may be longer than the valid past; the present then has the same length, with
-zeros at the end.
-"""
+zeros at the end."""
 
 from __future__ import annotations
 
@@ -49,16 +48,14 @@ def grouped_query(e: Builder) -> list[int | None]:
 
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
     """Returns the rows of `table` (cosines or sines) for `length` positions of each batch, from the
-    position in the tensor `first` on; with a past it is known only during a run.
-    """
+    position in the tensor `first` on; with a past it is known only during a run."""
     places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
     return e.add("gather", table, places, axis=0, raises=True)
 
 
 def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
     """Returns `past` with `new` (keys or values) written from position `first` of each batch on,
-    extended with zeros to `total` positions.
-    """
+    extended with zeros to `total` positions."""
     batch, heads, _, depth = e.shape(new)
     held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
     held = _filled(e, held, total)

@@ -1,6 +1,5 @@
 """Groups the nodes of onnxruntime into convex partitions, each with the shape arithmetic that it
-needs, and extracts the graph of each partition.
-"""
+needs, and extracts the graph of each partition."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class Grouping:
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
         """Returns the nodes `ids` in convex groups, in execution order. A node whose shape
-        arithmetic cannot be in its group is left out.
-        """
+        arithmetic cannot be in its group is left out."""
         wanted = set(ids)
         nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
         chosen = {node.sources[0] for node in nodes}
@@ -47,8 +45,7 @@ class Grouping:
 
     def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
         """Returns the graph of the nodes `ids`, which `group` returned as a group. Its outputs are
-        those of the host's fused node.
-        """
+        those of the host's fused node."""
         outside = self.outputs(self.members[frozenset(ids)])
         wanted = tuple(self.reading.ids[name] for name in outside)
         return partition.extract(replace(graph, outputs=wanted), ids)
@@ -69,8 +66,7 @@ class Grouping:
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Returns convex groups of the host nodes `supported`. Misplaced nodes are removed and the
-        groups formed again until all shape arithmetic is in the group of its readers.
-        """
+        groups formed again until all shape arithmetic is in the group of its readers."""
         while True:
             groups = [set(group) for group in partition.groups(self._hosts, supported)]
             misplaced = {node for group in groups for node in self._misplaced(group)}
@@ -80,8 +76,7 @@ class Grouping:
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
         """Returns `groups` with each DequantizeLinear moved to the group of its readers, if they
-        are in one, so that tensors between partitions are of 8 bits.
-        """
+        are in one, so that tensors between partitions are of 8 bits."""
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         for node in self.snapshot.nodes:
@@ -101,8 +96,7 @@ class Grouping:
     def _misplaced(self, group: set[int]) -> set[int]:
         """Returns the nodes of `group` that cannot stay in it: shape arithmetic whose result is
         needed outside, too, and with dynamic shapes nodes that read shape arithmetic from outside.
-        A group of nothing but shape arithmetic is returned whole.
-        """
+        A group of nothing but shape arithmetic is returned whole."""
         arithmetic = self.reading.arithmetic
         if group <= arithmetic:
             return group

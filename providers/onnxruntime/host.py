@@ -1,6 +1,5 @@
 """Calls onnxruntime's C API through the function table that it passes to plugins
-(native/ort/abi.h); an error status becomes a HostError.
-"""
+(native/ort/abi.h); an error status becomes a HostError."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names of other types in messa
 
 class Host:
     """Wraps the function table of one onnxruntime. Handles are cffi pointers; they are valid only
-    during the callback that received them.
-    """
+    during the callback that received them."""
 
     def __init__(self, address: int) -> None:
         self.ffi = native.interface("_declarations_ort")
@@ -64,8 +62,7 @@ class Host:
 
     def path(self, found: Any) -> str:
         """Returns the path at pointer `found` as a string: it points to wide characters on Windows,
-        to bytes in the file system's encoding elsewhere.
-        """
+        to bytes in the file system's encoding elsewhere."""
         if not found:
             return ""
         if sys.platform == "win32":
@@ -78,8 +75,7 @@ class Host:
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """Returns the array that `function(subject, out, length)` fills, with the length that
-        `count(subject, out)` writes.
-        """
+        `count(subject, out)` writes."""
         length = self.get(count, subject, "size_t")
         out = self.ffi.new(f"{kind}[]", max(1, length))
         self.check(function(subject, out, length))
@@ -95,8 +91,7 @@ class Host:
 
     def attributes(self, node: Any) -> dict[str, Any]:
         """Returns a node's attributes by name, as int, float, bytes, array, or tuple of numbers or
-        bytes. Attributes that are graphs or types are left out.
-        """
+        bytes. Attributes that are graphs or types are left out."""
         api = self.api
         found = self.handles(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
         pairs = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in found if h)
@@ -124,8 +119,7 @@ class Host:
 
     def _size(self, handle: Any, kind: int) -> int:
         """Returns the size of an attribute's value in bytes: reading it into an empty buffer fails,
-        but reports the size.
-        """
+        but reports the size."""
         needed = self.ffi.new("size_t *")
         status = self.api.read_attribute(handle, kind, self.ffi.NULL, 0, needed)
         if status != self.ffi.NULL:
@@ -142,8 +136,7 @@ class Host:
 
     def data(self, value: Any) -> Array | None:
         """Returns a tensor's data as a read-only view, 4-bit types unpacked; None for types without
-        a numpy dtype.
-        """
+        a numpy dtype."""
         info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
         try:
             element = self.get(self.api.get_element_kind, info, "int")

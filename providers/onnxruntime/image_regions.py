@@ -1,6 +1,5 @@
 """Builders for operators on regions of images: Col2Im, RoiAlign and MaxRoiPool, as documented for
-Col2Im-18, RoiAlign-22 and MaxRoiPool-22.
-"""
+Col2Im-18, RoiAlign-22 and MaxRoiPool-22."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def col2im(e: Builder) -> int:
 
 def _sources(columns: Window) -> Array:
     """Returns indices [most, pixels] into the flattened [tap, position] of the elements to sum for
-    each pixel; unused entries are one past the last index, where there is a 0.
-    """
+    each pixel; unused entries are one past the last index, where there is a 0."""
     pixel, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     axes = zip(*columns, columns.places, strict=True)
     for extent, taps, step, apart, (before, _), places in axes:
@@ -66,8 +64,7 @@ def _sources(columns: Window) -> Array:
 @asks("shape.unsupported")
 def _put_together(e: Builder) -> bool:
     """Columns [batch, channels * block size, positions] of blocks inside the padded image, with at
-    most 4,194,304 elements per channel.
-    """
+    most 4,194,304 elements per channel."""
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
     pads = e.integers("pads")

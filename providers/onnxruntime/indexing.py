@@ -61,8 +61,7 @@ def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
 
 def trilu(e: Builder) -> int:
     """Builds Trilu: keeps the elements on one side of diagonal k, which need not be constant, and
-    sets others to 0.
-    """
+    sets others to 0."""
     upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
     if e.known(e.get(1)):
         k = int(e.value(1).reshape(-1)[0]) if e.has(1) else 0
@@ -96,8 +95,7 @@ def one_hot(e: Builder) -> int:
 
 def hardmax(e: Builder) -> int:
     """Builds Hardmax: 1 at the first maximum along `axis`, else 0; before opset 13 the maximum is
-    over `axis` and all axes after it.
-    """
+    over `axis` and all axes after it."""
     shape = e.shape()
     axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
     after = axis + 1 if e.version >= 13 else len(shape)

@@ -84,8 +84,7 @@ def _dense(e: Builder, a: int, b: int) -> int:
 
 def _vector_product(e: Builder, a: int, b: int) -> int:
     """Builds a matrix product where `a` or `b` may be a vector: a matrix of one row (left) or one
-    column (right), whose axis is removed from the result.
-    """
+    column (right), whose axis is removed from the result."""
     left, right = e.rank(a) == 1, e.rank(b) == 1
     a = e.reshape(a, (1, -1)) if left else a
     b = e.reshape(b, (-1, 1)) if right else b
@@ -110,8 +109,7 @@ def batch_norm(e: Builder) -> int:
 
 def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
     """Builds (x - mean) * s + bias, for parameters that are not all constant. `shape` broadcasts
-    them to x by channel.
-    """
+    them to x by channel."""
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
     shifted = e.add("add", variance, e.number("epsilon", 1e-5))
     factor = e.add("mul", scale, e.add("rsqrt", shifted))
@@ -120,8 +118,7 @@ def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
 
 def layer_norm(e: Builder) -> list[int | None]:
     """Builds LayerNormalization over `axis` and all axes after it. It becomes several ops if output
-    1 or 2 is read (mean, inverse standard deviation).
-    """
+    1 or 2 is read (mean, inverse standard deviation)."""
     x, bias, epsilon = e.x(), e.get(2), e.number("epsilon", 1e-5)
     axis = e.axis(e.integer("axis", -1), e.rank())
     if not (e.wants(1) or e.wants(2)):
@@ -161,8 +158,7 @@ def _rows_of_groups(e: Builder, x: int, groups: int, epsilon: float) -> int:
 
 def rms_norm(e: Builder) -> list[int]:
     """Builds RMSNormalization over `axis` and all axes after it. Returns [x * factor * scale,
-    factor], where factor = 1 / sqrt(mean(x^2) + epsilon).
-    """
+    factor], where factor = 1 / sqrt(mean(x^2) + epsilon)."""
     rank = e.rank()
     axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
     square = e.add("reduce_mean_square", e.x(), axes, keep_dims=True)
@@ -172,8 +168,7 @@ def rms_norm(e: Builder) -> list[int]:
 
 def mean_variance(e: Builder) -> int:
     """Builds MeanVarianceNormalization: (x - mean) / standard deviation. ONNX adds 1e-9 to the
-    deviation; onnxruntime does not, and returns NaN where all values are equal.
-    """
+    deviation; onnxruntime does not, and returns NaN where all values are equal."""
     axes = e.index(e.integers("axes") or (0, 2, 3))
     centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
     variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
@@ -182,8 +177,7 @@ def mean_variance(e: Builder) -> int:
 
 def det(e: Builder) -> int:
     """Builds Det by Laplace expansion along rows, from the last to the first: a minor of rows k and
-    below is the signed sum of elements of row k times minors of the rows below.
-    """
+    below is the signed sum of elements of row k times minors of the rows below."""
     *outer, size, _ = e.shape()
     x = e.reshape(e.x(), (prod(outer), size * size))
     minors = e.add("gather", x, e.index(range(size * size - size, size * size)), axis=1)

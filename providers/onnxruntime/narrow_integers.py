@@ -1,6 +1,5 @@
 """Computes integers of 8 and 16 bits (without quantization) as int32; results wrap around when
-they are stored, as in C.
-"""
+they are stored, as in C."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A version is the opset that introduced the operator's definition; onnxruntime reports it for every
 node. A range begins with the first definition of the meaning that the row implements, and ends with
-the newest one known (opset 28). Later definitions only add element types.
-"""
+the newest one known (opset 28). Later definitions only add element types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Builders for attention over packed tokens [tokens, width]: the tokens of all sequences, one after
 the other, without padding. onnxruntime has no CPU kernels for these operators. They are supported
-if no padding was removed: there is a token for every position, in order.
-"""
+if no padding was removed: there is a token for every position, in order."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def _thirds(e: Builder, x: int) -> list[Part]:
 
 def _attended(e: Builder, given: Sequence[Part], offsets: int, bias: int | None) -> int:
     """Returns the attention of q, k and v [tokens, width] within each sequence. `offsets` is the
-    position of token_offset [batch, sequence].
-    """
+    position of token_offset [batch, sequence]."""
     heads, places = e.integer("num_heads"), e.shape(e.x(offsets))
     q, k, v = (e.reshape(t, (*places, e.shape(t)[1])) for t in given)
     return e.reshape(of_heads(e, (q, k, v), (heads, heads), bias), e.shape(given[2]))

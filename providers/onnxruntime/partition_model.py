@@ -1,6 +1,5 @@
 """Writes a partition's nodes as an ONNX model, for runs on onnxruntime's own kernels. Numbers in
-calls of `wire` are field numbers of ONNX's public schema (onnx.proto).
-"""
+calls of `wire` are field numbers of ONNX's public schema (onnx.proto)."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPE
 def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Passes the nodes of `part` to native code as a model with the values `inputs` and `outputs`.
     Constants must outlive the partition. Raises BuildError if an input or output is not a tensor,
-    NativeError if onnxruntime cannot load the model.
-    """
+    NativeError if onnxruntime cannot load the model."""
     ffi = native.ffi
     made = {name for node in part.nodes for name in node.writes}
     known = [part.values[name] for name in part.reads if name not in {*inputs, *made}]
@@ -68,8 +66,7 @@ def stays_outside(value: Value, data: Array) -> bool:
 
 def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:
     """Returns a ModelProto of the nodes; `lists` are encoded constants, inputs and outputs (fields
-    5, 11 and 12 of GraphProto).
-    """
+    5, 11 and 12 of GraphProto)."""
     graph = b"".join(wire.message(1, _node(node)) for node in part.nodes) + wire.text(2, "tflgpu")
     for number, held in zip((5, 11, 12), lists, strict=True):
         graph += b"".join(wire.message(number, one) for one in held)

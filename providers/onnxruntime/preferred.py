@@ -1,6 +1,5 @@
 """Adds this provider to sessions that name only the CPU provider, if the user has asked to prefer
-this plugin.
-"""
+this plugin."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ def wrapped() -> Iterator[tuple[type, str, Callable[..., Any]]]:
 
 def _made(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
     """Wraps `InferenceSession(...)`. The session is created without onnxruntime's own fallback,
-    which prints to standard output: it raises instead.
-    """
+    which prints to standard output: it raises instead."""
     more = arguments.arguments.get("kwargs", {})
     attempt = _with_ours(preference, arguments)
     if attempt is None:
@@ -58,8 +56,7 @@ def _attempted(
     preference: Any, plain: Plain, attempt: BoundArguments, arguments: BoundArguments
 ) -> bool:
     """Calls the method `plain` with `attempt`, and if that fails with the original `arguments`,
-    which may raise the error of the program itself. Returns whether the attempt succeeded.
-    """
+    which may raise the error of the program itself. Returns whether the attempt succeeded."""
     try:
         plain(attempt)
     except Exception as error:  # onnxruntime's exceptions have no common class
@@ -104,8 +101,7 @@ def _names(listed: Any) -> set[Any]:
 
 def _register() -> None:
     """Registers our provider so that onnxruntime accepts its name. Raises ImportError, NoAdapter,
-    or RuntimeError for onnxruntime before 1.25.
-    """
+    or RuntimeError for onnxruntime before 1.25."""
     import onnxruntime
 
     providers.select()  # raises NoAdapter with what to install, before registration logs a warning

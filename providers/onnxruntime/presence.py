@@ -1,6 +1,5 @@
 """Conditions on the presence of attributes, inputs and outputs; `page` is the text for the page of
-operators.
-"""
+operators."""
 
 from __future__ import annotations
 

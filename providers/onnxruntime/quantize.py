@@ -3,8 +3,7 @@ integers and the real values that they represent.
 
 A constant scale becomes the quantization of the tensor, without any computation. Scales that are
 not constant, and scales per axis, become arithmetic on the stored integers. Formulas are those of
-QuantizeLinear-23 and DynamicQuantizeLinear-11.
-"""
+QuantizeLinear-23 and DynamicQuantizeLinear-11."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ U8 = 2  # the number of uint8 in DTYPES
 
 def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
     """Returns the quantization with these parameters; None if one is not constant or has a rank
-    above 1. `axis` is that of several scales. An absent zero point is 0.
-    """
+    above 1. `axis` is that of several scales. An absent zero point is 0."""
     factors, shifts = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)
     if e.rank(scale) > 1 or factors is None or shifts is None:
         return None
@@ -36,8 +34,7 @@ def _known(e: Builder, scale: int, zero: int | None, axis: int = 0) -> Quantizat
 
 def spread_over(e: Builder, parameter: int, rank: int, axis: int) -> int:
     """Returns `parameter`, a scale or zero point per tensor or per index of `axis`, in a shape that
-    broadcasts to tensors of `rank`.
-    """
+    broadcasts to tensors of `rank`."""
     shape = e.shape(parameter)
     if len(shape) > 1:
         return parameter
@@ -94,8 +91,7 @@ def stored(
     e: Builder, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
     """Returns float32 `values` quantized to `dtype` (to that of the zero point, if there is one):
-    round(values / scale) + zero, saturated.
-    """
+    round(values / scale) + zero, saturated."""
     dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
     rank = e.rank(values)
     known = _known(e, scale, zero)
@@ -130,8 +126,7 @@ def quantize_linear(e: Builder) -> int:
 
 def dequantize_linear(e: Builder) -> int:
     """Builds DequantizeLinear from 8 or 16 bits, per tensor, per axis or in blocks. Constants may
-    also have 32 bits, and become constants.
-    """
+    also have 32 bits, and become constants."""
     scale, zero = _parameters(e)
     if not e.integer("block_size") or not e.known(e.x(), scale, zero):
         return dequantized(e, e.x(), scale, zero, e.integer("axis", 1))
@@ -146,8 +141,7 @@ def dequantize_linear(e: Builder) -> int:
 
 def dynamic_quantize(e: Builder) -> list[int]:
     """Builds DynamicQuantizeLinear: quantizes to uint8 over the range of the values, extended to
-    include 0. Returns [quantized values, scale, zero point].
-    """
+    include 0. Returns [quantized values, scale, zero point]."""
     x = e.x()
     axes = e.index(range(e.rank(x)))
     low = e.add("minimum", e.add("reduce_min", x, axes, keep_dims=False), 0.0)

@@ -1,8 +1,7 @@
 """Builders for quantized operators: they dequantize inputs, apply the float32 operator, and
 quantize the result; integer operators such as MatMulInteger compute with the stored integers.
 
-Formulas are those of the ONNX operators and of onnxruntime's contrib operators.
-"""
+Formulas are those of the ONNX operators and of onnxruntime's contrib operators."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def over(name: str, *axes: int) -> Row:
     """Returns a builder of the ONNX operator `name` over dequantized inputs: those that a scale
     follows. The result is quantized if the node gives it a scale, else float32. `axes` is the axis
     of per-axis scales of each quantized input (0 with transB). The scale of an int32 bias is the
-    product of the input scales.
-    """
+    product of the input scales."""
 
     def row(e: Builder) -> int:
         roles = [operand.role for operand in e.row.operands]
@@ -62,8 +60,7 @@ def over(name: str, *axes: int) -> Row:
 
 def single(*several: int) -> Condition:
     """Returns the condition that scales and zero points are per tensor, except the inputs at the
-    positions `several`.
-    """
+    positions `several`."""
 
     @asks("quantization.unsupported", kind=Unfit)
     def holds(e: Builder) -> bool:
@@ -85,8 +82,7 @@ def by_column(e: Builder) -> bool:
 
 def _product_bias(e: Builder, position: int, *scales: int) -> int:
     """Returns the int32 input `position` times the product of the inputs at the positions `scales`,
-    each a scalar or of the same length.
-    """
+    each a scalar or of the same length."""
     bias, factors = e.x(position), [e.x(k) for k in scales]
     if not e.known(bias, *factors):
         return _scaled(e, e.numbers(bias), factors)
@@ -105,8 +101,7 @@ def _scaled(e: Builder, y: int, scales: Sequence[int]) -> int:
 
 def concat(e: Builder) -> int:
     """Builds QLinearConcat, whose inputs are scale and zero point of the result, then tensor, scale
-    and zero point of each operand.
-    """
+    and zero point of each operand."""
     positions = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
     values = [real(e, position) for position in positions]
@@ -118,8 +113,7 @@ def concat(e: Builder) -> int:
 
 def numbers_too(row: Row) -> Row:
     """Returns the builder `row`, which only moves elements of its first input, extended to inputs
-    of 8 and 16 bits; the result has the quantization of the input.
-    """
+    of 8 and 16 bits; the result has the quantization of the input."""
 
     def either(e: Builder) -> int:
         if e.dtype() not in COUNTED:
@@ -141,8 +135,7 @@ def numbers_too(row: Row) -> Row:
 
 def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
     """Returns input `position` minus its zero point, input `zero`, as float32; constants with one
-    zero point stay in their stored type.
-    """
+    zero point stay in their stored type."""
     tensor = e.x(position)
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
     if known is not None and known.size == 1 and e.constant(tensor) is not None:
@@ -162,8 +155,7 @@ def conv_integer(e: Builder) -> int:
 
 def _integer_factors(e: Builder, zeros: int) -> tuple[int, int]:
     """Returns inputs 0 and 1 minus their zero points (inputs `zeros` and `zeros + 1`), which are
-    per tensor, per row of input 0, or per column of input 1.
-    """
+    per tensor, per row of input 0, or per column of input 1."""
     a = _differences(e, 0, zeros, max(e.rank(e.x(0)) - 2, 0))
     return a, _differences(e, 1, zeros + 1, max(e.rank(e.x(1)) - 1, 0))
 
@@ -176,8 +168,7 @@ def matmul_integer(e: Builder) -> int:
 
 def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
     """Returns `sums` of products as int32. They are sums over `axes` of `weights`, whose other
-    factor has a magnitude of at most 255, as have weights that are not constant.
-    """
+    factor has a magnitude of at most 255, as have weights that are not constant."""
     known = e.constant(weights)
     if known is None:
         bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)
@@ -189,8 +180,7 @@ def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 def cast(e: Builder) -> int:
     """Builds Cast between float32, float16 (computed as float32), bfloat16, bool (stored as 0.0 and
-    1.0), and integers of 8, 16, 32 and 64 bits.
-    """
+    1.0), and integers of 8, 16, 32 and 64 bits."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
     if wanted in COUNTED and wanted != held:
         return narrow_integers.stored(e, narrow_integers.int32(e, x), wanted)
@@ -208,8 +198,7 @@ def matmul_to_float(e: Builder) -> int:
 
 def _real_product(e: Builder, scales: int, zeros: int, bias: int) -> int:
     """Returns the product of two quantized inputs as float32, plus a bias. `scales` and `zeros` are
-    positions of the first scale and zero point, which those of the second input follow.
-    """
+    positions of the first scale and zero point, which those of the second input follow."""
     y = e.run("MatMul", *_integer_factors(e, zeros))
     return e.plus(_scaled(e, y, (e.x(scales), e.x(scales + 1))), e.get(bias))
 
@@ -231,16 +220,14 @@ def q_embedding(e: Builder) -> list[int | None]:
 
 def dynamic_lstm(e: Builder) -> Any:
     """Builds DynamicQuantizeLSTM as LSTM with dequantized weights. onnxruntime quantizes the inputs
-    of each step's matrix products to 8 bits; here they stay float32.
-    """
+    of each step's matrix products to 8 bits; here they stay float32."""
     weights = [_gates(e, position, scale) for position, scale in ((1, 8), (2, 10))]
     return e.run("LSTM", e.x(0), *weights, *e.inputs[3:8])
 
 
 def _gates(e: Builder, position: int, scale: int) -> int:
     """Returns the weights at `position` [directions, values, gates] dequantized to float32
-    [directions, gates, values], with scales per direction or per gate.
-    """
+    [directions, gates, values], with scales per direction or per gate."""
     held, zeros = (e.value(k).reshape(len(e.value(k)), 1, -1) for k in (scale, scale + 1))
 
     def real(data: Array) -> Array:

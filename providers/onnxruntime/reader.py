@@ -1,6 +1,5 @@
 """The table of ONNX operators for the importer, with a reason for each operator that always stays
-on the CPU.
-"""
+on the CPU."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ def part(e: Builder, x: int, start: int, stop: int, axis: int = -1) -> int:
 
 def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[int]:
     """Yields adjacent slices of `axis` with these extents. Each is added to the graph only when it
-    is taken from the iterator.
-    """
+    is taken from the iterator."""
     start = 0
     for size in sizes:
         yield part(e, x, start, start + size, axis)
@@ -104,8 +103,7 @@ def bounded(start: int, end: int, step: int, extent: int) -> slice:
     """Returns the Python slice that equals a Slice-13 of one axis. Negative bounds count from the
     end. Bounds are then clamped, with a negative step to existing elements, where Python would
     begin before the first one. An end in TO_THE_END means the rest of the axis also with a negative
-    step, as in onnxruntime's kernel.
-    """
+    step, as in onnxruntime's kernel."""
     if step < 0 and end in TO_THE_END:
         end = -extent - 1
     start += extent if start < 0 else 0
@@ -133,8 +131,7 @@ def joined(e: Builder, given: Sequence[int], axis: int = 0) -> int:
 
 def _split(e: Builder) -> tuple[int, Sequence[int]]:
     """Returns (axis, extents of the parts) of a Split. Without a split input the parts are equal;
-    from opset 18 on the last one may be smaller.
-    """
+    from opset 18 on the last one may be smaller."""
     axis, sizes = e.axis(e.integer("axis"), e.rank()), e.listed("split", 1)
     count = len(e.host.outputs)
     if sizes is not None:
@@ -182,8 +179,7 @@ def pad(e: Builder) -> int:
 
 def crop(e: Builder) -> int:
     """Builds the deprecated operator Crop: border (left, top, right, bottom), or a scale (height,
-    width).
-    """
+    width)."""
     x = e.x()
     shape = e.shape(x)
     left, top, right, bottom = e.integers("border") or (0, 0, 0, 0)
@@ -269,8 +265,7 @@ def single(e: Builder) -> Refusal | None:
 
 def divided(e: Builder) -> Refusal | None:
     """Parts whose extents add up to that of the axis; equal parts without a split input, of which
-    the last may be smaller from opset 18 on, but not empty.
-    """
+    the last may be smaller from opset 18 on, but not empty."""
     axis, sizes = _split(e)
     equal = e.listed("split", 1) is None
     extent, count = e.shape()[axis], len(e.host.outputs)

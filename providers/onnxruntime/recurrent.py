@@ -1,6 +1,5 @@
 """Builders for LSTM, GRU and RNN. The products with the input of all steps are one fully connected
-layer per direction; the recurrence over the steps is one op per direction.
-"""
+layer per direction; the recurrence over the steps is one op per direction."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ def _part(e: Builder, position: int, d: int | None) -> int:
 
 def _state(e: Builder, position: int, d: int | None) -> int:
     """Returns the initial state at input `position`: [batch, units] of direction `d`, [2 * batch,
-    units] of both (None); zeros if absent.
-    """
+    units] of both (None); zeros if absent."""
     x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
     shape = (x[1 - axis] * (2 if d is None else 1), units)
     if not e.has(position):
@@ -108,8 +106,7 @@ def _state(e: Builder, position: int, d: int | None) -> int:
 
 def _bias(e: Builder, d: int) -> int | None:
     """Returns the sum of input and recurrent biases. With linear_before_reset, the recurrent bias
-    of the hidden gate is left out: the op adds it before the reset gate.
-    """
+    of the hidden gate is left out: the op adds it before the reset gate."""
     linear = _linear(e)
 
     def added(b: Array) -> Array:
@@ -143,8 +140,7 @@ def _both(e: Builder, more: More) -> list[int]:
 
 def _layers(e: Builder, more: More) -> list[int]:
     """Builds the layer: one op per direction, whose results are stacked on a new axis, or one op
-    for both directions if `_together` holds.
-    """
+    for both directions if `_together` holds."""
     if not e.shape()[_time_axis(e)]:
         return _no_steps(e)
     if _together(e):
@@ -210,8 +206,7 @@ _CELL = (
 
 def _fitting(gates: int, turned: bool = False) -> Condition:
     """Returns the condition that weights are [directions, gates * units, values], with `turned`
-    [directions, values, gates * units], and biases and peepholes match them.
-    """
+    [directions, values, gates * units], and biases and peepholes match them."""
 
     def fit(e: Builder) -> bool:
         given, steps = (e.shape(e.x(k)) for k in (W, R))

@@ -31,16 +31,14 @@ def connect() -> None:
 
 def is_offered(info: AdapterInfo) -> bool:
     """Whether onnxruntime's device policies may select this adapter: a software adapter only if
-    TFLGPU_ALLOW_SOFTWARE is set.
-    """
+    TFLGPU_ALLOW_SOFTWARE is set."""
     return not info.software or os.environ.get(ALLOW_SOFTWARE, "") not in ("", "0")
 
 
 def tell_adapters() -> None:
     """Passes the adapters to native code, which cannot call Python while onnxruntime registers the
     library. Without a usable adapter it passes none and logs why: onnxruntime itself would only
-    report that the provider does not exist.
-    """
+    report that the provider does not exist."""
     try:
         providers.select()
         infos = providers.adapters()
@@ -66,8 +64,7 @@ def tell_adapters() -> None:
 
 def register() -> None:
     """Connects, and registers the library with onnxruntime unless it is registered already. Raises
-    ImportError without onnxruntime, RuntimeError if it is older than 1.24.4.
-    """
+    ImportError without onnxruntime, RuntimeError if it is older than 1.24.4."""
     connect()
     try:
         import onnxruntime
@@ -93,8 +90,7 @@ def register() -> None:
 
 def _keep_open() -> None:
     """Keeps sessions from being closed when a forked child exits: onnxruntime would wait for their
-    threads, which exist only in the parent.
-    """
+    threads, which exist only in the parent."""
     if native.lib.tg_is_forked(native.ffi.NULL):
         kind = getattr(sys.modules.get("onnxruntime"), "InferenceSession", ())
         for one in gc.get_objects():
@@ -122,8 +118,7 @@ def version(onnxruntime: Any) -> tuple[int, ...]:
 
 def assert_used(session: Any) -> None:
     """Raises AssertionError with the reasons if no node of `session` runs on the GPU, TypeError if
-    it is not an InferenceSession.
-    """
+    it is not an InferenceSession."""
     if not hasattr(session, "get_providers"):
         raise TypeError(f"assert_used() takes an onnxruntime.InferenceSession, not {session!r}.")
     found = sessions.report(session)

@@ -26,8 +26,7 @@ def resize(e: Builder) -> int:
     """Builds Resize or Upsample. From opset 11 on, there are sizes or scales and all coordinate
     modes; a region is read only with tf_crop_and_resize. Earlier versions have scales alone, and
     the nearest pixel is found by rounding down, or up where an axis shrinks (onnxruntime's
-    upsamplebase.h, ResizeNearestMode::SIMPLE).
-    """
+    upsamplebase.h, ResizeNearestMode::SIMPLE)."""
     e.scaled = not _sizes(e)
     x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
     if not changed:
@@ -87,8 +86,7 @@ def affine_grid(e: Builder) -> int:
 @asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
     """A size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix of
-    matching shape per image.
-    """
+    matching shape per image."""
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
@@ -133,8 +131,7 @@ def _region(e: Builder) -> Array | None:
 
 class Change(NamedTuple):
     """How each axis is resized: `scales`, `sizes` (extents of the result), and `regions`, (start,
-    end) as fractions of the input's extent.
-    """
+    end) as fractions of the input's extent."""
 
     scales: list[float]
     sizes: list[int]
@@ -164,8 +161,7 @@ def _change(e: Builder) -> Change:
 
 def _changed(e: Builder) -> set[int]:
     """Returns the axes that are resized; none if all keep their extents: onnxruntime then copies
-    the input, whatever the scales are.
-    """
+    the input, whatever the scales are."""
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
     stays = tuple(made.sizes) == shape

@@ -1,6 +1,5 @@
 """Builders for rotary position embedding: pairs of values of each head are rotated by an angle that
-depends on the position.
-"""
+depends on the position."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ ONNX_COS, ONNX_PLACES = 1, 3
 
 def contrib(e: Builder) -> int:
     """Builds RotaryEmbedding of com.microsoft; position_ids has one position per token, or the
-    first position alone.
-    """
+    first position alone."""
     return _of_host(e, COS, as_integers(e, e.x(PLACES)))
 
 
@@ -34,8 +32,7 @@ def rotary(e: Builder) -> int:
 
 def _of_host(e: Builder, first: int, places: int | None) -> int:
     """Builds the rotation. Cosines are input `first` and sines the next one; `places` are position
-    ids of their rows, None for one row per token.
-    """
+    ids of their rows, None for one row per token."""
     _, heads, length, _ = _split(e, first)
     turns = [e.x(first), e.x(first + 1)]
     if places is not None:
@@ -47,8 +44,7 @@ def _of_host(e: Builder, first: int, places: int | None) -> int:
 
 def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, **more: Any) -> int:
     """Adds the op that rotates `x`. `turns` are (cosines, sines), [positions, pairs] or [batch,
-    positions, pairs]. `together` names the attribute that makes neighbors a pair (interleaved).
-    """
+    positions, pairs]. `together` names the attribute that makes neighbors a pair (interleaved)."""
     length, pairs = e.shape(turns[0])[-2:]
     cos, sin = (e.reshape(turn, (-1, 1, length, pairs)) for turn in turns)
     beside = e.integer(together) == 1
@@ -57,8 +53,7 @@ def turned(e: Builder, x: int, turns: Sequence[int], heads: int, together: str, 
 
 def _split(e: Builder, first: int) -> Shape:
     """Returns (batch, heads, positions, depth) of input 0. For com.microsoft, the depth is twice
-    the width of the cosines unless only a part of each head is rotated (rotary_embedding_dim).
-    """
+    the width of the cosines unless only a part of each head is rotated (rotary_embedding_dim)."""
     shape = e.shape(e.x(0))
     if len(shape) == 4:
         return shape

@@ -44,8 +44,7 @@ def row(
     `listed` the editions of the documentation with the TFLite operator that a converter makes of
     this one. `small`: integers of 8 and 16 bits are supported, too. `bfloat16`: so is this type,
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
-    round. See HostOp for `fragile`.
-    """
+    round. See HostOp for `fragile`."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)
@@ -74,8 +73,7 @@ def declared(
     """Returns a builder that adds the row's op with the node's operands. `makes` are the types of
     its results, "" for that of the first value (the default for all). `image`: input 0 is
     transposed from NCHW and the result back. `defaults` maps the op's attributes to defaults, or to
-    (the node's name of the attribute, default); `derived` computes further attributes.
-    """
+    (the node's name of the attribute, default); `derived` computes further attributes."""
     sources = {name: d if isinstance(d, tuple) else (name, d) for name, d in defaults.items()}
 
     def row(e: Builder) -> Any:

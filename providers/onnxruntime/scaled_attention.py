@@ -52,8 +52,7 @@ def attention(e: Builder) -> list[int | None]:
 
 def _added(e: Builder, least: float) -> int | None:
     """Returns the mask as a tensor to add to the scores: `least` where a bool mask is false;
-    integers become floats.
-    """
+    integers become floats."""
     mask = e.get(MASK)
     if mask is not None and e.dtype(mask) in COUNTS:
         return e.numbers(mask)
@@ -64,8 +63,7 @@ def _added(e: Builder, least: float) -> int | None:
 
 def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> int:
     """Returns the scores scale * q k' [batch, heads, queries, keys], with softcap and mask applied
-    as the mode says. As in hosts, softcap comes first, and masked keys get the lowest float.
-    """
+    as the mode says. As in hosts, softcap comes first, and masked keys get the lowest float."""
     scale, mode = score_scale(e, q, e.integer("q_num_heads", 1)), e.integer(MODE)
     q, k = _apart(e, q, k)
     (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
@@ -130,8 +128,7 @@ def _masks_scores(e: Builder) -> bool:
 @asks("output.unsupported")
 def _few(e: Builder) -> bool:
     """An output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or 2, or of
-    mode 3 with at most 512 keys.
-    """
+    mode 3 with at most 512 keys."""
     # One-hot values of the keys must stay within the memory limit.
     few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MOST_KEYS
     return few or not e.wants(SCORES)

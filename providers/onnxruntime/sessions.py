@@ -1,6 +1,5 @@
 """Keeps the state of this frontend: sessions, the partitions that each of their graphs has, and
-reasons of failures.
-"""
+reasons of failures."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from .reader import TABLE
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
     """A partition that replaces `nodes` of the host. If its shapes cannot change, `partition` is
-    None. `program` is the compiled program of its first plan.
-    """
+    None. `program` is the compiled program of its first plan."""
 
     nodes: tuple[int, ...]
     interface: Interface
@@ -38,8 +36,7 @@ class Placed(providers.PlacedPartition):
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
         """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`
-        holds for each of these a length (rank or count), followed by that many numbers.
-        """
+        holds for each of these a length (rank or count), followed by that many numbers."""
         found, at = [], 0
         for _ in (*self.interface.inputs, *self.interface.run_values):
             found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
@@ -48,8 +45,7 @@ class Placed(providers.PlacedPartition):
 
     def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
         """Returns the graph for the shapes and numbers `given` (see `shapes`), with ports in the
-        order of the first plan. Raises ImpossibleShapes if the host would reject the shapes.
-        """
+        order of the first plan. Raises ImpossibleShapes if the host would reject the shapes."""
         interface, part = self.interface, self.interface.part
         assert part is not None
         shapes = dict(zip(interface.inputs, given, strict=False))
@@ -69,8 +65,7 @@ Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
 class Session(providers.Client[Level]):
     """An InferenceSession that names this provider; with `export`, it writes a compiled model.
     onnxruntime passes bodies of control flow before the graph that contains them, so the last level
-    is the model itself, which is graph 0 of reports.
-    """
+    is the model itself, which is graph 0 of reports."""
 
     gone = Refusal("host.withdrawn", "The session has been closed.")
     last_is_first = True
@@ -90,8 +85,7 @@ def failed(text: str) -> None:
 
 def failure(session: Any) -> str:
     """Returns why `session`, created on this thread, does not use the provider that it named, "" if
-    unknown. A recorded reason is given to the first session that asks for it, and kept on it.
-    """
+    unknown. A recorded reason is given to the first session that asks for it, and kept on it."""
     if not hasattr(session, FAILURE):
         setattr(session, FAILURE, _failure.get() or "")
         _failure.set("")
@@ -122,8 +116,7 @@ def replace_nodes(report: Report, reason: str) -> Report:
 
 def given_up(target: Any) -> tuple[str, Report | None]:
     """Returns (reason, report) if onnxruntime has moved the session `target` to the CPU, which it
-    does at most once, after a failed run; else ("", None).
-    """
+    does at most once, after a failed run; else ("", None)."""
     fallen = getattr(target, "_enable_fallback", None) is False
     moved = fallen and EP_NAME not in target.get_providers()
     return (moved and _ended.get()) or ("", None)
@@ -131,8 +124,7 @@ def given_up(target: Any) -> tuple[str, Report | None]:
 
 def identify(target: Any) -> Session | None:
     """Returns the Session of the InferenceSession `target`, None if it does not use this provider.
-    A dynamic option makes the native provider record its session's number.
-    """
+    A dynamic option makes the native provider record its session's number."""
     native.lib.tg_ort_identified()
     try:
         target.set_ep_dynamic_options({"tflgpu.identify": "1"})

@@ -1,8 +1,7 @@
 """Copies one graph of a model (the model itself or a body) from onnxruntime into plain data.
 
 Constants are views of the host's memory, which are valid only during the callback that read them;
-`Snapshot.part` copies or maps those that must live longer.
-"""
+`Snapshot.part` copies or maps those that must live longer."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Snapshot(HostModel):
     "" for a model from memory; `parent` is the operator of the control-flow node whose body this
     is, "" for the model itself. `inlined`: that node calls a function, whose nodes the host inlines
     in its place. `origins` are the locations of constants in external files, by name, and `files`
-    maps these files; a compiled model has neither.
-    """
+    maps these files; a compiled model has neither."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
@@ -58,8 +56,7 @@ class Snapshot(HostModel):
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
         """Returns the snapshot of the nodes `ids` with `outputs`, whose constants outlive the
         host's: they are mapped from their files, or copied. Results have no shapes: these follow
-        from the inputs, and the host may state wrong ones.
-        """
+        from the inputs, and the host may state wrong ones."""
         nodes = self.of(ids).nodes
         made = {name for node in nodes for name in node.writes}
         files = Files(Path(self.path).parent)
@@ -104,8 +101,7 @@ def take(host: Host, graph: Any) -> Snapshot:
 
 def _is_function(domain: str, op: str) -> bool:
     """Whether the operator of a node with a body is a function, which the host inlines, and not one
-    with a kernel.
-    """
+    with a kernel."""
     return op not in CONTROL if domain in DEFAULT_DOMAINS else domain != OWN
 
 
@@ -135,8 +131,7 @@ class _Reader:
 
     def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
         """Returns the names of the values that `function` lists, as many as `count` returns; None
-        for absent ones.
-        """
+        for absent ones."""
         handles = self.host.handles(count, function, handle, "tgo_value_info")
         return tuple(self.value(value) for value in handles)
 
@@ -191,6 +186,5 @@ class _Reader:
 
 def _symbol(symbol: str, name: str, axis: int) -> str:
     """Returns the name of an unknown extent: `symbol`, or if that is anonymous, a unique name made
-    of the value's name, a zero byte and the axis.
-    """
+    of the value's name, a zero byte and the axis."""
     return symbol if symbol.lower() not in ANONYMOUS else f"{name}\0{axis}"

@@ -1,8 +1,7 @@
 """Builds DFT-20 and STFT-17 as products with constant matrices.
 
 X[k] = sum over n of x[n] * exp(-2 pi i k n / L); the inverse has the other sign and is divided by
-L. Complex numbers are (real, imaginary) on the last axis, which has extent 1 for real numbers.
-"""
+L. Complex numbers are (real, imaginary) on the last axis, which has extent 1 for real numbers."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A convolution's input [N, C, W] is treated as an image of height 1. Output extents and padding are
 those of the ONNX operator documentation (Conv-22, ConvTranspose-22, DeformConv-22, AveragePool-22,
-MaxPool-22).
-"""
+MaxPool-22)."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ LISTS = (("kernel_shape", 1, 1), ("strides", 1, 1), ("dilations", 1, 1), ("outpu
 
 class Window(NamedTuple):
     """A window over spatial axes: extents of the input (`spatial`) and of the window (`kernel`),
-    strides and dilations, and the (before, after) padding of each axis.
-    """
+    strides and dilations, and the (before, after) padding of each axis."""
 
     spatial: Shape
     kernel: tuple[int, ...]
@@ -93,16 +91,14 @@ def _pads(e: Builder, window: Window) -> tuple[tuple[int, int], ...]:
 
 def _left(window: Window) -> list[int]:
     """Returns for each axis the elements after the last window, if windows start at every stride
-    and none is padded; negative if the last window exceeds the input.
-    """
+    and none is padded; negative if the last window exceeds the input."""
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
 
 def _halves(total: int, upper: bool) -> tuple[int, int]:
     """Returns (before, after), the halves of `total`; with `upper` (SAME_UPPER) the larger half is
-    the one after.
-    """
+    the one after."""
     small = total // 2
     return (small, total - small) if upper else (total - small, small)
 
@@ -121,8 +117,7 @@ def _image(e: Builder, x: int) -> int:
 
 def _convolved(e: Builder, op: str, weights: int, *more: int, **attributes: Any) -> int:
     """Adds the op over the input as an NHWC image, and returns its result in the layout of ONNX.
-    `weights` have one of their channel axes first and the other last.
-    """
+    `weights` have one of their channel axes first and the other last."""
     image = _image(e, e.channels_last(e.x()))
     y = e.add(op, image, _image(e, weights), e.get(2), *more, **attributes)
     batch, *_, width, channels = e.shape(y)
@@ -174,8 +169,7 @@ def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result:
 
 def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """Returns (extents of a transposed convolution's result, pads). Pads are the (start, end) that
-    are cropped from each axis of the full result, which includes output_padding.
-    """
+    are cropped from each axis of the full result, which includes output_padding."""
     window, spatial = _window(e), e.of("value")[2:]
     added = e.integers("output_padding") or (0,) * len(spatial)
     sizes = zip(spatial, window.strides, window.reach, added, strict=True)
@@ -194,8 +188,7 @@ def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
 def deform_conv(e: Builder) -> int:
     """Builds DeformConv: samples the image at the positions of all taps, multiplies by the mask,
     and applies a 1 x 1 convolution to the samples as channels [part, tap, channel]. The number of
-    parts is the least common multiple of offset groups and groups.
-    """
+    parts is the least common multiple of offset groups and groups."""
     (batch, channels, *image), (filters, _, *kernel) = e.shape(), e.shape(e.x(1))
     shifted, groups, taps = e.integer("offset_group", 1), e.integer("group", 1), prod(kernel)
     height, width = e.shape(e.x(2))[2:]
@@ -270,8 +263,7 @@ def _met(e: Builder) -> Refusal | None:
 
 def _too_large(e: Builder, words: str) -> Refusal:
     """Returns the refusal of a window that is larger than its input; `words` is the host's error
-    message, which ours follows.
-    """
+    message, which ours follows."""
     window = _window(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
     return Impossible(
@@ -314,8 +306,7 @@ def _weighted(e: Builder) -> bool:
 
 def _gapless(most: int) -> Condition:
     """Returns the condition that with auto_pad SAME, the last window ends at most `most` elements
-    before the input does: otherwise the padding is negative, which hosts treat differently.
-    """
+    before the input does: otherwise the padding is negative, which hosts treat differently."""
     return needs(
         "host.ambiguous",
         "No auto_pad with strides larger than the window.",

@@ -1,7 +1,6 @@
 """The TFLite frontend: `load_delegate("tflgpu")` in tflite-runtime, ai-edge-litert and TensorFlow.
 
-This module is the provider; it imports neither numpy nor a host, so that finding it is fast.
-"""
+This module is the provider; it imports neither numpy nor a host, so that finding it is fast."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def connect() -> None:
 
 def create(keys: int, values: int, count: int, err: int) -> int:
     """Creates a delegate from the arguments of the native create callback, pointers as addresses.
-    The library calls it for the first delegate, before `connect` has registered callbacks.
-    """
+    The library calls it for the first delegate, before `connect` has registered callbacks."""
     from . import delegate
 
     return delegate.create_at(keys, values, count, err)
@@ -37,8 +35,7 @@ def create(keys: int, values: int, count: int, err: int) -> int:
 def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
     """Calls `load_delegate` of the host package that is imported, or else installed. Raises
     ImportError with what to install where there is none, and errors of the host (ValueError with a
-    sentence when the delegate cannot be created).
-    """
+    sentence when the delegate cannot be created)."""
     return host_module().load_delegate(library, options)
 
 

@@ -1,6 +1,5 @@
 """Names of operators and of tensor types by the number that a TFLite host uses for them. Numbers
-never change; newer hosts append.
-"""
+never change; newer hosts append."""
 
 from __future__ import annotations
 

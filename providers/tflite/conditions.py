@@ -1,6 +1,5 @@
 """Conditions that the hosts' kernels put on every node, and those that rows name in addition to
-operands and types.
-"""
+operands and types."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def activation(e: Builder) -> Refusal | None:
 
 def _set(code: str, page: str, name: str) -> Condition:
     """Returns a condition that the attribute `name` is absent or false: readers of parameters set
-    it only for an unsupported value. `code` and `page` are as in `needs`.
-    """
+    it only for an unsupported value. `code` and `page` are as in `needs`."""
     return needs(code, page, lambda e: not e.host.attributes.get(name))
 
 

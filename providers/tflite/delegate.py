@@ -2,8 +2,7 @@
 plans for new shapes.
 
 They run with the GIL but not always on the main thread. No exception leaves them: it becomes a
-sentence for the host.
-"""
+sentence for the host."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def create(keys: Any, values: Any, count: int) -> int:
 def prepare(number: int, pointer: Any, context: Any) -> None:
     """Claims the supported nodes of the host's graph `context` for the delegate `number`, to which
     the host points with `pointer`. An error leaves the nodes on the CPU, with a warning; only a
-    host that does not group nodes as it announced gets the error.
-    """
+    host that does not group nodes as it announced gets the error."""
     delegate, context = delegates.delegate(number), native.ffi.cast("tgl_context *", context)
     delegate.pointer = pointer
     address = int(native.ffi.cast("uintptr_t", context))
@@ -124,8 +122,7 @@ def _place_again(
     """Places the partitions of `earlier` again. A host that undoes delegation for a resize prepares
     again before it has inferred the new inner shapes, and breaks when the claimed nodes differ
     (tflite-runtime 2.14 with XNNPACK as a second delegate). Plans for the new shapes are built when
-    the host has inferred them.
-    """
+    the host has inferred them."""
     for old in earlier.placed:
         partition, handle = old.partition, old.handle
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
@@ -161,8 +158,7 @@ def place(
 ) -> delegates.Placed:
     """Returns the native kernel of a partition, with its first plan. `kept` is its part of the
     host's graph. Outputs in `stays` remain on the device until the host asks for them; `callers`
-    are nodes that run other graphs of the model.
-    """
+    are nodes that run other graphs of the model."""
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
     lists = {
@@ -203,8 +199,7 @@ def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:
 
 def build(number: int, kernel: Any, context: Any) -> None:
     """Builds a plan of a kernel for the host's present shapes. Where that fails, runs of the kernel
-    fail with a sentence.
-    """
+    fail with a sentence."""
     host = native.ffi.cast("tgl_context *", context)
     placed = delegates.kept.claimed(number, GONE)
     placed.build(kernel, tuple(listed(host.tensors[int(key)].dims) for key in placed.kept.keys))

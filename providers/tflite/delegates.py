@@ -17,8 +17,7 @@ GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 class Placed(providers.PlacedPartition):
     """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes.
     The kernel and `partition` hold device memory, and are released when the host has freed the
-    kernel; `kept` remains. `stays` and `callers` are as in `delegate.place`.
-    """
+    kernel; `kept` remains. `stays` and `callers` are as in `delegate.place`."""
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 
@@ -41,8 +40,7 @@ class Placed(providers.PlacedPartition):
 @dataclass
 class Prepared(GraphRecord[Placed]):
     """One host graph after prepare. `replaced` are the contexts of graphs that the host no longer
-    runs, since kernels of this plugin replace the nodes that call them.
-    """
+    runs, since kernels of this plugin replace the nodes that call them."""
 
     context: int = 0
     replaced: set[int] = field(default_factory=set)
@@ -86,8 +84,7 @@ class Delegate(providers.Client[Prepared]):
     def replace(self, prepared: Prepared) -> None:
         """Adds the record of a host graph. It replaces an earlier record of the same graph, or is
         joined to it if that still has kernels: then the graph was given this delegate twice.
-        Records of closed graphs are dropped.
-        """
+        Records of closed graphs are dropped."""
         with self.lock:  # interpreters of several threads may share a delegate
             earlier = self.earlier(prepared.context)
             if earlier is not None and earlier.placed and not earlier.dead:

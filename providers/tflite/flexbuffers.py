@@ -1,7 +1,6 @@
 """Reads options of custom operators that are a map of numbers in FlexBuffers, the schemaless format
 of the FlatBuffers project: offsets point backwards to values, and the last two bytes are the type
-and the width of the root value.
-"""
+and the width of the root value."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ KINDS = {INT: "bhiq", UINT: "BHIQ", FLOAT: " efd", BOOL: "BHIQ"}
 
 def numbers(data: bytes) -> dict[str, Number]:
     """Returns the numbers of a map by their keys; other values are skipped. Raises Unsupported
-    where `data` is not a map.
-    """
+    where `data` is not a map."""
     try:
         return _map(data)
     except (error, IndexError, ValueError) as damaged:

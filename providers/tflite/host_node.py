@@ -51,8 +51,7 @@ class RawNode:
 
     def listed(self, struct: str, name: str) -> tuple[int, ...]:
         """Returns the list `name` of the node's parameters, whose member `count` is its length.
-        Raises Unsupported when it is longer than the struct allows.
-        """
+        Raises Unsupported when it is longer than the struct allows."""
         params = self.params(struct)
         held, count = getattr(params, name), int(params.count)
         if not 0 <= count <= len(held):
@@ -63,15 +62,13 @@ class RawNode:
 
     def members(self, layout: str) -> tuple[Any, ...]:
         """Returns the members of the node's parameters, a struct with this `layout` (in the
-        notation of Python's struct module). Raises Unsupported when there are none.
-        """
+        notation of Python's struct module). Raises Unsupported when there are none."""
         given = self.ffi.buffer(self.params("char"), calcsize(layout))
         return unpack(layout, bytes(given))
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
         """Returns the parameters of a custom operator as a struct of tflite/abi.h, padded with
-        zeros. Raises Unsupported unless their size in bytes is one of `sizes`.
-        """
+        zeros. Raises Unsupported unless their size in bytes is one of `sizes`."""
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
             raise Unsupported.of(

@@ -2,8 +2,7 @@
 and the graphs that these call), and the loops that compute a recurrent layer.
 
 The host passes one graph at a time and does not say which graph of the model it is. Meanwhile a
-delegate may read the other graphs, but must not change them.
-"""
+delegate may read the other graphs, but must not change them."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ FIRST = 0  # the model's own graph
 
 def is_repeated(ffi: Any, context: Any) -> bool:
     """Whether a loop runs the graph of `context` (tgl_context *) once per step. Raises HostError
-    when the host answers with an error.
-    """
+    when the host answers with an error."""
     if context.acquire_subgraph == ffi.NULL:
         return False
     with opened(ffi, context, FIRST) as first:
@@ -37,8 +35,7 @@ def _repeats(
 ) -> bool:
     """Whether `graph` is the graph of `context`, or calls it, directly or not, and it runs inside a
     loop. `repeated`: `graph` itself runs inside a loop. `seen`: the (address of a graph,
-    `repeated`) that were visited.
-    """
+    `repeated`) that were visited."""
     key = int(ffi.cast("uintptr_t", graph)), repeated
     if key in seen:
         return False
@@ -59,8 +56,7 @@ def _repeats(
 @contextmanager
 def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
     """Yields graph `number` of the model and closes it afterwards, unless it is the graph of
-    `context`, which is being prepared.
-    """
+    `context`, which is being prepared."""
     found = ffi.new("tgl_context **")
     if context.acquire_subgraph(context, number, found):
         raise HostError(f"The host did not return graph {number} of the model.")
@@ -73,8 +69,7 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
 
 def recurrent_layer(e: Builder) -> list[int | None]:
     """Builds the recurrent layer that a loop computes. Raises Unsupported with the reason where it
-    computes something else.
-    """
+    computes something else."""
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
         sentence = "The loop carries values whose shapes are only known when the model runs."

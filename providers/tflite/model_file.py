@@ -6,8 +6,7 @@ the address and the size of the file (tflite-runtime 2.14, ai-edge-litert 2.3). 
 checked, since the file may be damaged: the constant's own bytes must be inside of the file, which
 must begin like a TFLite model, and native code copies only bytes that are mapped. The tables are
 those of TFLite's public schema (schema.fbs); https://flatbuffers.dev/internals describes their
-encoding.
-"""
+encoding."""
 
 from __future__ import annotations
 
@@ -100,8 +99,7 @@ def copied(ffi: Any, address: Any, count: int) -> bytes:
 def order(ffi: Any, contexts: Iterable[Any], number: int) -> Order:
     """Returns the input and the output tensors of graph `number`, each in the model's order.
     `contexts` (tgl_context *) are graphs of the same model. Raises Unsupported with a sentence
-    where the host does not expose the file, or it is damaged.
-    """
+    where the host does not expose the file, or it is damaged."""
     file = next((file for context in contexts for file in _files(ffi, context)), None)
     if file is None:
         raise Unsupported(HIDDEN)

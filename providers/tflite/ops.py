@@ -11,8 +11,7 @@ versions").
 Operators without a kernel have rows as well where other nodes need the shapes of their results.
 
 A custom operator has a row like any other, named `CUSTOM <its name>`. Its parameters are bytes of
-the model that `RawNode.options` reads as a struct.
-"""
+the model that `RawNode.options` reads as a struct."""
 
 from __future__ import annotations
 

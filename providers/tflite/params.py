@@ -1,8 +1,7 @@
 """Converts the parameters that a TFLite host gives a node to attributes: one reader per struct.
 
 Invalid numbers are kept, and enum values without a name become None: the rows' conditions refuse
-them. Readers raise Unsupported where the parameters are absent.
-"""
+them. Readers raise Unsupported where the parameters are absent."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def fixed(**attributes: Any) -> Reader:
 def plain(layout: str, *names: str) -> Reader:
     """Returns a reader that takes attributes from the members of the host's struct. `layout` has
     the members' types (in the notation of Python's struct module), `names` the attributes. The
-    number `activation` becomes a name, and `time_major` becomes `time_axis` (0 or 1).
-    """
+    number `activation` becomes a name, and `time_major` becomes `time_axis` (0 or 1)."""
 
     def reader(node: RawNode) -> dict[str, Any]:
         found = dict(zip(names, node.members(layout), strict=True))
@@ -97,8 +95,7 @@ def custom_transposed(node: RawNode) -> dict[str, Any]:
 
 def custom_pool(node: RawNode) -> dict[str, Any]:
     """Returns window and padding. Hosts support only strides equal to the window; others are kept
-    as an attribute that the row refuses. Padding extends the last windows.
-    """
+    as an attribute that the row refuses. Padding extends the last windows."""
     params = node.options("tgl_pool_params", (24, 32, 40))
     given = _window(params)
     window = _sizes(params, "filter")
@@ -139,8 +136,7 @@ def _rounds_once(node: RawNode) -> bool:
 
 def members(struct: str, *names: str, **others: str) -> Reader:
     """Returns a reader of members of a struct of tflite/abi.h. `names` are attributes named as
-    their members; `others` maps further attributes to their members.
-    """
+    their members; `others` maps further attributes to their members."""
     theirs = dict(zip(names, names, strict=True)) | others
 
     def reader(node: RawNode) -> dict[str, Any]:
@@ -167,8 +163,7 @@ def with_activation(struct: str) -> Reader:
 
 def concatenation(node: RawNode) -> dict[str, Any]:
     """Returns the attributes. Hosts rescale uint8 inputs to the quantization of the output;
-    quantized inputs of other types must have that quantization.
-    """
+    quantized inputs of other types must have that quantization."""
     params = node.params("tgl_concatenation_params")
     given = {"axis": int(params.axis), "activation": _activation(params)}
     return given | _unusual(rescales=node.result() == "u8")
@@ -176,8 +171,7 @@ def concatenation(node: RawNode) -> dict[str, Any]:
 
 def reshape(node: RawNode) -> dict[str, Any]:
     """Returns the shape in the parameters, or nothing where input 1 is a vector, which takes
-    precedence (as in GetOutputShape of the host's reshape.cc).
-    """
+    precedence (as in GetOutputShape of the host's reshape.cc)."""
     if node.has_input(1, rank=1):
         return {}
     shape = node.listed("tgl_reshape_params", "shape")
@@ -274,8 +268,7 @@ def l2_normalization(node: RawNode) -> dict[str, Any]:
 def lrn(node: RawNode) -> dict[str, Any]:
     """Returns the attributes. Windows include their last channel, as in the optimized kernel, which
     hosts use by default (local_response_norm.h); the reference kernel excludes it. The op, like
-    ONNX, divides alpha by the size.
-    """
+    ONNX, divides alpha by the size."""
     radius, bias, alpha, beta = node.members("ifff")
     size = 2 * radius + 1
     return {"size": size, "alpha": alpha * size, "beta": beta, "bias": bias}

@@ -21,8 +21,7 @@ def wrapped(module: str) -> Iterator[tuple[type, str, Callable[..., Any]]]:
 
 def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -> None:
     """Wraps `Interpreter(...)`. An interpreter that preserves all tensors stays without a delegate:
-    it is for debugging the host's own kernels.
-    """
+    it is for debugging the host's own kernels."""
     given = arguments.arguments
     if given.get("experimental_delegates") or given.get("experimental_preserve_all_tensors"):
         preference.not_ours()

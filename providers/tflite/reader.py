@@ -11,8 +11,7 @@ from .snapshot import Snapshot
 
 def read(taken: Snapshot, judge: Judge | None, fixed: bool = False) -> Imported:
     """Imports the graph with the host's present shapes. Where these are only placeholders, it is
-    imported for larger inputs, unless `fixed`.
-    """
+    imported for larger inputs, unless `fixed`."""
     if fixed:
         return import_(taken, TABLE, Facts(symbols=taken.present, judge=judge))
     return symbols.opened(taken, TABLE, judge)

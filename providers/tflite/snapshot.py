@@ -2,8 +2,7 @@
 kernels.
 
 It works only while the host is in the delegate's prepare, when the host answers questions about
-nodes and partitions.
-"""
+nodes and partitions."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def take(ffi: Any, context: Any) -> Snapshot:
     host answers with an error.
 
     Constants are views of the host's memory. A shape that depends on the value of a tensor, or on
-    such a shape, is None.
-    """
+    such a shape, is None."""
     plan = execution_plan(ffi, context)
     _check_order(ffi, context, plan)
     written = {t for index in plan for t in listed(raw_node(ffi, context, index)[0].outputs)}
@@ -66,8 +64,7 @@ def take(ffi: Any, context: Any) -> Snapshot:
 
 def had(context: Any, delegate: Any) -> bool:
     """Whether this delegate has claimed nodes of this graph before: when hosts undo delegation,
-    tensors keep their pointer to the delegate, which tensors of new graphs lack.
-    """
+    tensors keep their pointer to the delegate, which tensors of new graphs lack."""
     tensors = (context.tensors[k] for k in range(context.tensor_count))
     return any(tensor.delegate == delegate for tensor in tensors)
 
@@ -85,8 +82,7 @@ def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape
 
 def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
     """Raises HostError when a node reads a tensor that it or a later one writes. CPU kernels run
-    such a model, but a host that is asked to group its nodes reads out of bounds.
-    """
+    such a model, but a host that is asked to group its nodes reads out of bounds."""
     later = set[int]()
     for index in reversed(plan):
         node = raw_node(ffi, context, index)[0]
@@ -101,8 +97,7 @@ def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
 def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bool]:
     """Returns the outputs of the host's graph, and whether the host fuses nodes. A context does not
     list the outputs, but a preview of claiming every node does. A host that does not fuse previews
-    each node as a group, with all tensors that other nodes read as outputs.
-    """
+    each node as a group, with all tensors that other nodes read as outputs."""
     found = partitions(ffi, context, plan)
     outputs = dict.fromkeys(t for _, made in found for t in made)
     return list(outputs), len(found) == 1 or len(plan) < 2
@@ -118,8 +113,7 @@ def _node(
     context: Any = None,
 ) -> HostNode:
     """Returns a node of the host as plain data. A loop has only the outputs that are `wanted`, and
-    the graphs that it runs if the `context` of its own graph is given.
-    """
+    the graphs that it runs if the `context` of its own graph is given."""
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
     refusal, loop = None, raw.host_op == loops.LOOP
@@ -185,8 +179,7 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
     """Returns the axes of extent 1 of the graph's inputs, by tensor. In a model that does not say
-    which extents are open, these may be.
-    """
+    which extents are open, these may be."""
     made = {t for node in raw for t in node.outputs}
     inputs = {t for node in raw for t in node.inputs if t is not None} - made
     shapes = {t: tensors[t].shape or () for t in inputs if tensors[t].data is None}
@@ -197,8 +190,7 @@ def _stated(
     index: int, value: Value, unknown: Collection[int], open_: Mapping[int, tuple[int, ...]]
 ) -> Value:
     """Returns a tensor with its shape as the host states it: None for `unknown` tensors, with names
-    instead of the extents of its axes in `open_`.
-    """
+    instead of the extents of its axes in `open_`."""
     if value.data is not None or not (index in unknown or index in open_):
         return value
     axes = open_.get(index, ())
@@ -215,8 +207,7 @@ def decided(
     nodes: Sequence[RawNode], tensors: Mapping[int, Tensor | Value], open_: Collection[int] = ()
 ) -> set[int]:
     """Returns the tensors whose shapes the host cannot state, since they depend on values of
-    tensors, or on such shapes. `open_` are tensors with extents that the model leaves open.
-    """
+    tensors, or on such shapes. `open_` are tensors with extents that the model leaves open."""
     found = set[int]()
     for node in nodes:
         if _is_decided(node, tensors, open_) or found.intersection(node.inputs):

@@ -3,8 +3,7 @@
 Such a constant is a tree. Each level is one dimension, of the tensor or of the blocks into which it
 is divided, and has all indices (dense) or a list of indices (CSR). The values are the leaves, in
 order. The model file may be damaged: inconsistent data is refused with a sentence, and so are
-arrays of more than 2^24 elements that have over 4,096 elements per stored value.
-"""
+arrays of more than 2^24 elements that have over 4,096 elements per stored value."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ MOST_TIMES = 4096  # more elements than that are allowed per stored value
 class Level:
     """One level of the tree, a dimension of size `extent`. A CSR level lists its indices: below the
     k-th index of the level above are indices[segments[k] : segments[k + 1]]. `stride` is the
-    distance of adjacent indices in the dense array.
-    """
+    distance of adjacent indices in the dense array."""
 
     extent: int
     stride: int
@@ -44,8 +42,7 @@ def unreadable(why: str) -> Unsupported:
 
 def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
     """Returns the values of the sparse tgl_tensor `raw` as an array of the numpy dtype `kind` and
-    this shape. Raises Unsupported with text that follows the constant's name in a sentence.
-    """
+    this shape. Raises Unsupported with text that follows the constant's name in a sentence."""
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
     if not raw.data or stored * size != raw.bytes:
@@ -96,8 +93,7 @@ def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
 
 def offsets(given: Sequence[Level], stored: int) -> Array:
     """Returns the offsets of the `stored` values of a constant with these levels in the dense
-    array, row-major. Raises Unsupported when their number differs.
-    """
+    array, row-major. Raises Unsupported when their number differs."""
     found: Array = np.zeros(1, np.int64)
     for level in given:
         if level.segments is None or level.indices is None:
@@ -114,8 +110,7 @@ def offsets(given: Sequence[Level], stored: int) -> Array:
 def _lengths(level: Level, above: int) -> Array:
     """Returns the number of indices that a CSR level lists below each index of the level above,
     which has `above` indices. Indices ascend within a segment, so that no level has more of them
-    than the dense array has elements.
-    """
+    than the dense array has elements."""
     assert level.segments is not None and level.indices is not None
     segments, indices = level.segments.astype(np.int64), level.indices
     lengths = np.diff(segments)

@@ -1,6 +1,5 @@
 """Reads a TFLite host's tensors: names, types, constants and quantization, with checks, since the
-model file may be damaged.
-"""
+model file may be damaged."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def listed(array: Any) -> tuple[int, ...]:
 
 def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
     """Returns the tensors of a graph by index, in their present shapes. `written` are the indices
-    of tensors that nodes write.
-    """
+    of tensors that nodes write."""
     return {
         index: _tensor(ffi, context.tensors[index], name or f"tensor {index}", index in written)
         for index, name in enumerate(_names(ffi, context))
@@ -39,8 +37,7 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
 
 def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
     """Returns the axes with extents that the model leaves open, by tensor. Older models do not say
-    which are open.
-    """
+    which are open."""
     found = {}
     for index in range(context.tensor_count):
         raw = context.tensors[index]
@@ -53,8 +50,7 @@ def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
 
 def _names(ffi: Any, context: Any) -> list[str]:
     """Returns the names of all tensors, "" for invalid ones. They are in the model file, which may
-    be damaged: native code reads them with checks.
-    """
+    be damaged: native code reads them with checks."""
     size = NAME_BYTES
     names = ffi.new("char[]", context.tensor_count * size)
     native.lib.tg_tflite_names(context, names, size)

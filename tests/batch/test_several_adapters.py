@@ -1,8 +1,7 @@
 """Several adapters at once, in one process and in several: no device is taken for another's.
 
 The software driver of the system is given twice, as two equal GPUs are, and SwiftShader beside it
-where `python tools/drivers.py swiftshader` has unpacked it.
-"""
+where `python tools/drivers.py swiftshader` has unpacked it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Caches in serialization_dir: a second process plans nothing and gives the same bytes;
 whatever is wrong with the file or the folder costs time, one line, and never a right answer.
 
-Every run is a process of its own, and is compared with the host's own kernels.
-"""
+Every run is a process of its own, and is compared with the host's own kernels."""
 
 from __future__ import annotations
 
@@ -266,8 +265,7 @@ def test_a_file_that_others_can_write_is_not_used(setting: Setting) -> None:
 
 def test_hostile_plans_do_not_take_the_process_down() -> None:
     """Numbers replaced, the checksum right: damage, an error of the device, or some other result.
-    Kernels keep their bounds checks, so that none reads or writes outside its buffers.
-    """
+    Kernels keep their bounds checks, so that none reads or writes outside its buffers."""
     done = run_python("""
 import random
 import numpy as np

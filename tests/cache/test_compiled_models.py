@@ -1,6 +1,5 @@
 """Compiled ONNX models (EPContext): written in every way, read back without the original, and the
-reason told when they cannot be used. Answers are compared with the CPU provider on the original.
-"""
+reason told when they cannot be used. Answers are compared with the CPU provider on the original."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Files in cache folders that this plugin has not written are left
-unused with one line, nothing is waited for, and nothing of it is executed.
-"""
+unused with one line, nothing is waited for, and nothing of it is executed."""
 
 from __future__ import annotations
 

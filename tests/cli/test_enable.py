@@ -1,6 +1,5 @@
 """`tflgpu enable` and `disable`: hosts know the plugin in every program, which costs others nothing
-and leaves nothing behind.
-"""
+and leaves nothing behind."""
 
 from __future__ import annotations
 

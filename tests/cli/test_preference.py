@@ -1,6 +1,5 @@
 """`tflgpu exec`, TFLGPU_PREFER and `preferred()`: models that name no other provider or delegate
-run on the GPU, in programs that know nothing of it; others are left alone.
-"""
+run on the GPU, in programs that know nothing of it; others are left alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The memory plan: no overlap in space and time, no buffer on both sides of a launch, close to the
-lower bound.
-"""
+lower bound."""
 
 from __future__ import annotations
 

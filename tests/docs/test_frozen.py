@@ -1,6 +1,5 @@
 """PyInstaller's hook names all that this package finds at run time. The hook runs here with
-stand-ins for PyInstaller's functions; docs/programs.md says what was frozen by hand.
-"""
+stand-ins for PyInstaller's functions; docs/programs.md says what was frozen by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Values that no option was made for: each is taken, or is answered by a sentence that names the
-option and what it takes, at once.
-"""
+option and what it takes, at once."""
 
 from __future__ import annotations
 

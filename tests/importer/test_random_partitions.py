@@ -1,7 +1,6 @@
 """Seeded chains of operators that take any size, GPU and CPU nodes in turn: several interpreters
 share one delegate and are resized back and forth. Each answer is compared with the host's
-reference kernels.
-"""
+reference kernels."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ EXCLUDED = ("", "", "ADD", "CONV_2D", "RELU,MUL", "0,2")
 
 def build(seed: int) -> bytes:
     """Up to 12 operators over [1, 6, 5, 4] images; some tensors are outputs and are read as well,
-    an input may be an output, and an output may be there twice.
-    """
+    an input may be an output, and an output may be there twice."""
     choose, model, shape = random.Random(seed), Model(), (1, 6, 5, FEATURES)
     images = [model.input("x", shape, signature=(-1, -1, -1, FEATURES))]
     for number in range(choose.choice((3, 6, 9, 12))):

@@ -2,8 +2,7 @@
 exceptions from other threads, trace functions, exceptions of its callbacks, and greenlets.
 
 What is not ours surfaces when the host returns, our work is finished by then, and the GPU is used
-afterwards as before.
-"""
+afterwards as before."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Objects from before a fork in the child: an answer or our sentence, never a hang and
-never silence. Each row of the table in docs/robustness.md is a test here, for every host.
-"""
+never silence. Each row of the table in docs/robustness.md is a test here, for every host."""
 
 from __future__ import annotations
 

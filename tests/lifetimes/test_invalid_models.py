@@ -1,6 +1,5 @@
 """Model files on which the host's CPU kernels stop with an error: with us they do so, too, or the
-node stays with them. Their own prepare is what would have said so, had we not replaced the node.
-"""
+node stays with them. Their own prepare is what would have said so, had we not replaced the node."""
 
 from __future__ import annotations
 

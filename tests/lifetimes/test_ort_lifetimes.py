@@ -1,6 +1,5 @@
 """The onnxruntime frontend never takes the process down: exits, unregistering, forks, threads and
-failures, each in a Python of its own.
-"""
+failures, each in a Python of its own."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def test_exit_with_a_session_in_a_cycle() -> None:
 
 def test_exit_while_another_thread_runs() -> None:
     """A run that is on the GPU when the process exits does not return. (Threads that are between
-    two runs abort the process in onnxruntime itself, with the CPU provider too.)
-    """
+    two runs abort the process in onnxruntime itself, with the CPU provider too.)"""
     run_python(
         HEAD
         + """

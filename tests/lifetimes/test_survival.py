@@ -1,6 +1,5 @@
 """Other events in a process: devices go, modules are taken away, threads fork, other
-interpreters and copies come and end. Each in a fresh process whose exit status counts.
-"""
+interpreters and copies come and end. Each in a fresh process whose exit status counts."""
 
 from __future__ import annotations
 

@@ -11,5 +11,4 @@ A mutant is a text of one file. `python_sites` and `token_sites` tell where a te
 `sandbox` makes the package as it would be installed with that text (links to the rest), `selection`
 names the checks of a file, `probe` is a check that knows which plans a mutant changes,
 and `runner` forks. `equivalent.json` lists mutants that change nothing that anyone could see, each
-with its reason; lines are named by their text, so that the list outlives other changes.
-"""
+with its reason; lines are named by their text, so that the list outlives other changes."""

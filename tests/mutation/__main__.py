@@ -1,8 +1,7 @@
 """python -m tests.mutation: seeded mutants of our code, and which of them no check sees.
 
 The last lines tell, for each area, how many were made, killed, shown to be equivalent, and
-survived. The exit status is 1 when more than --allowed percent survive.
-"""
+survived. The exit status is 1 when more than --allowed percent survive."""
 
 from __future__ import annotations
 

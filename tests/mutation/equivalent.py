@@ -2,8 +2,7 @@
 
 An entry names a file and a line by its text, and that line as the mutant has it ("*": whatever it
 is); such mutants are not run. Or it names a function that decides nothing but speed: what survives
-there is equivalent, the rest has to be killed all the same.
-"""
+there is equivalent, the rest has to be killed all the same."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The cases of a family as a check: those whose plans a mutant changes are run.
 
 A plan is all that a run depends on, so a case whose plans are the same has the same answer; of a
-family of a hundred cases mostly a few are left. Imported in a child only.
-"""
+family of a hundred cases mostly a few are left. Imported in a child only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Forks a process for each mutant, which puts it in place and runs the checks of its file.
 
 The parent has the hosts loaded, but nothing of ours; children import the changed package. A child
-is given processor seconds, not time, so that a busy machine kills no mutant.
-"""
+is given processor seconds, not time, so that a busy machine kills no mutant."""
 
 from __future__ import annotations
 

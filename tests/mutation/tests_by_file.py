@@ -1,7 +1,6 @@
 """Which tests see the defects of which file: by the names of files, after those of their families.
 
-`selection` reads these tables.
-"""
+`selection` reads these tables."""
 
 from __future__ import annotations
 

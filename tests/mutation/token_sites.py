@@ -2,8 +2,7 @@
 
 Of C, what only changes memory stays: calls that give something back, a leak; numbers whose growth
 makes an allocation larger; and the 1 of `return 1;`, which says that something failed, as any
-number but 0 does.
-"""
+number but 0 does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Layouts that the headers of the hosts' interfaces state are checked when the library is built: a
-wrong offset would crash a host or read another member.
-"""
+wrong offset would crash a host or read another member."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The native delegate in a host made of Python: every call of a TFLite runtime,
-in orders and with tensors that no real one gives.
-"""
+in orders and with tensors that no real one gives."""
 
 from __future__ import annotations
 

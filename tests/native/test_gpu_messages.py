@@ -1,6 +1,5 @@
 """Messages of wgpu and the device reach the program's `logging`, each once: at the end of
-the host's call that brought it, or of ours; never while a lock of ours is held, nor in a child.
-"""
+the host's call that brought it, or of ours; never while a lock of ours is held, nor in a child."""
 
 from __future__ import annotations
 

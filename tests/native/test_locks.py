@@ -1,6 +1,5 @@
 """The device's lock is held around every wgpu call that needs it: builds for tests (`sandbox`)
-define TGI_CHECK_LOCKS, with which such a call without the lock ends the process.
-"""
+define TGI_CHECK_LOCKS, with which such a call without the lock ends the process."""
 
 from __future__ import annotations
 

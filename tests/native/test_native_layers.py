@@ -1,6 +1,5 @@
 """The C files build on each other one way: what differs between operating systems comes first, core
-knows no host, hosts not each other, no circles.
-"""
+knows no host, hosts not each other, no circles."""
 
 from __future__ import annotations
 

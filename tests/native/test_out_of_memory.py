@@ -1,7 +1,6 @@
 """The native code where memory runs out: one allocation after another fails, and each time what was
 asked for is refused with a sentence or done without it, nothing is left half made, and the next
-call is as good as ever. In a process of its own, with a library built for that.
-"""
+call is as good as ever. In a process of its own, with a library built for that."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Calls of the native library that cannot be right: each is refused with its sentence, the last one
-that can be right is not, and what they leave is as it was.
-"""
+that can be right is not, and what they leave is as it was."""
 
 from __future__ import annotations
 

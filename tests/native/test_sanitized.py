@@ -1,6 +1,5 @@
 """The native code with the compiler's checks of every memory access and of undefined arithmetic:
-its tests once more, in a process of their own, with a library built for that.
-"""
+its tests once more, in a process of their own, with a library built for that."""
 
 from __future__ import annotations
 

@@ -115,8 +115,7 @@ def test_another_number_of_bytes_is_an_error(counts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("model", ["dense", "resnet18_224"])
 def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_path: Path) -> None:
     """A stack of matrices, and a network whose weights Winograd's transform makes larger; written
-    where the device has them, through staging buffers, and first kept in a file, then read.
-    """
+    where the device has them, through staging buffers, and first kept in a file, then read."""
     given = {"TEST_MODEL": model, "TEST_KEPT": str(tmp_path / "kept") if way == "kept" else ""}
     if way == "staged":
         given["TFLGPU_NO_MAPPING"] = "1"

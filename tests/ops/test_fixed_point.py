@@ -1,6 +1,5 @@
 """The steps to stored numbers on the device, each on its own, against exact integer arithmetic:
-halves and what lies beside them, which networks of ordinary scales hardly meet.
-"""
+halves and what lies beside them, which networks of ordinary scales hardly meet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Elementary functions against float64, in units of the last place: over their range and near zero.
 
 The bounds are about twice what lavapipe gives; functions that use the driver's own exponential have
-more room.
-"""
+more room."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Results of kernels on a driver only as exact as WGSL requires: levels at halves, results
 near the ends of float32, and functions whose value is known.
 
-test_worst_driver.py runs this on drivers that are that inexact.
-"""
+test_worst_driver.py runs this on drivers that are that inexact."""
 
 from __future__ import annotations
 

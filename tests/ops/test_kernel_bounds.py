@@ -1,7 +1,6 @@
 """Bounds in kernels: a number that a launch is given (`p.count`) is one past the last of what it
 counts, so that who compares with it asks for less, or for at least as many. No device is needed:
-what is written past an end may well be dropped by one driver, and be another tensor on the next.
-"""
+what is written past an end may well be dropped by one driver, and be another tensor on the next."""
 
 from __future__ import annotations
 

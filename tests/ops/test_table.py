@@ -2,8 +2,7 @@
 
 Both editions of the GPU delegate documentation stand here as literal lists, so that the table
 cannot drift from them. Versions that a host does not register never reach a delegate; those go to
-`support.support` on the same node.
-"""
+`support.support` on the same node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Every row is complete: lowering, shape function, cases, tolerance, kernel, a form in a host; and
 nothing is left over.
 
-No device is needed; the host's CPU interpreter tells the shapes of the cases.
-"""
+No device is needed; the host's CPU interpreter tells the shapes of the cases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Traits of ops beyond those of their kinds, all in one place: a trait that is lost
 makes no wrong answer that a case sees, but a launch more, float16 that overflows, or a layout that
-stays.
-"""
+stays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """State that threads share is found by inspection: modules have no mutable containers but those of
-`registry`, and tables in capitals that nobody changes.
-"""
+`registry`, and tables in capitals that nobody changes."""
 
 from __future__ import annotations
 

@@ -99,8 +99,7 @@ def as_onnx(folder: Path) -> Path:
 
 def twice(folder: Path) -> dict[str, str]:
     """Returns variables with which the system's software driver is listed twice; none where there
-    is no such driver.
-    """
+    is no such driver."""
     try:
         stock = drivers.lavapipe().variables["VK_DRIVER_FILES"]
     except drivers.Unavailable:

@@ -1,6 +1,5 @@
 """A decoder block with a cache of keys and values, as exporters write GPT-2: every extent is open,
-masks and positions are computed from shapes, and the total length is the past plus the present.
-"""
+masks and positions are computed from shapes, and the total length is the past plus the present."""
 
 from __future__ import annotations
 
@@ -135,8 +134,7 @@ def _weights() -> dict[str, Array]:
 
 def decoder(past: str | None, length: str | None, total: str | None, mask: str | None) -> bytes:
     """Returns the model; the arguments are the names of the extents of the past, of the input, of
-    both, and of both in the mask. None: the model gives no name.
-    """
+    both, and of both in the mask. None: the model gives no name."""
     from onnx import TensorProto, helper, numpy_helper
 
     cache: Shape = ("batch", HEADS, past, DEPTH)

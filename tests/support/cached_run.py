@@ -3,8 +3,7 @@ fresh process, for tests of the cache between processes.
 
 Takes a JSON object (host, model, options, shapes) and prints one: digests of the outputs, how often
 something was planned or measured, the largest difference to the host's own kernels, and the nodes
-that stayed on the CPU.
-"""
+that stayed on the CPU."""
 
 from __future__ import annotations
 

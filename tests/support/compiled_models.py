@@ -39,8 +39,7 @@ def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
 
 def by_session(folder: Path) -> list[Any]:
     """Compiles while a session is made: embedded, beside, and beside with the host's own choice of
-    a path; returns its outputs.
-    """
+    a path; returns its outputs."""
     original, outputs = folder / "model.onnx", None
     for mode, name in (("1", "embedded"), ("0", "beside"), ("0", "")):
         path = {"ep__context_file_path": str(folder / f"{name}_ctx.onnx")} if name else {}

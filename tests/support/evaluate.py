@@ -30,8 +30,7 @@ def compared(
     graph: Graph, made: Graph, rtol: float = 1e-6, atol: float = 0.0, high: float = 1.0
 ) -> list[str]:
     """Returns the ops of a rewritten graph, after comparing its values with those of the graph
-    before, for inputs up to `high`, and the record of merged nodes.
-    """
+    before, for inputs up to `high`, and the record of merged nodes."""
     verify(made)
     values = {
         t: np.random.default_rng(t).uniform(LEAST, high, graph.shape(t)) for t in graph.inputs

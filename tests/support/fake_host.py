@@ -1,6 +1,5 @@
 """A TFLite host written in Python, for situations that no real one produces: a context with four
-tensors, whose delegate claims kernels that double a tensor.
-"""
+tensors, whose delegate claims kernels that double a tensor."""
 
 from __future__ import annotations
 

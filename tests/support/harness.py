@@ -20,8 +20,7 @@ def run_graph(
     graph: Graph, values: Mapping[int, Array], states: Mapping[int, Array] | None = None
 ) -> dict[int, Array]:
     """Returns outputs by tensor id, for input values by tensor id, as one partition; `states` (by
-    tensor id) change in place.
-    """
+    tensor id) change in place."""
     device = device_of()
     program = Program(compiler.compile(graph, device.target), device.handle, device.pipelines)
     held = [(states or {})[before] for before, _ in graph.states]

@@ -26,8 +26,7 @@ def worked_out(
     node: HostNode, inputs: Sequence[Array | None], dtypes: Sequence[str] = ("i64",)
 ) -> list[Array] | None:
     """Returns the node's results, of these types in the model; None where it is no shape
-    arithmetic.
-    """
+    arithmetic."""
     values = {}
     for name, array in zip(node.inputs, inputs, strict=True):
         if name is not None and array is not None:

@@ -12,8 +12,7 @@ CONV = {"padding": "VALID", "dilationWFactor": 1, "dilationHFactor": 1}
 
 def melspectrogram(signature: bool = True) -> bytes:
     """Samples [1, n] to log bands [1, frames, 32], as front ends of wake words are: with one sample
-    in the file there is no frame.
-    """
+    in the file there is no frame."""
     model, random = Model(), np.random.default_rng(3)
     x = model.input("samples", (1, 1), signature=(1, -1) if signature else None)
     shape = model.constant(np.array([1, 1, -1, 1], np.int32))
@@ -44,8 +43,7 @@ def melspectrogram(signature: bool = True) -> bytes:
 
 def pictures() -> bytes:
     """A picture of any size. Where "tanh" is left to the CPU, what is between pays for a picture,
-    and not for one pixel, which is what the file has.
-    """
+    and not for one pixel, which is what the file has."""
     model, random = Model(), np.random.default_rng(4)
     y = model.input("picture", (1, 1, 1, 8), signature=(1, -1, -1, 8))
     options = {**CONV, "padding": "SAME", "strideW": 1, "strideH": 1}

@@ -1,8 +1,7 @@
 """Rules that generated WGSL must keep, checked on the text without a device.
 
 Each rule stands for something a driver does: slow compiles, wrong answers over a limit, undefined
-shuffles. A rule is a function from a parsed kernel to sentences; `lint` runs them all.
-"""
+shuffles. A rule is a function from a parsed kernel to sentences; `lint` runs them all."""
 
 from __future__ import annotations
 

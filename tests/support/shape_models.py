@@ -1,6 +1,5 @@
 """Small TFLite models with shape arithmetic: sizes that are computed from shapes, and seeded
-programs over the results of SHAPE.
-"""
+programs over the results of SHAPE."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def enlarged(model: Model, x: int, size: int, name: str = "large") -> int:
 def in_the_middle(last: int = 2, between: bool = False, dynamic: bool = False) -> bytes:
     """Convolution, twice its size, a node for the CPU (`between`), convolution (`last` 1), down to
     another size and once more a convolution (`last` 2). With `dynamic`, nodes whose shapes only a
-    run tells come at the end.
-    """
+    run tells come at the end."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")

@@ -79,8 +79,7 @@ def wide_layers() -> bytes:
 def two_partitions(read_by_both: bool = False) -> bytes:
     """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
 
-    With `read_by_both`, the CPU node reads p too, so that a CPU node and a partition share it.
-    """
+    With `read_by_both`, the CPU node reads p too, so that a CPU node and a partition share it."""
     model, shape = Model(), (1, 6, 5, 3)
     out = (*shape[:-1], FEATURES)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))

@@ -3,8 +3,7 @@ at once; each answer is compared, and every model must be on the GPU.
 
 `python -m tests.support.soak --seconds 300` prints the memory of the process at intervals, and ends
 with status 1 for an error, a model that is not on the GPU or, with --flat, memory that keeps
-growing.
-"""
+growing."""
 
 from __future__ import annotations
 
@@ -99,8 +98,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 
 def chain(steps: Sequence[str]) -> bytes:
     """Returns an ONNX model of these operators, one after the other: a kernel that hardly any other
-    model has.
-    """
+    model has."""
     names = ["x", *(f"t{k}" for k in range(len(steps) - 1)), "y"]
     nodes = [m.node(op, [names[k]], [names[k + 1]]) for k, op in enumerate(steps)]
     return m.model(nodes, {"x": ["n", DEEP]}, {"y": ["n", DEEP]})

@@ -97,15 +97,13 @@ def plain(value: Any) -> Array:
 
 def opened(spec: Spec) -> _Onnx | _Tflite:
     """Returns the model in its host, ready to run. Raises BadInput, NoHost, ValueError or
-    RuntimeError with a sentence.
-    """
+    RuntimeError with a sentence."""
     return _Onnx(spec) if subjects.is_onnx(spec.model, spec.host) else _Tflite(spec)
 
 
 class Gone(RuntimeError):
     """An error for a model that ran and cannot be opened again, for example without its adapter;
-    the text says why.
-    """
+    the text says why."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,7 @@ class Model:
 
     After a run that failed, or that the host's own kernels did because the device was lost, the
     model is opened again and the run repeated. If it fails again, each sample is run separately, so
-    that one bad sample does not affect the others.
-    """
+    that one bad sample does not affect the others."""
 
     def __init__(self, spec: Spec, signature: Signature | None = None) -> None:
         self.spec = spec
@@ -146,8 +143,7 @@ class Model:
 
     def _make_ready(self) -> None:
         """Prepares a complete batch, so that workers that start later find its plans in the cache.
-        Raises BadInput.
-        """
+        Raises BadInput."""
         try:
             shapes = self.running.shapes_for(self.signature.zeros(self.batch))
         except Exception:  # the model does not accept zeros as a sample
@@ -170,8 +166,7 @@ class Model:
 
     def results(self, samples: Sequence[Sample]) -> list[Row | Failed]:
         """Returns one result per sample. Raises BadInput where the model has no batch, Gone, and
-        RuntimeError with a sentence where none of several samples can be run.
-        """
+        RuntimeError with a sentence where none of several samples can be run."""
         found: list[Row | Failed] = []
         for batch in self._batches(samples):
             try:
@@ -232,8 +227,7 @@ class Model:
 
     def _alone(self, sample: Sample) -> Row:
         """Runs one sample, with a leading extent of 1 where the model needs it; the results do not
-        have it.
-        """
+        have it."""
         given = zip(self.signature.inputs, sample, strict=True)
         outputs = self.running.run([value[None] if one.pad else value for one, value in given])
         if not all(one.pad for one in self.signature.inputs):
@@ -264,8 +258,7 @@ class Predictor:
     between them, assigned to the workers of a machine cyclically ("all": every GPU); without them a
     worker takes the one that its Ray GPU ids name, or the best. `batch`: how many samples the model
     runs at once, where its first extent is open; the last batch is padded to this size.
-    Columns of 8-bit pixels become (pixel - mean) / std in models that take floats.
-    """
+    Columns of 8-bit pixels become (pixel - mean) / std in models that take floats."""
 
     def __init__(
         self,
@@ -292,8 +285,7 @@ class Predictor:
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """Returns columns with one row per sample, to which the outputs are added by their names.
-        Raises ValueError with a sentence for columns that the model does not accept.
-        """
+        Raises ValueError with a sentence for columns that the model does not accept."""
         from tflgpu_plugin.batch import columns
 
         if not isinstance(batch, Mapping):

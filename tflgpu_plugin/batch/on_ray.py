@@ -1,6 +1,5 @@
 """Runs parts on a Ray cluster: Ray Data gives them to actors, which read and run them; the results
-return to this process, which writes them.
-"""
+return to this process, which writes them."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ class OnRay:
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
         """Yields parts as they are finished; a part whose workers died repeatedly is given up. A
         worker that dies loses the parts that were queued for it: lost parts are sent again, with an
-        empty queue, so that the failing part can be identified. Raises Stopped.
-        """
+        empty queue, so that the failing part can be identified. Raises Stopped."""
         waiting = {part.number: part for part in parts}
         for queued in (None, 1):
             if waiting:
@@ -134,8 +132,7 @@ class OnRay:
 
     def _dataset(self, parts: list[Part], queued: int | None) -> Any:
         """Returns the dataset. `queued`: how many parts an actor holds at most; None: Ray's
-        default.
-        """
+        default."""
         data, resources = self.ray.data, self.ray.cluster_resources()
         gpus = 0.0 if self.adapters else resources.get("GPU", 0.0)
         count = self.workers or max(1, int(gpus), len(self.adapters))

@@ -1,6 +1,5 @@
 """The files of a run in its folder: `_run.json`, and for each part a file of results and, where
-inputs failed, one of their sentences. Each file is written atomically.
-"""
+inputs failed, one of their sentences. Each file is written atomically."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class Failure:
 @dataclass(frozen=True)
 class Results:
     """The results of one part: the items, the model's outputs for each, the names of its outputs,
-    and the adapter.
-    """
+    and the adapter."""
 
     part: int
     items: Sequence[Item]
@@ -59,8 +57,7 @@ class Results:
 @dataclass(frozen=True)
 class Packed:
     """Results of one part in their stored form: the content of their file (none for a part with
-    failures only, which would have no columns), and how many inputs the part has.
-    """
+    failures only, which would have no columns), and how many inputs the part has."""
 
     part: int
     count: int
@@ -88,8 +85,7 @@ class Folder:
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
         """Makes the folder, or with `resume` continues the run that it holds. Raises BadInput where
-        it holds another run, or other files.
-        """
+        it holds another run, or other files."""
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.path / MANIFEST
         if known.exists():
@@ -190,8 +186,7 @@ def table(results: Results) -> dict[str, Array]:
 
 def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
     """Writes the part; rows of different shapes become separate arrays, named by their index in the
-    part.
-    """
+    part."""
     arrays = dict[str, Array]()
     for name, column in made.items():
         if column.dtype == object:

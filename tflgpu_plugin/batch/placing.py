@@ -32,8 +32,7 @@ def dealt(adapters: Sequence[str], worker: int) -> str | None:
 
 def spread(adapters: Sequence[str]) -> list[str]:
     """Replaces `all` by the indices of all adapters, of software ones only where there are no
-    others. Raises NoAdapter.
-    """
+    others. Raises NoAdapter."""
     if list(adapters) != [ALL]:
         return list(adapters)
     best = select(None)
@@ -43,8 +42,7 @@ def spread(adapters: Sequence[str]) -> list[str]:
 def adapter(adapters: Sequence[str]) -> str | None:
     """Returns the adapter of a worker without a number: the `adapters` are assigned cyclically to
     the workers of this machine. Without any, it is the one that Ray's GPU ids name, or None for the
-    best adapter. Raises NoAdapter.
-    """
+    best adapter. Raises NoAdapter."""
     if adapters:
         return dealt(spread(adapters), _number(adapters))
     ids = _gpu_ids()
@@ -56,8 +54,7 @@ def adapter(adapters: Sequence[str]) -> str | None:
 
 def _number(adapters: Sequence[str]) -> int:
     """Returns the least number that no living worker of these adapters has on this machine. A lock
-    on a file reserves it, which the system releases when the process dies.
-    """
+    on a file reserves it, which the system releases when the process dies."""
     folder = folders.cache("workers")
     try:
         from filelock import FileLock, Timeout
@@ -80,8 +77,7 @@ def _number(adapters: Sequence[str]) -> int:
 @contextmanager
 def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
     """Serializes the workers of this machine that prepare the same model: the first one stores
-    plans, which the others load. A worker goes on without the lock after LONGEST seconds.
-    """
+    plans, which the others load. A worker goes on without the lock after LONGEST seconds."""
     folder = folders.cache("workers")
     try:
         from filelock import FileLock, Timeout

@@ -116,8 +116,7 @@ def _numbers(value: Any) -> Array:
 
 def _group(file: Any, row: int) -> tuple[int, Any]:
     """Returns the number of the first row of the row group that contains this row, and the
-    group.
-    """
+    group."""
     start = 0
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows

@@ -22,8 +22,7 @@ FORMAT = 1  # version of the layout of the output folder
 @dataclass(frozen=True)
 class Request:
     """The model, inputs and output folder of a run, and its workers: `workers` processes (1: this
-    one), or Ray's actors at the address `ray` ("": a cluster on this machine).
-    """
+    one), or Ray's actors at the address `ray` ("": a cluster on this machine)."""
 
     spec: Spec
     inputs: Sequence[Path]
@@ -38,8 +37,7 @@ class Request:
 @dataclass
 class Outcome:
     """The result of a run. `before`: inputs that an earlier run had finished; `failures`: inputs
-    without results, also of that run.
-    """
+    without results, also of that run."""
 
     inputs: int
     before: int = 0
@@ -63,8 +61,7 @@ Progress = Callable[[int, int], None]  # called with (finished inputs, all input
 
 def run(request: Request, tell: Callable[[str], None], progress: Progress) -> Outcome:
     """Runs all inputs. Raises BadInput, NoHost, or what hosts raise for a model that cannot be
-    used, with a sentence, before anything is written; Stopped when the run cannot continue.
-    """
+    used, with a sentence, before anything is written; Stopped when the run cannot continue."""
     signature = request.spec.signature()
     _apart(request)
     listing = sources.listed(request.inputs, signature)
@@ -157,8 +154,7 @@ def _apart(request: Request) -> None:
 
 def _manifest(request: Request, listing: Listing, signature: Signature) -> dict[str, Any]:
     """Returns everything that results depend on: a run continues only where all of it is the
-    same.
-    """
+    same."""
     spec = request.spec
     return {
         "format": FORMAT,

@@ -1,6 +1,5 @@
 """The inputs of a run: files that hold one sample or many, numbered in the order in which they were
-given.
-"""
+given."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ TABLES = (".npy", ".npz", ".parquet")
 @dataclass(frozen=True)
 class Item:
     """One sample: its number in the run, its file and, where the file holds several, its row
-    there.
-    """
+    there."""
 
     index: int
     path: str
@@ -40,8 +38,7 @@ class Item:
 @dataclass(frozen=True)
 class Source:
     """A file with `rows` samples; None: it is one sample, or cannot be read, which its reader
-    reports.
-    """
+    reports."""
 
     path: str
     rows: int | None = None
@@ -82,8 +79,7 @@ class Listing:
 
 def listed(paths: Sequence[Path], signature: Signature) -> Listing:
     """Returns the files and, in order of their names, those in the folders. Raises BadInput where
-    there is none.
-    """
+    there is none."""
     found = [source_of(path, signature) for given in paths for path in _files(given)]
     if not found:
         named = ", ".join(str(path) for path in paths)
@@ -105,8 +101,7 @@ def _files(given: Path) -> Iterator[Path]:
 
 def source_of(path: Path, signature: Signature) -> Source:
     """Returns a file with its number of samples, from its header alone. A file that cannot be read,
-    such as a pipe, is refused later, by its reader.
-    """
+    such as a pipe, is refused later, by its reader."""
     kind = path.suffix.lower()
     if not path.is_file():
         return Source(str(path))

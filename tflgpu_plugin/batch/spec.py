@@ -26,8 +26,7 @@ PLANS = "plans"  # the folder of stored plans in the user's cache
 @dataclass(frozen=True)
 class Input:
     """An input of the model: the shape of one sample (None: open) and the type. `pad`: the model
-    needs an extent of 1 before it.
-    """
+    needs an extent of 1 before it."""
 
     name: str
     shape: Shape
@@ -36,8 +35,7 @@ class Input:
 
     def conform(self, value: Array) -> Array:
         """Returns the value as one sample of this type, reshaped if the shapes differ only by a
-        leading 1 or the value is a flat list. Raises BadInput.
-        """
+        leading 1 or the value is a flat list. Raises BadInput."""
         if not _can_be(value, self.dtype):
             raise BadInput(f"{self.name} takes {self.dtype}, not {value.dtype}.")
         if value.ndim == len(self.shape) + 1 and value.shape[0] == 1:
@@ -57,8 +55,7 @@ class Input:
 @dataclass(frozen=True)
 class Signature:
     """The inputs of a model. `batched`: the first extent of every input is open, and is the batch;
-    otherwise a run takes one sample.
-    """
+    otherwise a run takes one sample."""
 
     inputs: tuple[Input, ...]
     batched: bool
@@ -80,8 +77,7 @@ class Signature:
 class Spec:
     """A model file, the host that runs it (None: the preferred one), the options of the plugin, and
     how many samples make a batch (0: an input is a complete tensor, first extent included).
-    Pictures become (pixel - mean) / std in models that take floats.
-    """
+    Pictures become (pixel - mean) / std in models that take floats."""
 
     model: Path
     host: str | None = None
@@ -92,8 +88,7 @@ class Spec:
 
     def ready(self, adapter: str | None = None) -> Spec:
         """Returns the spec with a worker's additions: its adapter, and a folder where other workers
-        of this machine find its plans. Raises BadInput.
-        """
+        of this machine find its plans. Raises BadInput."""
         more = {} if adapter is None else {"adapter": adapter}
         folder = None if "serialization_dir" in self.options else folders.cache(PLANS)
         if folder is not None:
@@ -102,8 +97,7 @@ class Spec:
 
     def sample(self, given: Input, value: Array) -> Array:
         """Returns a value as a sample of this input. Pixels of 8 bits become the values that the
-        model takes for them, with its channels. Raises BadInput.
-        """
+        model takes for them, with its channels. Raises BadInput."""
         is_pixels = value.dtype == np.uint8 and (given.dtype.kind == "f" or given.dtype == np.int8)
         if is_pixels and value.ndim == 4 and value.shape[0] == 1:
             value = value[0]
@@ -115,8 +109,7 @@ class Spec:
 
     def signature(self) -> Signature:
         """Returns the inputs of the model, read by its host without this plugin. Raises BadInput or
-        NoHost.
-        """
+        NoHost."""
         details, host = _details(self.model, self.host)
         opened = [detail["open"] for detail in details]
         batched = self.batch > 0 and all(shape and shape[0] is None for shape in opened)
@@ -130,8 +123,7 @@ class Spec:
 
 def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
     """Whether this type can represent the values, floats after rounding. The values of integers are
-    checked instead of their type, since tables store them in wider types.
-    """
+    checked instead of their type, since tables store them in wider types."""
     if value.dtype.kind in "iu" and dtype.kind in "iu":
         return not value.size or bool(
             np.iinfo(dtype).min <= value.min() and value.max() <= np.iinfo(dtype).max
@@ -141,8 +133,7 @@ def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
 
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
     """Returns (details, host): name, dtype and shape of each input, with None for open extents,
-    and the host's name and version.
-    """
+    and the host's name and version."""
     if subjects.is_onnx(path, host):
         return onnx.details(onnx.read(path), path), onnx.host()
     runner = hosts.host(host)
@@ -151,8 +142,7 @@ def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
 
 def digest(path: Path) -> str:
     """Returns the SHA-256 of the model file, read once however many workers ask. Raises
-    BadInput.
-    """
+    BadInput."""
     try:
         found = path.stat()
         return _digest(path, found.st_size, found.st_mtime_ns)

@@ -79,8 +79,7 @@ class Worker:
 
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:
     """Yields the function of each value, computed in a thread while the caller uses the previous
-    one. Errors of the function are raised in the order of the values.
-    """
+    one. Errors of the function are raised in the order of the values."""
     made = (function(value) for value in values)
     coming = threads.begin(partial(next, made, END), "reader")
     while (value := coming()) is not END:

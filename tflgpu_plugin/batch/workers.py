@@ -2,8 +2,7 @@
 worker that dies is replaced, and its parts are assigned again.
 
 `concurrent.futures` gives up all workers when one dies, and leaves them running when the process
-that started them is killed; here a worker ends when its pipe does.
-"""
+that started them is killed; here a worker ends when its pipe does."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ class Workers:
 
     def __enter__(self) -> Workers:
         """Starts the first worker, whose plans the others load. Raises Stopped where the model
-        cannot be used.
-        """
+        cannot be used."""
         self._start()
         try:
             while not self.running[0].ready:
@@ -113,8 +111,7 @@ class Workers:
 
     def _feed(self, worker: _Process, todo: Iterator[Part]) -> None:
         """Sends parts to a worker. Parts on which a worker has failed are sent alone, so that the
-        failing one can be identified.
-        """
+        failing one can be identified."""
         while worker.ready and len(worker.parts) < OUTSTANDING:
             if any(part.number in self.tries for part in worker.parts):
                 return
@@ -162,8 +159,7 @@ class Workers:
     def _failed(self, worker: _Process, reason: str, died: bool) -> Iterator[Finished]:
         """Replaces the worker and assigns its parts to others. A part whose workers died repeatedly
         is given up; where the workers reported why they failed, others would fail as well. Raises
-        Stopped.
-        """
+        Stopped."""
         self._remove(worker)
         suspects = [*worker.parts]
         self.tell(f"worker {worker.number}: {reason}; its {len(suspects)} parts are assigned again")
@@ -217,8 +213,7 @@ def _without_ctrl_c() -> Iterator[None]:
 @contextmanager
 def _without_main() -> Iterator[None]:
     """Keeps processes that are started meanwhile from importing the program that starts them, which
-    takes time, and would start workers again where it is a script without a guard.
-    """
+    takes time, and would start workers again where it is a script without a guard."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -255,8 +250,7 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Disables garbage collection meanwhile: imported and created objects are permanent, and
-    scanning them takes a tenth of a start.
-    """
+    scanning them takes a tenth of a start."""
     gc.disable()
     try:
         yield

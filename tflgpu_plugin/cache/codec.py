@@ -2,8 +2,7 @@
 here, and every value that is read is checked against its type.
 
 A dataclass becomes a list of the fields that take part in its comparison, a mapping a list of its
-pairs, bytes become base64, and arrays are kept next to the JSON value.
-"""
+pairs, bytes become base64, and arrays are kept next to the JSON value."""
 
 from __future__ import annotations
 

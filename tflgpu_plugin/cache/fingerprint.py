@@ -1,6 +1,5 @@
 """Digests of a graph: of its structure (everything except the values of its constants), and of all
-of it. Equal digests mean that the compiler makes the same plan and the same packed weights.
-"""
+of it. Equal digests mean that the compiler makes the same plan and the same packed weights."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ CODE_FOLDERS = (
 
 def structure(graph: Graph) -> str:
     """Returns a digest (hexadecimal) of nodes, attributes, tensors and names, with only type and
-    shape of constants. Raises TypeError for an attribute of an unknown type.
-    """
+    shape of constants. Raises TypeError for an attribute of an unknown type."""
     texts: list[str] = []
     _texts(graph, texts)
     return sha256("\0".join(texts).encode()).hexdigest()
@@ -40,8 +38,7 @@ def content(
 ) -> str:
     """Returns a digest (hexadecimal) of the structure and of every constant's bytes. `known` maps
     ids of arrays to their digests, so that no array is read twice (`constants`). `structured` is
-    the result of `structure`, where it is known.
-    """
+    the result of `structure`, where it is known."""
     digest = sha256((structured or structure(graph)).encode())
     for tensor in sorted(graph.tensors):
         data = graph.tensors[tensor].data
@@ -69,8 +66,7 @@ def constants(graph: Graph) -> dict[int, bytes]:
 def of_plugin() -> str:
     """Returns the version of this package and a digest (hexadecimal) of the code that plans depend
     on, so that a changed kernel never gets an old plan. It is cached with a digest of these files'
-    status, because reading all of them takes a while.
-    """
+    status, because reading all of them takes a while."""
     signature, folder = _signature(), folders.cache("code")
     path = folder / "digest" if folder else None
     before, _, known = ((path and folders.kept(path)) or "").partition(" ")

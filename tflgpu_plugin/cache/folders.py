@@ -2,8 +2,7 @@
 
 They contain data with a digest, in folders and files of this user that nobody else can write to.
 Anything else in such a place (a pipe, a link, a file of another user) is not used, with one line
-for the user, and never makes the program wait.
-"""
+for the user, and never makes the program wait."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def cache(name: str) -> Path | None:
     """Returns a folder of this name in the user's cache folder for this package, and makes it where
     it is absent. Returns None where it cannot be made, when TFLGPU_NO_CACHE is set, in a
     privileged process and, with a line for the user, when it is a link or another user could write
-    to it or replace it.
-    """
+    to it or replace it."""
     if os.environ.get("TFLGPU_NO_CACHE") or trusted.privileged():
         return None
     variable, usual = PLACES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
@@ -63,8 +61,7 @@ def cache(name: str) -> Path | None:
 
 def keep(path: Path, text: str) -> None:
     """Writes a file of a cache folder atomically; an error is ignored, since it only costs the next
-    process time.
-    """
+    process time."""
     import tempfile
 
     with suppress(OSError):
@@ -79,8 +76,7 @@ def keep(path: Path, text: str) -> None:
 
 def kept(path: Path) -> str | None:
     """Returns the text that `keep` has written; None where there is none or it is incomplete and,
-    with a line for the user, where the file is not safe to use.
-    """
+    with a line for the user, where the file is not safe to use."""
     try:
         with os.fdopen(opened(path, MOST_TEXT), encoding="utf-8", newline="") as stream:
             digest, _, text = stream.read(MOST_TEXT).partition("\n")
@@ -97,8 +93,7 @@ def opened(path: Path, most: int | None, private: bool = True) -> int:
     """Opens a file for reading and returns its descriptor; all kept files are opened here. Raises
     Unsafe unless it is a regular file of at most `most` bytes (None: any size) and, where it is
     `private`, not a link, and only this user owns it and can write to it. Raises OSError when it
-    cannot be opened, FileNotFoundError when it does not exist.
-    """
+    cannot be opened, FileNotFoundError when it does not exist."""
     try:
         handle = os.open(path, _OPEN | (_NO_LINK if private else 0))
     except OSError as error:
@@ -121,8 +116,7 @@ def opened(path: Path, most: int | None, private: bool = True) -> int:
 
 def unsafe(status: os.stat_result) -> str | None:
     """Returns why other users may write to the file with this status, None when only this user may
-    (always on systems without such modes).
-    """
+    (always on systems without such modes)."""
     if not hasattr(os, "getuid"):
         return None
     if status.st_uid != os.getuid():

@@ -4,8 +4,7 @@ Layout (little endian): magic, format, crc32 of everything from there to the bod
 and body in bytes, checksum of the body; then the header as JSON; then, at the next multiple of 64,
 the body: the plan's weight buffers, each at a multiple of 64 and laid out as on the device, and the
 writer's own arrays. Nothing in it is ever executed on the host, and every number is checked before
-it is used.
-"""
+it is used."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
     """Returns a checksum of bytes that come in parts, each a multiple of `BLOCK` long but the last:
     the crc32 of one sum per block, of its 64-bit integers (the last block is padded with zeros).
     It detects flipped bits and lost, empty or swapped blocks at the speed of memory; a crc32 of all
-    bytes would take longer than the rest of a start from a file.
-    """
+    bytes would take longer than the rest of a start from a file."""
     crc = 0
     for part in parts:
         data, end = memoryview(part), len(part) // BLOCK * BLOCK
@@ -59,8 +57,7 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
 @dataclass(frozen=True)
 class Stored:
     """A plan that was read, with its key, its tuning results, and the writer's own data in `extra`
-    and `arrays`. Without `weights`, its constants must come from another plan.
-    """
+    and `arrays`. Without `weights`, its constants must come from another plan."""
 
     key: Mapping[str, str]
     plan: Plan
@@ -130,8 +127,7 @@ def write(
 
 def read(data: memoryview, check: bool = True) -> Stored:
     """Returns the plan in these bytes, of which its weights are views. Without `check`, the caller
-    must call `Stored.check` before it uses them. Raises Damaged.
-    """
+    must call `Stored.check` before it uses them. Raises Damaged."""
     header, body, sums = _split(data)
     try:
         plan = codec.decode(Plan, header["plan"])
@@ -153,8 +149,7 @@ def read(data: memoryview, check: bool = True) -> Stored:
 
 def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int]:
     """Returns (crc32, bytes of the header, offset of the body, its bytes, its checksum) from the
-    preamble of a file of this size. Raises Damaged for any other file.
-    """
+    preamble of a file of this size. Raises Damaged for any other file."""
     if len(start) < PREAMBLE.size:
         raise Damaged("it is truncated")
     magic, version, crc, header_bytes, body_bytes, sums = PREAMBLE.unpack_from(start)

@@ -68,8 +68,7 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 @dataclass(frozen=True)
 class Entry:
     """The file of a partition's plan, and the key that it must have. `content` computes the part of
-    that name, which takes longer than the rest.
-    """
+    that name, which takes longer than the rest."""
 
     path: Path
     key: Mapping[str, str]
@@ -104,8 +103,7 @@ class Entry:
 
     def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
         """Writes a plan, with or without its weights. Errors are reported once; they only make the
-        next start slower.
-        """
+        next start slower."""
         folder, part = self.path.parent, ""
         try:
             handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
@@ -142,8 +140,7 @@ class Cache:
     def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
         """Returns the entry of this partition's plan for this target. `known` returns digests for
         `fingerprint.content` and is called when these are needed. Raises TypeError as
-        `fingerprint.structure` does.
-        """
+        `fingerprint.structure` does."""
         key = target_key(target) | {"options": self.options, "token": self.token}
         structure = fingerprint.structure(graph)
         rest = (structure, sorted(target.tuning.items()))
@@ -156,8 +153,7 @@ class Cache:
 
 def opened(options: Options) -> Cache | None:
     """Returns the cache of these options; None where they name none and, with a line for the user,
-    where the folder cannot be made. Raises OptionError for one that other users can write to.
-    """
+    where the folder cannot be made. Raises OptionError for one that other users can write to."""
     if options.serialization_dir is None:
         return None
     folder = Path(options.serialization_dir).expanduser()
@@ -188,8 +184,7 @@ def _most(graph: Graph) -> int:
 
 def mapped_file(path: Path, most: int) -> memoryview:
     """Returns the file's bytes. They do not change, because writers replace the file. Raises
-    OSError, or Damaged for a file that cannot be a plan of at most `most` bytes.
-    """
+    OSError, or Damaged for a file that cannot be a plan of at most `most` bytes."""
     try:
         handle = folders.opened(path, most)
     except folders.Unsafe as reason:

@@ -1,6 +1,5 @@
 """`tflgpu check MODEL`: reports which nodes of a .tflite or .onnx model run on the GPU here, from a
-real interpreter or session, without an inference.
-"""
+real interpreter or session, without an inference."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored 
 
 class Reason(NamedTuple):
     """The reason why nodes of an operator stay on the CPU: a code, a sentence, and the number of
-    nodes.
-    """
+    nodes."""
 
     operator: str
     refusal_code: str
@@ -64,8 +62,7 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
     """Prepares the model with the delegate, or makes a session with the provider, and returns the
     report.
 
-    Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model.
-    """
+    Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model."""
     if subjects.is_onnx(path, host_name):
         onnx_model = onnx.read(path)
         engine.judge(parse(options))
@@ -114,8 +111,7 @@ def _megabytes(size: int) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Captures native stderr during the check, since the refusals are in the report. Lines about
-    options are written afterwards.
-    """
+    options are written afterwards."""
     try:
         kept = os.dup(2)
     except OSError:  # there is none
@@ -136,8 +132,7 @@ def _quiet() -> Iterator[None]:
 
 def _sink() -> IO[bytes]:
     """Returns a file that is deleted when it is closed; one that discards its data where none can
-    be made.
-    """
+    be made."""
     try:
         return tempfile.TemporaryFile()
     except OSError:

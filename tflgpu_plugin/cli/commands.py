@@ -1,6 +1,5 @@
 """The command `tflgpu`: a thin layer; every answer is available as JSON. Exit statuses are those of
-exits.py.
-"""
+exits.py."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def main() -> None:
     """A GPU for TensorFlow Lite and ONNX Runtime.
 
     Exit status: 0 for success, 1 when results differ or fall short, 2 for input that cannot be
-    used, 3 when this machine has no adapter, 130 after Ctrl-C.
-    """
+    used, 3 when this machine has no adapter, 130 after Ctrl-C."""
 
 
 main.add_command(run)
@@ -78,8 +76,7 @@ def _show_info(found: Any) -> None:
 @as_json
 def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
     """Show the operators that run on the GPU: versions per edition, types, and further
-    conditions.
-    """
+    conditions."""
     from tflgpu_plugin.cli import tables
 
     target = None if adapter is None else _target(adapter)
@@ -296,8 +293,7 @@ def execute(
     other provider or delegate use this plugin. One line on stderr at the end says how many nodes
     ran on the GPU. The exit status is the program's.
 
-    PROGRAM is a command, a Python file, or -m MODULE: tflgpu exec -- rembg i in.png out.png
-    """
+    PROGRAM is a command, a Python file, or -m MODULE: tflgpu exec -- rembg i in.png out.png"""
     from tflgpu_plugin.cli import launch
 
     options = given | ({} if adapter is None else {"adapter": adapter})
@@ -311,8 +307,7 @@ def enable(no_onnxruntime: bool, as_json: bool) -> None:
     """Make the plugin known to hosts in every program of this environment, without an import.
 
     load_delegate("tflgpu") works in TFLite hosts, and "TflGpuExecutionProvider" is known to ONNX
-    Runtime. Programs still have to ask for it; `tflgpu exec` does that for them.
-    """
+    Runtime. Programs still have to ask for it; `tflgpu exec` does that for them."""
     from tflgpu_plugin.cli import enable as switch
 
     path = switch.enable(not no_onnxruntime)

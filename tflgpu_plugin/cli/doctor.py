@@ -1,6 +1,5 @@
 """`tflgpu info`: reports the adapters and hosts of this machine, and what to install when something
-is missing.
-"""
+is missing."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Info:
 
 def examine() -> Info:
     """Returns the adapters and hosts of this machine. Never raises for a missing part, which is
-    reported in `advice`.
-    """
+    reported in `advice`."""
     adapters, advice = _adapters()
     found = hosts.installed() | other_hosts()
     advice += _missing(found)
@@ -80,16 +78,14 @@ def _describe(info: Any) -> dict[str, Any]:
 
 def other_hosts() -> dict[str, str]:
     """Returns hosts that the plugin supports and that the demo does not use, without importing
-    them.
-    """
+    them."""
     there = (n for n in OTHER_HOSTS if n in sys.modules or importlib.util.find_spec(n))
     return {name: _version(name) for name in there}
 
 
 def _missing(found: Mapping[str, str]) -> list[str]:
     """Returns what to install for each kind of model that no host here reads, and for an outdated
-    host.
-    """
+    host."""
     advice = []
     if not {*hosts.PACKAGES, "tensorflow"} & {*found}:
         advice.append(hosts.INSTALL)
@@ -112,8 +108,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _version(package: str) -> str:
     """Returns the version of a distribution, or of one that contains the module of this name (as
-    tensorflow-cpu does).
-    """
+    tensorflow-cpu does)."""
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
     brought = importlib.metadata.packages_distributions().get(package)

@@ -3,8 +3,7 @@
 A .pth file in site-packages runs one line at each Python start, which registers an import hook of
 tflgpu_startup.py (a few microseconds); the plugin itself is imported after a host, so other
 programs do not pay for it. The file is listed as one of the package's, so that uninstalling the
-package removes it.
-"""
+package removes it."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ PROVIDERS = ("tflite", "onnxruntime")
 
 def line(providers: tuple[str, ...]) -> str:
     """Returns the content of the file: one line, which does nothing after the package is
-    removed.
-    """
+    removed."""
     code = (
         "try:\n import tflgpu_startup\nexcept ImportError: pass\n"
         f"else: tflgpu_startup.enable{providers!r}"
@@ -38,8 +36,7 @@ class EnableError(RuntimeError):
 
 def folders() -> list[Path]:
     """Returns the folders that may contain the file: this environment's site-packages, then the
-    user's (outside of virtual environments).
-    """
+    user's (outside of virtual environments)."""
     found = [Path(sysconfig.get_path("purelib"))]
     if site.ENABLE_USER_SITE:
         found.append(Path(site.getusersitepackages()))
@@ -88,8 +85,7 @@ def disable() -> list[Path]:
 
 def _record(path: Path, present: bool) -> None:
     """Adds the file to the list of the installed package's files, or removes it. If that list
-    cannot be written, the file outlives the package, and does nothing.
-    """
+    cannot be written, the file outlives the package, and does nothing."""
     with suppress(OSError, importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files("tflgpu-plugin") or []
         own = next((file for file in files if file.match("*.dist-info/RECORD")), None)

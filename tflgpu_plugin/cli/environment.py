@@ -1,6 +1,5 @@
 """The environment variables that the plugin, its tests and its tools read, as rows for the page
-docs/options.md. A test fails for one that is read and not listed here.
-"""
+docs/options.md. A test fails for one that is read and not listed here."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Variable:
     """A variable. `values` describes its values; `reader` says who reads it: the plugin in any
-    program, the plugin while a defect is investigated, or the tests and tools of its repository.
-    """
+    program, the plugin while a defect is investigated, or the tests and tools of its repository."""
 
     name: str
     values: str

@@ -1,6 +1,5 @@
 """Ends every command with a documented exit status, and with a sentence in place of a traceback,
-also where its output cannot be written.
-"""
+also where its output cannot be written."""
 
 from __future__ import annotations
 
@@ -75,8 +74,7 @@ def sentence(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     """Returns the text of an error; for errors of the operating system the file and the reason,
-    without a number.
-    """
+    without a number."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
     return str(error)
@@ -84,8 +82,7 @@ def _text(error: BaseException) -> str:
 
 def status(error: BaseException) -> int:
     """Returns the exit status for an error: NO_ADAPTER where this machine has none, even if a host
-    repeats our sentence in an error of its own; a name that matches no adapter is bad input.
-    """
+    repeats our sentence in an error of its own; a name that matches no adapter is bad input."""
     from tflgpu_plugin.runtime.adapter import INSTALL_HINT
 
     return NO_ADAPTER if INSTALL_HINT in str(error) else UNUSABLE
@@ -93,8 +90,7 @@ def status(error: BaseException) -> int:
 
 class Patient(io.RawIOBase):
     """A standard stream that accepts all writes, even when its reader is gone or its disk is full;
-    `failure` is why data was lost.
-    """
+    `failure` is why data was lost."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         self.raw = raw
@@ -120,8 +116,7 @@ class Patient(io.RawIOBase):
     @property
     def lost(self) -> OSError | None:
         """Returns the failure, except that of a reader that has gone away: it has all that it
-        wanted.
-        """
+        wanted."""
         gone = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
         return None if self.failure is None or self.failure.errno in gone else self.failure
 
@@ -129,8 +124,7 @@ class Patient(io.RawIOBase):
 @contextmanager
 def _written() -> Iterator[None]:
     """Makes both standard streams accept all writes meanwhile. Ends the process with UNUSABLE and a
-    sentence when standard output was lost.
-    """
+    sentence when standard output was lost."""
     _open_closed()
     out, replaced = _patient(sys.stdout), (sys.stdout, sys.stderr)
     err = _patient(sys.stderr)
@@ -150,8 +144,7 @@ def _written() -> Iterator[None]:
 
 def _patient(stream: Any) -> io.TextIOWrapper | None:
     """Returns the same stream as a patient one; None where it is not one of the system's (in
-    tests). Characters that a terminal lacks are replaced.
-    """
+    tests). Characters that a terminal lacks are replaced."""
     buffer = getattr(stream, "buffer", None)
     raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer
     if not isinstance(stream, io.TextIOWrapper) or not isinstance(raw, io.RawIOBase):
@@ -166,8 +159,7 @@ def _patient(stream: Any) -> io.TextIOWrapper | None:
 
 def _open_closed() -> None:
     """Opens closed standard streams (`>&-`) on the null device, so that no other file gets their
-    descriptors.
-    """
+    descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

@@ -1,6 +1,5 @@
 """`tflgpu kernels MODEL`: shows the WGSL and the launches of a .tflite or .onnx model here, by
-node, as a host's interpreter or session has them planned, without running it.
-"""
+node, as a host's interpreter or session has them planned, without running it."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ ACCESS = {"r": "read", "w": "written"}
 @dataclass(frozen=True)
 class Binding:
     """One operand of a kernel: its name there, the class of its buffer ("weights", "pool", "input",
-    "output" or "state") and its number, and its element type in the kernel.
-    """
+    "output" or "state") and its number, and its element type in the kernel."""
 
     name: str
     access: str
@@ -40,8 +38,7 @@ class Launch:
     """One dispatch: its host nodes as operator and number, the form in which they are computed, its
     kernel (a key of `kernels`), the number of workgroups per dimension, and the values of its
     uniform block. The option `without` and TFLGPU_WITHOUT take the form, or the op's name where it
-    has only one form.
-    """
+    has only one form."""
 
     nodes: tuple[str, ...]
     names: tuple[str, ...]
@@ -79,8 +76,7 @@ class Kernels:
 
     def of_node(self, wanted: str) -> Kernels:
         """Returns only the launches that compute this node: its number, its name or an operator.
-        Raises ValueError.
-        """
+        Raises ValueError."""
         partitions = tuple(
             replace(one, launches=tuple(x for x in one.launches if wanted in _words(x)))
             for one in self.partitions
@@ -108,8 +104,7 @@ class Kernels:
 
 def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> Kernels:
     """Prepares the model in a host and returns its plans. Raises ValueError or RuntimeError with a
-    sentence, also without an adapter, and when no node runs on the GPU.
-    """
+    sentence, also without an adapter, and when no node runs on the GPU."""
     info = adapter.select(parse(options).adapter)
     kernels: dict[str, Kernel] = {}
     with engine.watch() as built:

@@ -30,8 +30,7 @@ class LaunchError(ValueError):
 def launch(words: Sequence[str], options: Mapping[str, str], as_json: bool) -> int:
     """Replaces this process by the program, or on Windows runs it and returns its exit status.
     Raises LaunchError, OptionError, and NoAdapter where the options name an adapter that does not
-    exist.
-    """
+    exist."""
     if (wanted := parse(options).adapter) is not None:
         adapter.select(wanted)
     command, environment = _command(words), dict(os.environ)
@@ -49,8 +48,7 @@ def launch(words: Sequence[str], options: Mapping[str, str], as_json: bool) -> i
 
 def _command(words: Sequence[str]) -> list[str]:
     """Returns the program's path and its arguments: a program of this environment or of the search
-    path, a Python file, or the arguments of `python` from -m or -c on.
-    """
+    path, a Python file, or the arguments of `python` from -m or -c on."""
     if words[0] in ("-m", "-c"):
         return [sys.executable, *words]
     if words[0].endswith((".py", ".pyw")) and Path(words[0]).is_file():
@@ -70,8 +68,7 @@ def _command(words: Sequence[str]) -> list[str]:
 
 def elsewhere(program: Path) -> str:
     """Returns why a program will not have this plugin, as a sentence; "" where it will, or where
-    that cannot be determined.
-    """
+    that cannot be determined."""
     if not Path(tflgpu_startup.__file__).with_name("tflgpu_startup.pth").is_file():
         return f"tflgpu_startup.pth is missing beside {tflgpu_startup.__file__}. Reinstall it."
     with program.open("rb") as file:
@@ -93,8 +90,7 @@ def elsewhere(program: Path) -> str:
 
 def _python(command: Sequence[str]) -> Path | None:
     """Returns the interpreter that a command names first, or after `env`; None for another
-    program.
-    """
+    program."""
     words = [word for word in command if not word.startswith("-")]
     if words and Path(words[0]).name == "env":
         words = [shutil.which(word) or word for word in words[1:]]
@@ -103,8 +99,7 @@ def _python(command: Sequence[str]) -> Path | None:
 
 def _is_own(python: Path) -> bool:
     """Whether it is the Python of this environment. The Python from which a virtual environment was
-    made is another one.
-    """
+    made is another one."""
     same = python.resolve() == Path(sys.executable).resolve()
     if python.parent.resolve() in [folder.resolve() for folder in OWN]:
         return same or os.name == "nt"  # pythonw.exe is another file

@@ -1,6 +1,5 @@
 """`tflgpu bench MODEL` and `tflgpu profile MODEL`: measure how fast a .tflite or .onnx model runs
-here, on the host's CPU kernels and through this plugin, and the device time of each launch.
-"""
+here, on the host's CPU kernels and through this plugin, and the device time of each launch."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reaso
 @dataclass(frozen=True)
 class Timing:
     """The times of one engine in milliseconds: from creation to the first result, and of later
-    inferences.
-    """
+    inferences."""
 
     engine: str
     first_ms: float
@@ -42,8 +40,7 @@ class Timing:
 @dataclass(frozen=True)
 class Bench:
     """The times of both engines, which ran alternately; `difference` is the largest between their
-    outputs, `chosen_shapes` those of inputs that the model leaves open.
-    """
+    outputs, `chosen_shapes` those of inputs that the model leaves open."""
 
     model: str
     host: str
@@ -57,8 +54,7 @@ class Bench:
 @dataclass(frozen=True)
 class Launch:
     """One launch of a partition (numbered as in reports): its time on the device, and the host's
-    nodes that it computes, as operator and number.
-    """
+    nodes that it computes, as operator and number."""
 
     partition: int
     kernel: str
@@ -94,8 +90,7 @@ class Profile:
 
 def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Bench:
     """Times alternating inferences on seeded values. Imports and the opening of the device are not
-    counted. Raises ValueError or RuntimeError with a sentence.
-    """
+    counted. Raises ValueError or RuntimeError with a sentence."""
     subject, info = subjects.opened(path, host), _opened(options)
     ways: tuple[tuple[str, Mapping[str, str] | None], ...]
     ways = ((f"CPU kernels, {hosts.THREADS} threads", None), ("tflgpu", options))
@@ -124,8 +119,7 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
     """Returns the device time of every launch of the partitions that one inference runs. Raises
     ValueError or RuntimeError with a sentence, also when nothing is on the GPU or it has no
-    timestamps.
-    """
+    timestamps."""
     subject, info = subjects.opened(path, host), _opened(options)
     with engine.watch() as built:
         running = subject.start(options)
@@ -150,8 +144,7 @@ def _launches(number: int, partition: Partition, instance: Instance, runs: int) 
 def launch_times(instance: Instance, runs: int) -> list[float]:
     """Returns milliseconds on the device of each launch of the plan, medians of `runs` runs on
     seeded values after one that is not counted. Raises native.NativeError with a sentence when the
-    adapter has no timestamps.
-    """
+    adapter has no timestamps."""
     inputs, states = _values(instance.plan.inputs), _values(instance.plan.states)
     found = []
     for _ in range(1 + runs):
@@ -180,8 +173,7 @@ def operators(partition: Partition) -> dict[int, str]:
 
 def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, Instance]]:
     """Returns (number in the report, partition, instance) for each partition of a report. Raises
-    RuntimeError where there is none.
-    """
+    RuntimeError where there is none."""
     numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
     if not found:

@@ -82,8 +82,7 @@ def run(
     """Run MODEL on all INPUTS: pictures, .npy, .npz and .parquet files, and folders of them.
 
     Results are in the order of the inputs. Exit status 1 when some inputs have no results, each
-    with a sentence; 130 after Ctrl-C, from which --resume continues.
-    """
+    with a sentence; 130 after Ctrl-C, from which --resume continues."""
     from tflgpu_plugin.batch import placing, run as runner
     from tflgpu_plugin.batch.spec import Spec
 

@@ -69,8 +69,7 @@ def print_json(value: Any) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints rows under their heads. On a terminal long cells are wrapped, except the first of a
-    row, which is its name; elsewhere each row is one line, and nothing is cut.
-    """
+    row, which is its name; elsewhere each row is one line, and nothing is cut."""
     listed = [list(row) for row in rows]
     terminal = Console(**LITERAL)
     if not terminal.is_terminal:

@@ -1,6 +1,5 @@
 """The op table, the option table and the environment variables as rows and as the generated pages
-docs/ops.md and docs/options.md.
-"""
+docs/ops.md and docs/options.md."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ OP_HEAD = ("operator", "versions", *EDITIONS, "types", "what a node needs")
 def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     """Returns one row per TFLite operator, by name: versions (of our kernels and per edition),
     types, conditions; with a target, also the nodes that are refused there because of wrong results
-    ("quirks").
-    """
+    ("quirks")."""
     rows = []
     for name, row in sorted(HOST_OPS.items()):
         rows.append(_row(row, name, _types(row)) | {"needs": _needs(row)})
@@ -62,8 +60,7 @@ def _row(row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
 def onnx_rows() -> list[dict[str, Any]]:
     """Returns one row per ONNX operator, by name: versions of its definition (the opsets that
     changed it), the op that it becomes, the types that it reads and writes, which inputs must be
-    constants ("constants"), and how many outputs are supported (None: all).
-    """
+    constants ("constants"), and how many outputs are supported (None: all)."""
     rows = []
     for row in sorted(ONNX_OPS.values(), key=lambda row: row.name):
         types = (*onnx_types(row), *(COUNTS if row.indices else ()))
@@ -97,8 +94,7 @@ def _sentence(condition: Any) -> str:
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:
     """Returns the types of a row, or those of its op and `more`, and bfloat16 where hosts have
-    kernels of that type.
-    """
+    kernels of that type."""
     found = row.types or (*ops.rows()[row.op].types, *more)
     plain = dict.fromkeys(name for name in found if name != BFLOAT16)
     return (*plain, *((BFLOAT16,) if row.bfloat16 else ()))
@@ -106,8 +102,7 @@ def _types(row: HostOp, *more: str) -> tuple[str, ...]:
 
 def onnx_types(row: HostOp) -> tuple[str, ...]:
     """Returns the types of a row of ONNX operators: its own, or those of its op, with float16 as
-    float32 and without complex numbers, which that host lacks.
-    """
+    float32 and without complex numbers, which that host lacks."""
     half = ("f16",) if "f32" in ops.rows()[row.op].types else ()
     return tuple(name for name in _types(row, *half) if name != COMPLEX)
 

@@ -3,8 +3,7 @@ download.
 
 It builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels
 and on the GPU, and compares outputs and intermediate results. The demo's own network runs in both
-hosts, TensorFlow Lite and ONNX Runtime, where they are installed.
-"""
+hosts, TensorFlow Lite and ONNX Runtime, where they are installed."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
 @dataclass(frozen=True)
 class Request:
     """The arguments of a demo; without a model it is the demo's own network. Float pictures are
-    scaled by (pixel - mean) / std.
-    """
+    scaled by (pixel - mean) / std."""
 
     model: Path | None = None
     image: Path | None = None
@@ -45,8 +43,7 @@ class Request:
 class Result:
     """The result: the comparison in each host that ran, and the best classes where labels were
     given or the model is ours. `missing` has the reason for each host that did not run, except for
-    hosts that do not read the user's model.
-    """
+    hosts that do not read the user's model."""
 
     title: str
     tflite: Comparison | None
@@ -109,8 +106,7 @@ class Result:
 
 def run(request: Request) -> Result:
     """Runs the comparison. Raises BadInput or NoHost with a sentence; RuntimeError and ValueError
-    come from the host.
-    """
+    come from the host."""
     names = inputs.labels(request.labels) if request.labels else None
     options = {"adapter": request.adapter} if request.adapter else {}
     if request.model is None:
@@ -153,8 +149,7 @@ def _own(request: Request, options: dict[str, str]) -> Result:
 
 def top_classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
     """Returns the best classes of the first output that has one score per class; floats are
-    preferred.
-    """
+    preferred."""
     fitting = [value for value in found.outputs if inputs.are_scores(value, len(names))]
     scores = [value for value in fitting if value.dtype.kind == "f"] or fitting
     return inputs.top(scores[0], names) if scores else []

@@ -4,8 +4,7 @@ own network.
 Random weights usually make a deep network's signal vanish or explode, so that a comparison shows
 nothing. Here each layer is scaled and shifted, channel by channel, by the statistics of its own
 response to the demo's picture: the same step as folding a batch norm, so that every block's output
-keeps a spread near one.
-"""
+keeps a spread near one."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ _LOGIT_SPREAD = 3.0  # one class dominates, the others remain visible in the sof
 @dataclass(frozen=True)
 class Layer:
     """A convolution: `kind` is conv or depthwise; weights are [KH, KW, I, O] or [KH, KW, C]; bias
-    is [O].
-    """
+    is [O]."""
 
     name: str
     kind: str
@@ -55,8 +53,7 @@ class Network:
 
 def picture(seed: int = 0, size: int = SIZE) -> Array:
     """Returns a seeded picture [1, size, size, 3] in [-1, 1]: noise at five scales, so that it has
-    shapes and texture.
-    """
+    shapes and texture."""
     random = np.random.default_rng([seed, size])
     total = np.zeros((size, size, 3))
     for cells in (2, 4, 8, 32, size):
@@ -111,8 +108,7 @@ def _calibrated(
 
 def _respond(kind: str, weights: Array, stride: int, x: Array) -> Array:
     """Returns the convolution without bias, SAME padding, [H, W, C]: one shifted product per
-    tap.
-    """
+    tap."""
     taps_h, taps_w = weights.shape[:2]
     height, width = -(-x.shape[0] // stride), -(-x.shape[1] // stride)
     pads = [
@@ -133,8 +129,7 @@ def _respond(kind: str, weights: Array, stride: int, x: Array) -> Array:
 
 def to_tflite(network: Network) -> bytes:
     """Returns the TFLite file: 31 operators, input [1, 224, 224, 3], output [1, 1001]
-    probabilities.
-    """
+    probabilities."""
     model = Model()
     size, channels = SIZE, 3
     image = x = model.tensor("image", (1, size, size, 3))

@@ -12,8 +12,7 @@ from tflgpu_plugin.harness.protobuf import Model
 
 def to_onnx(network: Network) -> bytes:
     """Returns the ONNX file: 58 nodes, input [1, 3, 224, 224], outputs `logits` and
-    `probabilities`.
-    """
+    `probabilities`."""
     model, size, x = Model(), SIZE, "image"
     limits = [
         model.constant("low", np.zeros((), np.float32)),

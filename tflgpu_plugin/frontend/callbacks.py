@@ -5,8 +5,7 @@ Native code runs each callback on a thread of its own while the host's thread wa
 So no signal handler, trace function or greenlet of the program interrupts our work; they run when
 the host has returned. No exception leaves a callback, since native code could not handle it: an
 error of this plugin becomes a sentence, and one of the program is raised again in the thread that
-called the host.
-"""
+called the host."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ _connecting = threads.Lock()
 
 def connect(host: str, functions: Functions) -> None:
     """Gives native code these functions under the names that a host's callbacks (tg_<host>) have
-    there; they are cleared before Python shuts down.
-    """
+    there; they are cleared before Python shuts down."""
     ffi, kind = native.ffi, f"tg_{host}_callbacks"
     set_callbacks = getattr(native.lib, f"tg_{host}_set_callbacks")
     with _connecting:
@@ -54,16 +52,14 @@ def connect(host: str, functions: Functions) -> None:
 
 def callback_of(functions: Functions, name: str) -> Callable[..., int]:
     """Returns a function as native code calls it, with a tg_error * after its arguments
-    (`guarded`).
-    """
+    (`guarded`)."""
     return lambda *given: guarded(lambda: functions[name](*given[:-1]), given[-1])
 
 
 def guarded(work: Callable[[], int | None], err: Any) -> int:
     """Returns 1 (or what `work` returns) on success. Otherwise it returns 0 or IMPOSSIBLE and
     writes a sentence to `err` (tg_error *), which the host reports as an error of its own.
-    `threads.run_for_caller` says when interrupted work is done again.
-    """
+    `threads.run_for_caller` says when interrupted work is done again."""
 
     def delivered() -> int | None:
         with native.delivering():  # what handlers of the program raise is for the caller
@@ -107,8 +103,7 @@ def refusal(error: Exception) -> Refusal:
 
 def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:
     """Returns options that C passes as two arrays of `count` char *. Bytes that are not UTF-8, as
-    names of folders may contain, are decoded as Python's file functions do.
-    """
+    names of folders may contain, are decoded as Python's file functions do."""
 
     def text(string: Any) -> str:
         return bytes(native.ffi.string(string)).decode(errors="surrogateescape")
@@ -118,8 +113,7 @@ def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:
 
 def opened(options: Options) -> AdapterInfo:
     """Returns the adapter that the options name, with its device open. Raises OptionError or
-    NoAdapter with a sentence.
-    """
+    NoAdapter with a sentence."""
     store.opened(options)  # an unsafe folder is refused now, not at the first write
     info = adapter.select(options.adapter)
     device = adapter.open_device(info)

@@ -14,8 +14,7 @@ KEPT = 64  # values of threads that Python does not know, or that have ended
 
 class PerCaller(Generic[T]):
     """A value for each thread that calls a host; it is dropped some time after the thread has
-    ended.
-    """
+    ended."""
 
     def __init__(self) -> None:
         self._lock = threads.RLock()

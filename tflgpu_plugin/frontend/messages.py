@@ -1,7 +1,6 @@
 """Messages of every frontend, and the calls of the user's `on_refusal`.
 
-Hosts do not show what a plugin reports unless something fails, so the lines are logged here.
-"""
+Hosts do not show what a plugin reports unless something fails, so the lines are logged here."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ _told = Once()
 
 def placed(report: Callable[[], Report]) -> None:
     """Logs where the nodes of a model run: the totals at level info, each node that stays on the
-    CPU at level debug.
-    """
+    CPU at level debug."""
     if not log.enabled(log.INFO):
         return
     found = report()
@@ -52,8 +50,7 @@ def warn_of_unknown_exclusions(
     names: Sequence[str], nodes: Sequence[NodeReport], operators: Collection[str], logged: set[str]
 ) -> None:
     """Warns of each name of the option exclude that is neither a node of this graph nor an
-    operator; `logged` holds the lines that were logged before.
-    """
+    operator; `logged` holds the lines that were logged before."""
     known = {text for node in nodes for text in (node.name, node.op, str(node.id))} | {*operators}
     for name in names:
         text = (
@@ -67,8 +64,7 @@ def warn_of_unknown_exclusions(
 
 def notify(nodes: Sequence[NodeReport]) -> None:
     """Calls the user's `tflgpu_plugin.on_refusal`, if set, for each refused node. An Exception that
-    it raises becomes a warning; any other BaseException is raised when the host returns.
-    """
+    it raises becomes a warning; any other BaseException is raised when the host returns."""
     # imported late: the package, where users set it, imports this module
     callback: Refused | None = sys.modules["tflgpu_plugin"].on_refusal
     if callback is None:

@@ -2,8 +2,7 @@
 claims of each graph, the native objects that run the partitions, and the counters for reports.
 
 Hosts free their objects without calling Python; native code counts that. `Records.sweep` then frees
-a partition's device memory and keeps its counters.
-"""
+a partition's device memory and keeps its counters."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ COUNTED = ("runs", "host_runs", "failures", "uploaded_bytes", "downloaded_bytes"
 @dataclass(repr=False)
 class PlacedPartition:
     """A partition and the native object that runs it (which begins with a tg_partition); both are
-    freed when the host has freed that object. `nodes` are the host's.
-    """
+    freed when the host has freed that object. `nodes` are the host's."""
 
     closed: ClassVar[Refusal] = Refusal("host.withdrawn", "This part of the model is closed.")
 
@@ -69,8 +67,7 @@ class PlacedPartition:
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
         """Returns the partition's graph for these input shapes. Raises BuildError with a
-        sentence.
-        """
+        sentence."""
         raise NotImplementedError
 
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
@@ -79,8 +76,7 @@ class PlacedPartition:
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
         """Gives the native object a plan for these input shapes, or the sentence that its runs fail
-        with. Raises ImpossibleShapes.
-        """
+        with. Raises ImpossibleShapes."""
         made: Sequence[Shape] = ()
         partition = self.partition
         try:
@@ -104,8 +100,7 @@ class PlacedPartition:
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
         """Gives the native object its plan for these input shapes, or the reason why there is none.
-        `made` are the outputs' shapes, which may be known even where there is no plan.
-        """
+        `made` are the outputs' shapes, which may be known even where there is no plan."""
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
         spec = ffi.new("tg_plan_spec *")
@@ -143,8 +138,7 @@ class PlacedPartition:
 
     def report(self, graph: int, place: int) -> PartitionReport:
         """Returns the counters for a report, in which this is partition number `place`; its nodes
-        are in the host's graph number `graph`.
-        """
+        are in the host's graph number `graph`."""
         state = self.state()
         counted: dict[str, Any] = {name: int(getattr(state, name)) for name in COUNTED}
         return PartitionReport(
@@ -170,8 +164,7 @@ Placed = TypeVar("Placed", bound=PlacedPartition)
 @dataclass
 class GraphRecord(Generic[Placed]):
     """One graph of the host: its nodes, with the reports of where they run, and the partitions that
-    were placed.
-    """
+    were placed."""
 
     nodes: list[NodeReport] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
@@ -197,8 +190,7 @@ Record = TypeVar("Record", bound=GraphRecord[Any])
 class Client(Generic[Record]):
     """A delegate or a session that a host made of ours. `graphs` are those that the host gave to
     it; `logged` holds lines already logged. `gone` is the reason of nodes whose partition the
-    host has freed.
-    """
+    host has freed."""
 
     gone: ClassVar[Refusal]
     last_is_first: ClassVar[bool] = False  # graph 0 of reports was handed over last
@@ -253,8 +245,7 @@ class Records(Generic[Owner, Placed]):
 
     def claimed(self, number: int, gone: Refusal) -> Placed:
         """Returns the partition of this number. Raises BuildError with `gone` where the partition
-        has been freed or never could be built for other shapes.
-        """
+        has been freed or never could be built for other shapes."""
         placed = self.partitions.get(number)
         if placed is None or placed.partition is None:
             raise BuildError((), gone)
@@ -268,8 +259,7 @@ class Records(Generic[Owner, Placed]):
 
     def sweep(self) -> None:
         """Frees the memory of partitions that the host has freed and forgets clients that it has
-        ended.
-        """
+        ended."""
         for number, one in self.partitions.items():
             if one.dead:
                 one.release()
@@ -282,8 +272,7 @@ class Records(Generic[Owner, Placed]):
 
     def _just_made(self) -> set[int]:
         """Returns the newest client of each thread: hosts do not know a client's number before it
-        is complete.
-        """
+        is complete."""
         now, found = time.monotonic(), set[int]()
         for thread, newest in self._newest.items():
             found.add(newest[0])

@@ -1,8 +1,7 @@
 """The report of what was claimed, refused, taken back and run: plain data for `report()`, readable
 as text and as JSON.
 
-Counters come from native code, so that "ran on the GPU" means that it did.
-"""
+Counters come from native code, so that "ran on the GPU" means that it did."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ OLD_KEYS = {"islands": "partitions", "island": "partition"}  # of JSON, for one 
 @dataclass(frozen=True)
 class AdapterReport:
     """The adapter that partitions run on; `kind` is discrete, integrated, software or other.
-    `index` is that of `tflgpu info`, which distinguishes adapters of equal names.
-    """
+    `index` is that of `tflgpu info`, which distinguishes adapters of equal names."""
 
     name: str
     vendor: str
@@ -39,8 +37,7 @@ class NodeReport:
     """One node of the host's graph. `where` is gpu, cpu, or reverted: the node was claimed, but the
     host has taken it back or has been closed. `reason` is the sentence for a node that is not on
     the GPU, `refusal_code` its code (`ir.refusal.CODES`). `graph` counts the host's subgraphs;
-    `code` is the host's number of the operator.
-    """
+    `code` is the host's number of the operator."""
 
     id: int
     op: str
@@ -120,8 +117,7 @@ class Report:
     @property
     def host_runs(self) -> int:
         """Returns how many partition runs used the host's own kernels, where the GPU could not run
-        them.
-        """
+        them."""
         return sum(partition.host_runs for partition in self.partitions)
 
     @property
@@ -186,8 +182,7 @@ _newest: PerCaller[Callable[[], Report]] = PerCaller()
 
 def with_old_keys(found: Any) -> Any:
     """Returns JSON data with the keys `islands` and `island` beside `partitions` and `partition`:
-    deprecated names, removed in the next version.
-    """
+    deprecated names, removed in the next version."""
     if isinstance(found, dict):
         seen = {key: with_old_keys(value) for key, value in found.items()}
         return seen | {old: seen[new] for old, new in OLD_KEYS.items() if new in seen}
@@ -196,14 +191,12 @@ def with_old_keys(found: Any) -> Any:
 
 def remember(source: Callable[[], Report]) -> None:
     """Sets `source` as the function that returns the report of the graph that this thread last gave
-    to any frontend.
-    """
+    to any frontend."""
     _newest.set(source)
 
 
 def newest() -> Report | None:
     """Returns the present report of the graph that this thread last gave to any frontend, or None
-    without such a graph.
-    """
+    without such a graph."""
     source = _newest.get()
     return source() if source else None

@@ -1,3 +1,2 @@
 """Runs models in hosts, for commands, the demo, benchmarks and tests: runners, writers of model
-files, inputs, comparisons.
-"""
+files, inputs, comparisons."""

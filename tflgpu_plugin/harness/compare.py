@@ -1,6 +1,5 @@
 """Runs a model on a host's CPU kernels and through this plugin, and compares outputs and
-intermediate results.
-"""
+intermediate results."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ ONE_SET = "CPU"  # the reference in a host that has one set of CPU kernels
 @dataclass(frozen=True)
 class Running:
     """A model that is ready. `run` does one inference and returns the outputs, which have these
-    names; `report` returns the report of its nodes.
-    """
+    names; `report` returns the report of its nodes."""
 
     names: list[str]
     run: Callable[[], list[Array]]
@@ -48,8 +46,7 @@ class Running:
 class Subject(Protocol):
     """A model in a host (its name and version), with values for its inputs. `cpu` describes its
     fastest CPU kernels; `judges` names the CPU kernels that may be the reference, the first choice
-    first; `chosen_shapes` are those of inputs whose extents the model leaves open.
-    """
+    first; `chosen_shapes` are those of inputs whose extents the model leaves open."""
 
     @property
     def host(self) -> str: ...
@@ -66,15 +63,13 @@ class Subject(Protocol):
     def probed(self, probes: Sequence[Any] | None) -> Subject:
         """Returns the model with these intermediate results as additional outputs, after its own.
         None selects some of those that depend on inputs, since hosts do not compute others that
-        nothing reads.
-        """
+        nothing reads."""
 
 
 @dataclass(frozen=True)
 class Agreement:
     """The comparison of one tensor: the largest difference and magnitude, and the difference that
-    is allowed.
-    """
+    is allowed."""
 
     name: str
     difference: float
@@ -95,8 +90,7 @@ class Comparison:
     """The result for a model in one host. `cpu` describes its fastest CPU kernels, `judge` is one
     of JUDGES, or ONE_SET, and says which kernels gave the expected results; `outputs` holds the
     model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are those
-    of open inputs.
-    """
+    of open inputs."""
 
     host: str
     cpu: str
@@ -199,8 +193,7 @@ def compare(
 
     The difference between these and the host's next faster kernels widens the tolerance, so that a
     model that amplifies rounding is not reported as wrong. Latency and outputs are those of the
-    unchanged model. Raises what `start` and `probed` raise.
-    """
+    unchanged model. Raises what `start` and `probed` raise."""
     rich = subject if probes is not None and not probes else subject.probed(probes)
     reference, judge, faster = _judge(rich)
     expected = reference.run()
@@ -221,8 +214,7 @@ def compare(
 def _judge(subject: Subject) -> tuple[Running, str, str]:
     """Returns (running, kernels, faster): the model, ready to run on the first CPU kernels of
     `judges` that have all of its operators, their name, and that of the next faster kernels. Raises
-    what the last kernels raise.
-    """
+    what the last kernels raise."""
     for kernels, faster in pairwise((*subject.judges, FASTEST)):
         try:
             return subject.start(None, kernels), subject.judges[kernels], faster
@@ -245,8 +237,7 @@ def latency(run: Callable[[], object], runs: int) -> float:
 
 def thinned(inner: list[T]) -> list[T]:
     """Returns a few of the items, counted from the end, so that the last one, the logits, is
-    included.
-    """
+    included."""
     step = max(1, -(-len(inner) // MAX_PROBES))
     return inner[::-step][::-1]
 
@@ -255,8 +246,7 @@ def agree(
     names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]
 ) -> list[Agreement]:
     """Compares results tensor by tensor; differences among the host's own kernels widen the
-    tolerance.
-    """
+    tolerance."""
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(_computed(expected)).max(initial=0))
@@ -267,8 +257,7 @@ def agree(
 
 def difference(expected: Array, got: Array) -> float:
     """Returns the largest elementwise difference; infinite for another shape, NaN where only one
-    side is NaN. Equal infinities and NaN on both sides are no difference.
-    """
+    side is NaN. Equal infinities and NaN on both sides are no difference."""
     if expected.shape != got.shape:
         return float("inf")
     a, b = expected.astype(np.float64), got.astype(np.float64)
@@ -279,8 +268,7 @@ def difference(expected: Array, got: Array) -> float:
 def _computed(values: Array) -> Array:
     """Returns the numbers that decide how large a difference may be, as float64: without NaN,
     infinities and the extreme of the type, which pads for a maximum and masks scores. These become
-    0.
-    """
+    0."""
     limit = MAX_FLOAT16 if values.dtype == np.float16 else MAX_FLOAT32
     numbers = values.astype(np.float64)
     return np.where(np.abs(numbers) < limit, numbers, 0.0)
@@ -288,8 +276,7 @@ def _computed(values: Array) -> Array:
 
 def _spread(expected: Array, other: Array) -> float:
     """Returns the difference of the host's own two sets of kernels where both have computed a
-    number.
-    """
+    number."""
     if expected.shape != other.shape:
         return 0.0
     first, second = _computed(expected), _computed(other)

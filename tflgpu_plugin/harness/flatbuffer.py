@@ -4,8 +4,7 @@ library.
 FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back
 to its vtable, which holds one 16-bit offset per field; strings, vectors and tables are reached by
 unsigned offsets that point forward. Numbers of fields are those of TFLite's public schema
-(schema.fbs, file identifier TFL3).
-"""
+(schema.fbs, file identifier TFL3)."""
 
 from __future__ import annotations
 
@@ -72,8 +71,7 @@ DAMAGED = "The TFLite model is damaged or cut short; fetch the file again."
 @dataclass
 class Model:
     """A float32 TFLite model under construction; tensors are numbered in the order in which they
-    are added.
-    """
+    are added."""
 
     tensors: list[Table] = field(default_factory=list)
     operators: list[Table] = field(default_factory=list)
@@ -121,8 +119,7 @@ class Model:
 
 def _write(root: Table) -> bytes:
     """Serializes breadth first: the targets of a table's references come after it, so that every
-    offset is positive.
-    """
+    offset is positive."""
     out = bytearray(8)
     out[4:8] = b"TFL3"
     pending: list[tuple[int, Any]] = [(0, root)]
@@ -137,8 +134,7 @@ def _write(root: Table) -> bytes:
 
 def _append(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
     """Appends one object and returns its position; offsets of its references are added to
-    `later`.
-    """
+    `later`."""
     if isinstance(value, Mapping):
         return _append_table(out, value, later)
     if isinstance(value, str):
@@ -184,8 +180,7 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
     """Returns the model with these tensors as additional outputs of its first subgraph, after its
     own.
 
-    Raises ValueError for bytes that are not a TFLite model.
-    """
+    Raises ValueError for bytes that are not a TFLite model."""
     file = _File(model)
     offset = file.outputs_offset()
     out = bytearray(model)
@@ -198,8 +193,7 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
 def require_model(model: bytes) -> None:
     """Raises ValueError with a sentence for bytes that are not a complete TFLite model:
-    tflite-runtime crashes on a file that was cut short.
-    """
+    tflite-runtime crashes on a file that was cut short."""
     file = _File(model)
     file.outputs_offset()
     with _whole():
@@ -208,8 +202,7 @@ def require_model(model: bytes) -> None:
 
 def activations(model: bytes) -> list[int]:
     """Returns the tensor numbers of the float32 results in the first subgraph that depend on
-    inputs, in execution order. Raises ValueError for bytes that are not a complete TFLite model.
-    """
+    inputs, in execution order. Raises ValueError for bytes that are not a complete TFLite model."""
     file = _File(model)
     file.outputs_offset()
     with _whole():
@@ -231,8 +224,7 @@ def _whole() -> Iterator[None]:
 class _File:
     """A model that is being read. Its lists may overlap, so that a small file could have any number
     of items: reading stops at a limit of items that a file without overlaps cannot reach. Methods
-    raise struct.error or IndexError for offsets outside of the file, and beyond that limit.
-    """
+    raise struct.error or IndexError for offsets outside of the file, and beyond that limit."""
 
     model: bytes
     read: int = 0  # items of lists
@@ -250,8 +242,7 @@ class _File:
 
     def computed(self, graph: int) -> list[int]:
         """Returns the tensors in a subgraph that depend on its inputs or on state (results of
-        operators without inputs), in execution order.
-        """
+        operators without inputs), in execution order."""
         found: dict[int, None] = {}
         reached = set(self.ints(self.field(graph, 1)))
         for operator in self.tables(self.field(graph, 3)):
@@ -264,8 +255,7 @@ class _File:
 
     def visit(self) -> None:
         """Reads all that a host reads of a model before it runs it: tflite-runtime verifies
-        nothing, and crashes on offsets that point outside.
-        """
+        nothing, and crashes on offsets that point outside."""
         root = self.table(self.follow(0))
         self._touch(root, _MODEL)
         codes, buffers = (len(self.tables(self.field(root, slot))) for slot in (1, 4))
@@ -313,8 +303,7 @@ class _File:
 
     def ids(self, offset: int, count: int) -> None:
         """Raises IndexError for a list of tensors with an invalid number; -1 stands for an absent
-        one.
-        """
+        one."""
         for number in self.ints(offset):
             self.index(number + 1, count + 1)
 

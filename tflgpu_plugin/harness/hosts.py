@@ -29,8 +29,7 @@ class NoHost(RuntimeError):
 
 class Lacking(RuntimeError):
     """An error for a host that has no kernel for a custom operator of the model; the text is a
-    sentence.
-    """
+    sentence."""
 
 
 def installed() -> dict[str, str]:
@@ -51,8 +50,7 @@ def installed_names() -> list[str]:
 
 def misfit(name: str) -> str:
     """Returns why this installed host cannot be imported here, as a sentence; "" when no reason is
-    known.
-    """
+    known."""
     if name != "tflite-runtime" or int(version("numpy").split(".")[0]) < 2:
         return ""
     return (
@@ -82,8 +80,7 @@ class Host:
         self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any
     ) -> Any:
         """Returns an allocated interpreter; `kernels` names a member of the host's OpResolverType.
-        Raises Lacking.
-        """
+        Raises Lacking."""
         interpreter = self.made(model, kernels, threads, **more)
         self.allocate(interpreter)
         return interpreter
@@ -99,8 +96,7 @@ class Host:
 
     def allocate(self, interpreter: Any) -> None:
         """Allocates the interpreter. Raises Lacking where nodes remain whose operator the host does
-        not have.
-        """
+        not have."""
         try:
             interpreter.allocate_tensors()
         except RuntimeError as error:
@@ -115,8 +111,7 @@ class Host:
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
         """Returns our delegate, loaded by the host's own function. Raises ValueError with our
-        sentence, without the line that the host puts before it.
-        """
+        sentence, without the line that the host puts before it."""
         import tflgpu_plugin  # noqa: F401  makes the name known to the loader
 
         given = {key: str(value) for key, value in (options or {}).items()}
@@ -128,8 +123,7 @@ class Host:
 
 def host(name: str | None = None) -> Host:
     """Returns the host with this distribution or package name; for None the preferred one of those
-    that can be imported. Raises NoHost.
-    """
+    that can be imported. Raises NoHost."""
     found = installed_names()
     if not found:
         raise NoHost(INSTALL)
@@ -145,8 +139,7 @@ def host(name: str | None = None) -> Host:
 def import_host(name: str) -> Any:
     """Returns a host's module, imported without a change to this thread's floating-point
     environment: tflite-runtime for ARM makes the CPU flush subnormal floats to zero from then on,
-    also in numpy, which compares.
-    """
+    also in numpy, which compares."""
     try:
         libm = ctypes.CDLL("libm.so.6")
     except OSError:  # not glibc, for which tflite-runtime's wheels are built

@@ -1,6 +1,5 @@
 """Makes the inputs of a model: a picture scaled to the model's size and range, or seeded values.
-Reads label files.
-"""
+Reads label files."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def make(
     details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0
 ) -> list[Array]:
     """Returns one array per input of the model: the picture for the first image-shaped one, seeded
-    values for the others.
-    """
+    values for the others."""
     random = np.random.default_rng(seed)
     values, used = [], image is None
     for detail in details:
@@ -91,8 +89,7 @@ def picture(
     std: float,
 ) -> Array:
     """Returns the picture at the model's size, channels last or first: (pixel - mean) / std for
-    float models, the pixels themselves for others.
-    """
+    float models, the pixels themselves for others."""
     if source is None:
         raise BadInput("Give a picture.")
     last = shape[3] in (1, 3)
@@ -164,8 +161,7 @@ def model(path: Path) -> bytes:
 
 def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
     """Returns the bytes of a regular file. Raises BadInput for any other file, which may never end,
-    and for a file of more bytes.
-    """
+    and for a file of more bytes."""
     try:
         with os.fdopen(folders.opened(path, most, private=False), "rb") as stream:
             return stream.read(most)
@@ -178,15 +174,13 @@ def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
 
 def are_scores(value: Array, labels: int) -> bool:
     """Whether an output can be one score per class: numbers along one axis, at least as many as
-    labels minus one.
-    """
+    labels minus one."""
     return value.dtype.kind in "fiu" and value.size == max(value.shape, default=0) >= labels - 1
 
 
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:
     """Returns the best classes of an output with one score per class; labels may omit a background
-    class at 0.
-    """
+    class at 0."""
     flat = scores.reshape(-1).astype(np.float64)
     shift = 1 if names and len(names) == flat.size - 1 else 0
     best = np.argsort(-flat, kind="stable")[:count]

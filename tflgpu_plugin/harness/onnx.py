@@ -36,8 +36,7 @@ OPEN = 224  # height and width that a model leaves open; other open extents are 
 
 def missing() -> str | None:
     """Returns why there is no comparison in ONNX Runtime on this machine; None when there can be
-    one.
-    """
+    one."""
     try:
         tflgpu_plugin.register()
     except (
@@ -71,8 +70,7 @@ def read(path: Path) -> File:
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:
     """Returns name, shape and dtype of each input. Open extents have a chosen number in `shape`,
-    and are None under the key `open`. Raises BadInput.
-    """
+    and are None under the key `open`. Raises BadInput."""
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
@@ -96,8 +94,7 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
 @dataclass(frozen=True)
 class OnnxModel:
     """A `Subject`: a model, the values of its inputs by name, and the shapes that were chosen for
-    open ones.
-    """
+    open ones."""
 
     model: File
     feeds: Mapping[str, Array]
@@ -139,8 +136,7 @@ class OnnxModel:
 
 def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
     """Returns the results of the session's `run`. numpy has no bfloat16: arrays of its bits
-    (uint16) represent inputs and outputs of that type.
-    """
+    (uint16) represent inputs and outputs of that type."""
     inputs = {value.name: value.type for value in session.get_inputs()}
     if BFLOAT16 not in (*inputs.values(), *(value.type for value in session.get_outputs())):
         return list(session.run(None, feeds))
@@ -170,8 +166,7 @@ def _of_value(value: Any) -> Any:
 
 def as_array(value: Any) -> Array:
     """Returns an output as numbers or texts: for maps from classes to scores, the scores in the
-    order of the classes.
-    """
+    order of the classes."""
     if isinstance(value, list):
         value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
     return np.asarray(value)
@@ -190,8 +185,7 @@ def numbers(outputs: Sequence[Any]) -> list[Array]:
 
 def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **entries: str) -> Any:
     """Returns session options. `threads`: of CPU kernels (0: the host's default); `logs`: the least
-    severe level that is logged; `entries`: further ones by key ("__" stands for ".").
-    """
+    severe level that is logged; `entries`: further ones by key ("__" stands for ".")."""
     import onnxruntime as ort
 
     made = ort.SessionOptions()
@@ -205,8 +199,7 @@ def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **ent
 
 def device(place: int = 0) -> Any:
     """Returns our device at this place, or the last one. Raises NoAdapter, which is a
-    RuntimeError.
-    """
+    RuntimeError."""
     import onnxruntime as ort
 
     from tflgpu_plugin.runtime import adapter
@@ -234,8 +227,7 @@ def opened(
     place: int = 0,
 ) -> Any:
     """Returns a session on the CPU provider or, with options, on ours, for which onnxruntime does
-    not fall back to the CPU. Raises what onnxruntime raises.
-    """
+    not fall back to the CPU. Raises what onnxruntime raises."""
     import onnxruntime as ort
 
     if options is None:
@@ -245,8 +237,7 @@ def opened(
 
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
     """Returns a session on our provider with these options or, without any, on the CPU provider.
-    Raises NoAdapter or ValueError for ours, for the CPU provider what onnxruntime raises.
-    """
+    Raises NoAdapter or ValueError for ours, for the CPU provider what onnxruntime raises."""
     given = settings(optimized, THREADS)
     if model.folder:
         given.add_session_config_entry(FOLDER, model.folder)

@@ -1,6 +1,5 @@
 """Writes and reads ONNX models with no dependency beyond the standard library and numpy. Numbers of
-fields are those of ONNX's public schema (onnx.proto).
-"""
+fields are those of ONNX's public schema (onnx.proto)."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class Model:
 def computed(model: bytes) -> list[str]:
     """Returns the names of results of the nodes of a model's graph, in order, without those that
     follow from constants alone. Bodies are not read: results of nodes that have some count as
-    computed.
-    """
+    computed."""
     found = []
     for graph in _fields(model, 7):
         constants = {name for one in _fields(graph, 5) for name in _texts(one, 8)}
@@ -89,15 +87,13 @@ def _has_graph(node: bytes) -> bool:
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """Returns the model with additional outputs: when a message is written twice, readers join its
-    lists.
-    """
+    lists."""
     return model + wire.message(7, b"".join(wire.message(12, wire.text(1, name)) for name in names))
 
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
     """Yields the values of a field that holds bytes. Raises ValueError when this is not a
-    message.
-    """
+    message."""
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)

@@ -11,8 +11,7 @@ from tflgpu_plugin.harness.inputs import BadInput
 
 def is_onnx(path: Path, host: str | None) -> bool:
     """Whether ONNX Runtime reads this file. Raises BadInput where the user has named another host,
-    or NoHost where the host cannot be used.
-    """
+    or NoHost where the host cannot be used."""
     if path.suffix.lower() != ".onnx":
         if host == onnx.HOST:
             raise BadInput(
@@ -38,8 +37,7 @@ def opened(
     std: float = 1.0,
 ) -> Subject:
     """Returns a model file in this host, or in the preferred one that reads it, with a picture or
-    seeded values. Raises BadInput or NoHost with a sentence.
-    """
+    seeded values. Raises BadInput or NoHost with a sentence."""
     if is_onnx(path, host):
         model = onnx.read(path)
         details = onnx.details(model, path)

@@ -17,8 +17,7 @@ from tflgpu_plugin.harness.inputs import BadInput, refused
 
 def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
     """Returns the host's details of each input; the key `open` has its extents, None for dynamic
-    ones. Raises BadInput.
-    """
+    ones. Raises BadInput."""
     try:
         found: list[dict[str, Any]] = runner.plain(content).get_input_details()
     except (ValueError, RuntimeError) as error:
@@ -32,8 +31,7 @@ def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
 @dataclass(frozen=True)
 class TfliteModel:
     """A `Subject`: the bytes of a model, the values of its inputs, and the shapes that were chosen
-    for open ones.
-    """
+    for open ones."""
 
     runner: Host
     content: bytes
@@ -66,8 +64,7 @@ class TfliteModel:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Adds the chosen shapes, if there are any, to errors of the host that are raised
-        meanwhile.
-        """
+        meanwhile."""
         try:
             yield
         except Lacking:

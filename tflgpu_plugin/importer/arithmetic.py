@@ -1,6 +1,5 @@
 """Builders of host operators without an op: their results are computed before a run, from shapes or
-constants. Other rows may use them, too.
-"""
+constants. Other rows may use them, too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Builds the plugin's nodes from one host node: the functions through which a row of a host's table
-reads the node and adds nodes.
-"""
+reads the node and adds nodes."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ class Builder(NodeReader):
         self, tensor: int, *how: Any, make: Callable[[Array], Array], axis: int | None = None
     ) -> int:
         """Returns the constant `make(data)` of the constant `tensor`, made once per `how`, a key
-        for the operation. If that only moves elements, `axis` is the new axis of its scales.
-        """
+        for the operation. If that only moves elements, `axis` is the new axis of its scales."""
         held = self.tensors.table[tensor]
         data, scaled = held.data, held.quantization
         assert data is not None
@@ -103,8 +101,7 @@ class Builder(NodeReader):
 
     def exact(self, tensor: int) -> int:
         """Marks the tensor to stay float32 where others may become float16 (as for positions
-        between pixels), and returns it.
-        """
+        between pixels), and returns it."""
         self.tensors.table[tensor] = replace(self.tensors.table[tensor], wide=True)
         return tensor
 
@@ -131,8 +128,7 @@ class Builder(NodeReader):
     ) -> list[int]:
         """Adds a node and returns the ids of its outputs. `dtype` is the type of all outputs or a
         list of one per output (default: the type of the first input). A float in `given` becomes a
-        constant. Raises Unsupported when the op does not take the inputs.
-        """
+        constant. Raises Unsupported when the op does not take the inputs."""
         row = ops.row(op)
         if row is None:
             raise ValueError(f"There is no op {op!r}.")
@@ -164,8 +160,7 @@ class Builder(NodeReader):
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
         """Returns the id of an operand. Raises TypeError for a number that is neither an id of this
-        graph nor a float.
-        """
+        graph nor a float."""
         if given is None or (isinstance(given, TensorId) and given.mark is self.tensors.mark):
             return given
         if isinstance(given, float):
@@ -206,8 +201,7 @@ class Builder(NodeReader):
     def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the operands, all 8-bit and 16-bit integers with one quantization, since ONNX
         moves stored numbers: the quantization of the computed operands, or `NUMBERS` if these
-        differ.
-        """
+        differ."""
         table = self.tensors.table
         stored = [t for t in operands if t is not None and table[t].dtype in COUNTED]
         found = {table[t].quantization for t in stored if table[t].data is None} - {None}
@@ -279,8 +273,7 @@ class Builder(NodeReader):
 
     def counted(self, tensor: int, axis: int, count: int) -> int:
         """Marks that only the first n indices along `axis` are valid, where n is the value of the
-        tensor `count` after a run, and returns the tensor.
-        """
+        tensor `count` after a run, and returns the tensor."""
         table = self.tensors.table
         table[tensor] = replace(table[tensor], counted=(axis, count))
         return tensor
@@ -316,8 +309,7 @@ class Builder(NodeReader):
 
     def image(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
         """Adds an op that works on [N, spatial..., C] for an input `x` of [N, C, spatial...].
-        Returns its output as [N, C, spatial...].
-        """
+        Returns its output as [N, C, spatial...]."""
         return self.channels_first(self.add(op, self.channels_last(x), *inputs, **attributes))
 
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:

@@ -56,8 +56,7 @@ def _rounded(
     e: Builder, made: Sequence[int | None], dtypes: Sequence[str | None]
 ) -> list[int | None]:
     """Returns the outputs `made`, cast to bfloat16 where that is the host's type in `dtypes`.
-    Others, such as means, stay float32.
-    """
+    Others, such as means, stay float32."""
     wanted = [*dtypes, *[None] * (len(made) - len(dtypes))]
     return [t if t is None or dtype != BFLOAT16 else e.add("cast", e.exact(t), dtype=BFLOAT16)
             for t, dtype in zip(made, wanted, strict=False)]  # fmt: skip

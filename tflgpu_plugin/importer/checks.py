@@ -1,6 +1,5 @@
 """Checks models of third-party hosts before they are imported. Every error is a sentence that says
-what to change.
-"""
+what to change."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ FIELDS: Mapping[type, Mapping[str, tuple[type[Any], ...]]] = {
 
 def _check_fields(held: HostModel | HostNode | Value, what: str) -> None:
     """Raises ValueError where a field of `held` does not have its type in FIELDS; `what` names
-    `held` in the sentence.
-    """
+    `held` in the sentence."""
     fields = next(fields for kind, fields in FIELDS.items() if isinstance(held, kind))
     for name, (kind, *items) in fields.items():
         found: Any = getattr(held, name)

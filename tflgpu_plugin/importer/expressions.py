@@ -16,8 +16,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 def value(name: str, symbols: Mapping[str, int]) -> int | None:
     """Returns the value of `name` as an expression ("past + 1") with these `symbols`. Returns None
-    unless it is an expression, of known symbols, whose value is from 1 to 2^24 - 1.
-    """
+    unless it is an expression, of known symbols, whose value is from 1 to 2^24 - 1."""
     try:
         found = _number(ast.parse(name.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):

@@ -3,8 +3,7 @@
 Ops are evaluated with numpy (`ops.evaluation`), operators without an op by the builders of
 `importer.arithmetic`. Two kinds of results are folded: small values that follow from shapes
 (SHAPE -> STRIDED_SLICE -> MUL -> PACK), and results that depend on constants alone, such as weights
-that a model stores sparse, in 16 bits, transposed or in parts.
-"""
+that a model stores sparse, in 16 bits, transposed or in parts."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ class Meaning:
     where they cannot be computed or one has more than `limit` elements. `moves`: results are
     elements of the inputs, unchanged; `converts`: the result is the input in another type;
     `brings`: it concatenates inputs, whose stored numbers hosts may rescale; `fills`: it pads with
-    zero points.
-    """
+    zero points."""
 
     compute: Compute
     moves: bool = False
@@ -51,8 +49,7 @@ class Meaning:
 
 def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -> Meaning | None:
     """Returns the meaning of an op for operands in its order and results of this type, or None
-    where the op has no evaluation in numpy.
-    """
+    where the op has no evaluation in numpy."""
     if not evaluation.known(op):
         return None
     arguments = {**attributes, "dtype": dtype} if op.converts else attributes
@@ -70,8 +67,7 @@ def known(
 ) -> list[Tensor] | None:
     """Returns the outputs of shape arithmetic with their values and shapes, computed from inputs
     with known values. Returns None when they cannot be computed, or one has more than 4,096
-    elements. Integers are computed in 64 bits, so that they do not wrap around as in a host.
-    """
+    elements. Integers are computed in 64 bits, so that they do not wrap around as in a host."""
     values = [operand(meaning, t) for t in inputs]
     if any(value is None for value in values):
         return None
@@ -81,8 +77,7 @@ def known(
 
 def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
     """Returns the outputs with the values `arrays`, or None where these are no shape arithmetic:
-    too large, not finite, or of another type than HELD.
-    """
+    too large, not finite, or of another type than HELD."""
     if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
     if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
@@ -99,8 +94,7 @@ def constants(
 
     Stored numbers that only move to other positions stay as they are. Computed results are folded
     only where every host computes the same numbers: integers in range, and float32 operations that
-    round once.
-    """
+    round once."""
     if ops.quantizes(node) == "to":
         made = quantized(inputs[0], outputs[0])
     elif ops.quantizes(node) == "from":
@@ -126,8 +120,7 @@ def _computed(
 
 def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
     """Returns the value of an operand, or None if it is not known. bfloat16 becomes float32, unless
-    the operation only moves its bits.
-    """
+    the operation only moves its bits."""
     data = tensor.data
     if data is None or meaning.moves or tensor.dtype != BFLOAT16:
         return data
@@ -136,8 +129,7 @@ def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
 
 def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
     """Whether stored numbers may be moved: not by a concatenation of tensors with different
-    quantizations, which hosts may rescale, nor by a padding, for which hosts use zero points.
-    """
+    quantizations, which hosts may rescale, nor by a padding, for which hosts use zero points."""
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
     if held <= {None} or not (meaning.brings or meaning.fills):
         return True
@@ -157,8 +149,7 @@ def _held(
     arrays: Sequence[Array] | None, outputs: Sequence[Tensor], narrow: int = MAX_LIST_ELEMENTS
 ) -> list[Tensor] | None:
     """Returns the outputs with the values `arrays`, or None when a type cannot hold its values.
-    Constants of int64 with up to `narrow` elements become int32.
-    """
+    Constants of int64 with up to `narrow` elements become int32."""
     if arrays is None or len(arrays) != len(outputs):
         return None
     found = []
@@ -176,8 +167,7 @@ def _held(
 
 def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
     """Returns the tensor; a constant of int64 with up to `most` elements, all in the range of
-    int32, becomes int32, since ops read shapes, axes and paddings as int32.
-    """
+    int32, becomes int32, since ops read shapes, axes and paddings as int32."""
     data = tensor.data
     if tensor.dtype != "i64" or data is None or data.size > most:
         return tensor
@@ -188,8 +178,7 @@ def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
 
 def quantized(source: Tensor, result: Tensor) -> Array | None:
     """Returns the constant `source` quantized as `result`, halves rounded away from zero, or None
-    unless it is float32 and the numbers are finite.
-    """
+    unless it is float32 and the numbers are finite."""
     if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
     assert source.data is not None

@@ -32,8 +32,7 @@ class Table:
     shapes (see `Facts.run_values`). `keeps_half`: float16 constants are not widened to float32.
     `keeps_folded`: folded nodes stay in the graph, since the host's partitions list them.
     `keeps_weights`: the host may keep results of constants as weights of its own, and never write
-    their tensors. Raises ValueError for rows that name no op of this plugin.
-    """
+    their tensors. Raises ValueError for rows that name no op of this plugin."""
 
     rows: Mapping[str, HostOp]
     arithmetic: Mapping[str, HostOp] = field(default_factory=dict)
@@ -81,8 +80,7 @@ class Facts:
     entry gets its value at its first occurrence, or 1. Once a partition is planned, `arithmetic`
     are its nodes whose results were known then: exactly these stay folded for any shapes, however
     large. `run_values` are values of inputs that a plan is specialized for; before a run, they are
-    guesses. Without a `judge`, nodes that can be imported are not refused.
-    """
+    guesses. Without a `judge`, nodes that can be imported are not refused."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     symbols: Mapping[str, int] | None = None
@@ -101,8 +99,7 @@ class Imported:
     several, the last has its id, and all have it in `sources`. `unfit` are nodes of the host that
     cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
     `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
-    were guessed, too; `contradictions` counts shapes that differ from the host's.
-    """
+    were guessed, too; `contradictions` counts shapes that differ from the host's."""
 
     model: HostModel
     table: Table
@@ -133,8 +130,7 @@ def assembled(
 ) -> Graph:
     """Returns the graph of these nodes, with the other `fields`. Tensors that are read and not
     written are its inputs, and `outputs` that are written its outputs. Calls `annotate` on
-    `tensors`.
-    """
+    `tensors`."""
     made = {t for node in nodes for t in node.outputs}
     read = {t for node in nodes for t in node.reads}
     annotate(read, tensors)
@@ -149,8 +145,7 @@ def assembled(
 
 def annotate(read: Iterable[int], tensors: MutableMapping[int, Tensor]) -> None:
     """Gives the unquantized 8-bit and 16-bit integer tensors among `read` the quantization NUMBERS
-    (scale 1, zero point 0): the device holds them as float32, which represents them exactly.
-    """
+    (scale 1, zero point 0): the device holds them as float32, which represents them exactly."""
     for index in read:
         tensor = tensors[index]
         if tensor.dtype in SMALL and tensor.quantization is None and tensor.data is None:

@@ -3,8 +3,7 @@ sums of products with constant weights ("linear"), functions and products of the
 lists in which each step writes a row.
 
 A body is refused (Unsupported, with a sentence) unless every node is understood. Equal expressions
-have equal numbers, so that the analysis takes time in proportion to the body's nodes.
-"""
+have equal numbers, so that the analysis takes time in proportion to the body's nodes."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ class Forms:
 
     def value(self, index: int) -> Any:
         """Returns the value of a tensor: Numbers for an integer constant of up to 8 elements, None
-        for another constant.
-        """
+        for another constant."""
         if index not in self.values:
             data = self.tensors[index].data
             if data is None:
@@ -103,8 +101,7 @@ class Forms:
 
     def vector(self, index: int) -> Vector:
         """Returns the value of a tensor as rows of floats, also if it is carried. Raises
-        Unsupported for any other value.
-        """
+        Unsupported for any other value."""
         found = self.value(index)
         tensor = self.tensors[index]
         if isinstance(found, Carried) and tensor.dtype == "f32" and len(tensor.shape) == 2:
@@ -153,8 +150,7 @@ class Forms:
 
     def cut(self, form: int, start: int, stop: int) -> int:
         """Returns the number of the expression for columns `start` to `stop` of `form`, which is
-        linear or a function of a linear expression.
-        """
+        linear or a function of a linear expression."""
         name, *parts = self.made[form]
         if name in ACTIVATIONS and self.slabs(parts[0]):
             return self.form(name, self.cut(parts[0], start, stop))
@@ -280,8 +276,7 @@ def _moved(forms: Forms, node: Node) -> None:
 
 def _slice(forms: Forms, node: Node) -> None:
     """Sets the output to the rows of a carried list before a counter, or from it on; for other
-    operands, to columns.
-    """
+    operands, to columns."""
     held = forms.value(node.operand())
     if not isinstance(held, Carried) or len(forms.tensors[node.operand()].shape) == 2:
         return _moved(forms, node)

@@ -4,8 +4,7 @@ not by how it is written.
 
 The weights of the gates are put into the order of `ops.recurrent_layer`. Every value that the loop
 carries must have a known use; a loop that computes anything else is refused (Unsupported, with a
-sentence).
-"""
+sentence)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Layer:
     """A recurrent layer. `sequence` and `states` are positions among the values that the loop
     carries, `attributes` are those of the op, and `results` maps positions to the op's outputs: "y"
     (the output of all steps or the last one), "h" and "c" (the states). `content_bias` is added to
-    the state's part of the last gate before the reset gate multiplies that (GRU).
-    """
+    the state's part of the last gate before the reset gate multiplies that (GRU)."""
 
     sequence: int
     states: tuple[int, ...]
@@ -61,8 +59,7 @@ class Gate(NamedTuple):
 
 class Cell(NamedTuple):
     """The computation of a step: its name ("lstm", "gru", "rnn"), its gates, the biases `content`
-    of the state's part of the last gate, and attributes of the op.
-    """
+    of the state's part of the last gate, and attributes of the op."""
 
     op: str
     gates: tuple[Gate, ...]
@@ -84,8 +81,7 @@ def read(model: HostModel, table: Table) -> Graph:
 
 def layer(given: Sequence[Tensor], condition: Graph, body: Graph) -> Layer:
     """Returns the layer that a loop computes. `given` are the initial values that it carries; its
-    counters must begin as constants. Raises Unsupported.
-    """
+    counters must begin as constants. Raises Unsupported."""
     forms = Forms(dict(body.tensors))
     made = forms.run(body, given)
     if len(made) != len(given):
@@ -122,8 +118,7 @@ def _kinds(
     given: Sequence[Tensor], made: Sequence[Any]
 ) -> tuple[dict[int, Vector], dict[int, Listed]]:
     """Returns the carried values that a step computes, and the carried lists in which it writes a
-    row, both by position. All other values must be counters or unchanged.
-    """
+    row, both by position. All other values must be counters or unchanged."""
     states = {k: value for k, value in enumerate(made) if isinstance(value, Vector)}
     lists = {k: value for k, value in enumerate(made) if isinstance(value, Listed)}
     for k, value in enumerate(made):
@@ -152,8 +147,7 @@ def _results(
     order: Sequence[int], states: Mapping[int, Vector], lists: Mapping[int, Listed]
 ) -> dict[int, str]:
     """Returns the op's outputs by position: "h" and "c" for the states in `order`, "y" for a list
-    of the steps' outputs or a state that no step reads.
-    """
+    of the steps' outputs or a state that no step reads."""
     results = dict(zip(order, "hc", strict=False))
     others = {k: value.form for k, value in lists.items()}
     others |= {k: value.form for k, value in states.items() if k not in order}
@@ -171,8 +165,7 @@ def _counts(position: int, value: Any, start: Tensor) -> bool:
 
 def _steps(given: Sequence[Tensor], condition: Graph) -> int:
     """Returns the number of steps of the loop, the least limit in its condition. This holds if all
-    integers that it carries are counters.
-    """
+    integers that it carries are counters."""
     forms = Forms(dict(condition.tensors))
     (end,) = forms.run(condition, given) if len(condition.outputs) == 1 else (None,)
     if not isinstance(end, Below):
@@ -209,8 +202,7 @@ def _fits(cell: Cell, units: int) -> bool:
 @dataclass(frozen=True)
 class _Step:
     """Patterns over the expressions of one step. `row` and `states` are the numbers of the
-    expressions for the sequence's row and for the states before the step.
-    """
+    expressions for the sequence's row and for the states before the step."""
 
     forms: Forms
     row: int
@@ -231,8 +223,7 @@ class _Step:
 
     def gru(self, h: int) -> Cell | None:
         """Matches h = u * h + (1 - u) * tanh(n). The reset gate r multiplies h before the product
-        with the weights of n, or the product.
-        """
+        with the weights of n, or the product."""
         for kept, new in self._orders("add", h):
             update = self._times(kept, self.states[0])
             rest = self.forms.numbers.get(("rest", update))
@@ -254,8 +245,7 @@ class _Step:
     def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:
         """Returns the parts of a GRU's new content: the number of the reset gate's expression, the
         gate of the content, the biases that are reset too, and whether the reset gate multiplies
-        the product of state and weights, not the state.
-        """
+        the product of state and weights, not the state."""
         for straight, turned in self._orders("add", form):
             for reset, of_state in self._orders("mul", turned):
                 here, there = self._parts(straight), self._parts(of_state)
@@ -270,8 +260,7 @@ class _Step:
 
     def _gate(self, form: int | None, state: int) -> Gate | None:
         """Returns the gate of a sum of one product with the row, one with the expression `state`,
-        and biases; None for another expression.
-        """
+        and biases; None for another expression."""
         factors, biases = self._parts(form)
         if set(factors) != {self.row, state}:
             return None
@@ -279,8 +268,7 @@ class _Step:
 
     def _parts(self, form: int | None) -> tuple[dict[int, Slab], tuple[Slab, ...]]:
         """Returns the weights of a linear expression by the factor that they multiply, and its
-        biases; ({}, ()) for another expression, or where a factor has two weights.
-        """
+        biases; ({}, ()) for another expression, or where a factor has two weights."""
         slabs = self.forms.slabs(form)
         factors = {slab.factor: slab for slab in slabs if slab.factor is not None}
         biases = tuple(slab for slab in slabs if slab.factor is None)

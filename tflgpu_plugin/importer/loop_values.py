@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 class Slab(NamedTuple):
     """A summand of a linear expression: rows `start` to `stop` of the constant `tensor`, times the
-    expression `factor` (None: a bias).
-    """
+    expression `factor` (None: a bias)."""
 
     tensor: int
     start: int

@@ -1,8 +1,7 @@
 """A host's graph as plain data, which a host provides and the importer reads.
 
 A host's frontend makes a `HostModel` while the host's callback runs. Keys of values are their names
-where these are unique, else the host's tensor numbers in decimal.
-"""
+where these are unique, else the host's tensor numbers in decimal."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ class Value:
     mostly a view of the host's memory; with `default`, the user may provide other data. `element`
     is the host's number of the type. `variable`: the host keeps the value between runs. `constant`:
     the model contains the value, readable or not. `damage` says why it cannot be read, as text that
-    follows its name in a sentence; `dense` returns a sparse constant (raises Unsupported).
-    """
+    follows its name in a sentence; `dense` returns a sparse constant (raises Unsupported)."""
 
     name: str
     dtype: str
@@ -46,8 +44,7 @@ class HostNode:
     """A node. Absent inputs and outputs are None. `bodies` are the graphs that it runs, and
     `implicit` the outer values that these read. `provider` names the provider that has claimed the
     node already ("": none); `refusal` is the host's own reason why no provider may claim it. A node
-    of a claimed partition has no `refusal`.
-    """
+    of a claimed partition has no `refusal`."""
 
     id: int
     op: str
@@ -84,8 +81,7 @@ class HostModel:
     graph that a node runs, `given` are the keys of its inputs, in the order in which the node
     passes them. `numbered`: keys are numbers, which become the tensors' ids. `fused` and `ordered`
     are as in `Graph`. `present` has the host's present numbers for open extents. Unless the model
-    `tells_open` which extents are open, extents of 1 may be.
-    """
+    `tells_open` which extents are open, extents of 1 may be."""
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]

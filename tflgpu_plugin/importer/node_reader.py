@@ -28,8 +28,7 @@ class NodeReader:
     differently (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64). `misinferred`:
     the host's shape inference gives an entirely different shape. `widened`: inputs were bfloat16,
     and were cast to float32 for the row. With a nonzero `known_limit`, no nodes are added: every
-    result must be a constant of at most that many elements, computed from known values.
-    """
+    result must be a constant of at most that many elements, computed from known values."""
 
     host: HostNode
     row: HostOp
@@ -102,15 +101,13 @@ class NodeReader:
 
     def listed(self, name: str, position: int) -> tuple[int, ...] | None:
         """Returns integers that are the constant input at `position`, or in older versions of an
-        operator the attribute `name`.
-        """
+        operator the attribute `name`."""
         given = self.optional(position)
         return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
 
     def scalar(self, position: int, name: str, default: float) -> float:
         """Returns a number that is the constant input at `position`, or in older versions of an
-        operator the attribute `name`.
-        """
+        operator the attribute `name`."""
         given = self.optional(position)
         return (
             self.number(name, default) if given is None or not given.size else float(given.flat[0])
@@ -123,8 +120,7 @@ class NodeReader:
 
     def attribute(self, name: str, default: Default) -> Default:
         """Returns an attribute, which must have the type of its default; an axis is counted from
-        the front of the first input.
-        """
+        the front of the first input."""
         if name == "axis":
             return self.axis(self.integer(name, int(default)), self.rank())
         if isinstance(default, str):
@@ -162,8 +158,7 @@ class NodeReader:
     ) -> Any:
         """Runs the builder of the ONNX operator `name` for these inputs and returns its result. The
         node's own attributes are used unless others are given. The operator has the node's version;
-        for a node of another domain, the attribute `opset` or else the newest version.
-        """
+        for a node of another domain, the attribute `opset` or else the newest version."""
         row, host = self.table.rows[name], self.host
         given = host.attributes if attributes is None else attributes
         newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]

@@ -3,8 +3,7 @@ more time than they save.
 
 A partition is convex when no path leaves it and comes back, so that it can run as one step. Whether
 a partition pays is estimated for a nominal GPU and CPU, not for this adapter: from the bytes of its
-inputs and outputs and its multiply-adds.
-"""
+inputs and outputs and its multiply-adds."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     Alternates between the two devices, as a host would schedule them: all supported nodes that are
     ready form a partition, then all others that are ready run, and so on. Where only a run
     determines the number of elements of a tensor, nodes that read it are in a later partition,
-    since counts are known when a partition has run.
-    """
+    since counts are known when a partition has run."""
     producer = graph.producers()
     waiting = list(graph.nodes)
     done: set[int] = set()
@@ -66,8 +64,7 @@ def _counts_first(
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
     """Returns the partition of the nodes `ids` as a graph of its own. Inputs and outputs are sorted
     by tensor id; outputs that are element counts come last. Of constant-folded nodes only the
-    results remain.
-    """
+    results remain."""
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
     made = {t for node in chosen for t in node.outputs}
     states = tuple(pair for pair in graph.states if pair[1] in made)
@@ -109,8 +106,7 @@ def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
     Three kinds can be dropped: partitions between nodes on the CPU, which feed and read them;
     partitions that only reshape and have such a node on one side; and all of a graph that a loop
     runs once per step (`repeated`), since the CPU runs before each step. A tensor that is read from
-    or written to the host's store counts as an input or output of the graph.
-    """
+    or written to the host's store counts as an input or output of the graph."""
     computing = [node for node in whole.nodes if node.op != STORE]
     made = {t for node in computing for t in node.outputs}
     used = {t for node in computing for t in node.reads}

@@ -30,8 +30,7 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 @dataclass(frozen=True)
 class Parted:
     """A graph and its partitions: `groups` of node ids in execution order. `extract` returns nodes
-    as a graph of their own. `repeated`: a loop runs the graph once per step.
-    """
+    as a graph of their own. `repeated`: a loop runs the graph once per step."""
 
     graph: Graph
     groups: Sequence[Sequence[int]]
@@ -55,8 +54,7 @@ PartitionRule = Callable[[Parted], dict[int, Refusal]]
 
 def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
     """Results of shape arithmetic are read in the same partition: alone they need no kernel, and
-    they have no buffer on the device that another partition could read.
-    """
+    they have no buffer on the device that another partition could read."""
     readers: dict[int, set[int | None]] = {}
     for node in parted.graph.nodes:
         for tensor in node.reads:
@@ -72,8 +70,7 @@ def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
 
 def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
     """Complex tensors are written and read in one partition: the device holds them as pairs of
-    floats, which nothing else can read.
-    """
+    floats, which nothing else can read."""
     graph, place = parted.graph, parted.place
     held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
     at = {t: set[int | None]([None]) for t in held - graph.producers().keys() | {*graph.outputs}}
@@ -91,8 +88,7 @@ def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
 
 def paying(parted: Parted) -> dict[int, Refusal]:
     """A partition that splits the graph must save more than moving its inputs and outputs costs,
-    unless the option force is set.
-    """
+    unless the option force is set."""
     found: dict[int, Refusal] = {}
     for group, part in parted.parts.items():
         reason = partition.loss(parted.graph, part, parted.repeated)
@@ -103,8 +99,7 @@ def paying(parted: Parted) -> dict[int, Refusal]:
 
 def most_partitions(parted: Parted) -> dict[int, Refusal]:
     """There are at most as many partitions as the option max_delegated_partitions says; the largest
-    are kept.
-    """
+    are kept."""
     limit, parts = parted.options.max_delegated_partitions, parted.parts
     if limit is None or len(parts) <= limit:
         return {}
@@ -126,8 +121,7 @@ PARTITION_RULES: tuple[tuple[PartitionRule, ...], ...] = (
 
 def placed(found: Parted) -> dict[int, Refusal]:
     """Returns why nodes of partitions stay on the CPU, as the first tuple of rules with reasons
-    says; {} if no rule has one. The caller forms new partitions and calls again.
-    """
+    says; {} if no rule has one. The caller forms new partitions and calls again."""
     for together in PARTITION_RULES:
         reasons: dict[int, Refusal] = {}
         for rule in together:

@@ -3,8 +3,7 @@ computes the values and shapes of results that are known before a run.
 
 A host states the shapes of results, except shapes that depend on values. Where such a value is
 shape arithmetic, it and the shapes that depend on it are computed. A shape that stays unknown may
-even be empty, so nodes that read such a tensor stay with the host.
-"""
+even be empty, so nodes that read such a tensor stay with the host."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Plain:
     and `variable` those of them that follow from shapes; `doubtful` are tensors whose stated shape
     is not the inferred one; `later` are nodes that dequantize a constant, and `widened` their
     results, once needed. `unplanned` says, by host node, why the op cannot infer shapes where the
-    model states none.
-    """
+    model states none."""
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)
@@ -55,8 +53,7 @@ class Plain:
 
     def visit(self, host: HostNode) -> None:
         """Adds the node, or a constant-folded node in its place. Raises Unsupported where it does
-        not take the shapes that are being planned.
-        """
+        not take the shapes that are being planned."""
         node, refusal = self._node(host)
         try:
             made = self._evaluated(host, node, refusal) or self._value(host, node)
@@ -112,8 +109,7 @@ class Plain:
 
     def _seen(self, builder: Builder) -> Builder:
         """Returns the builder as conditions read it: inputs in the order of the op, and values only
-        of the host's own constants, not of folded results.
-        """
+        of the host's own constants, not of folded results."""
         builder.inputs = builder.row.arranged(builder.inputs)
         if self.known:
             builder.tensors = Tensors(ChainMap(self.known, self.table))
@@ -133,8 +129,7 @@ class Plain:
 
     def _evaluated(self, host: HostNode, node: Node, refusal: Refusal | None) -> Node | None:
         """Returns the constant-folded node if its results follow from constants alone, else None.
-        Raises Unsupported where a constant cannot be read.
-        """
+        Raises Unsupported where a constant cannot be read."""
         if self.state.planned is not None or not self._is_fixed(host, node):
             return None
         self.state.chained.update(node.outputs[: len(host.writes)])
@@ -163,8 +158,7 @@ class Plain:
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:
         """Returns the constant-folded node of a node that reads only constants, or None where its
-        results cannot be computed. Raises Unsupported for constants that cannot be read.
-        """
+        results cannot be computed. Raises Unsupported for constants that cannot be read."""
         keys = {t: key for key, t in self.present(host).items()}
         inputs = [t for t in node.inputs if t is not None]
         row = self.state.table.arithmetic.get(host.title)
@@ -180,8 +174,7 @@ class Plain:
 
     def _value_of(self, tensor: int, sparse: str) -> Tensor:
         """Returns a tensor that follows from constants, with its value where that is known.
-        `sparse` is the key of a sparse constant, which is read now, else "". Raises Unsupported.
-        """
+        `sparse` is the key of a sparse constant, which is read now, else "". Raises Unsupported."""
         dense = self.state.model.values[sparse].dense if sparse else None
         if dense is not None:
             return replace(self.table[tensor], data=dense())
@@ -200,8 +193,7 @@ class Plain:
         self, host: HostNode, node: Node, inputs: Sequence[Tensor]
     ) -> folding.Meaning | None:
         """Returns the function that computes a node's results from inputs in the order of its op,
-        or None when there is none, or it is inexact for the types of the inputs.
-        """
+        or None when there is none, or it is inexact for the types of the inputs."""
         outputs = self._outputs(host, node)
         if node.row is not None:
             op = ops.rows()[node.op]
@@ -217,8 +209,7 @@ class Plain:
         self, host: HostNode, row: HostOp, values: Sequence[Array | None], limit: int
     ) -> list[Array] | None:
         """Returns the results of a row without an op for these values of inputs, or None where one
-        is absent or has more than `limit` elements.
-        """
+        is absent or has more than `limit` elements."""
         if any(value is None or value.size > limit for value in values):
             return None
         given = [Tensor("", v.shape, NUMPY_NAMES[v.dtype.name], v) for v in values if v is not None]
@@ -233,8 +224,7 @@ class Plain:
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """Returns the constant-folded node if its results are shape arithmetic, else None. Shape
-        arithmetic begins with operators that return shapes.
-        """
+        arithmetic begins with operators that return shapes."""
         inputs, planned = [t for t in node.inputs if t is not None], self.state.planned
         if self.doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
             return None
@@ -260,8 +250,7 @@ class Plain:
 
     def _fold(self, host: HostNode, node: Node, found: Sequence[Tensor]) -> Node | None:
         """Sets the node's results to `found` and returns the constant-folded node, or None when the
-        host states other shapes.
-        """
+        host states other shapes."""
         outputs = node.outputs[: len(host.writes)]
         for key, tensor in zip(host.writes, found, strict=True):
             stated = self.state.model.values[key]
@@ -297,8 +286,7 @@ class Plain:
     def _derived(self, host: HostNode, node: Node, runs: bool) -> Sequence[Shape] | None:
         """Returns the outputs' shapes that follow from the inputs' shapes and known values, or None
         where they do not. `runs`: nothing has refused the node so far. Raises Unsupported where a
-        node does not take the shapes that are being planned.
-        """
+        node does not take the shapes that are being planned."""
         table, values = self.state.table, self.state.model.values
         inputs = [*self.present(host).values()]
         other, outputs = table.arithmetic.get(host.title), self._outputs(host, node)
@@ -348,8 +336,7 @@ class Plain:
 
 def states(node: Node) -> tuple[tuple[int, int], ...]:
     """Returns (variable, output) pairs: after a run the variable has the value of the output. A
-    refused node has none.
-    """
+    refused node has none."""
     row = ops.rows().get(node.op)
     if row is None:
         return ()

@@ -1,7 +1,6 @@
 """Conditions that rows of all hosts share: a supported version, and operands with the types and
 shapes that their roles require, constant where that is required. A condition reads a node through a
-Builder.
-"""
+Builder."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ FIRST: tuple[Condition, ...] = (version, complete)
 
 def _operands(e: Builder) -> Iterator[tuple[int, Tensor, Operand]]:
     """Yields (position in the host's node, tensor, operand in the row) of each present input, in
-    the order of the op.
-    """
+    the order of the op."""
     given, at = e.row.operands, e.row.order or range(len(e.inputs))
     for position, tensor in zip(at, e.inputs, strict=True):
         if tensor is not None:

@@ -1,8 +1,7 @@
 """An ordered list of rules over a graph that keep nodes off the GPU because of other nodes.
 
 A rule takes a graph and the refusals of its nodes so far, by id, and returns refusals of further
-nodes. Its docstring is on the page of operators.
-"""
+nodes. Its docstring is on the page of operators."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ COPIED = Refusal(
 
 def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Nothing of a model with variables runs here where the host might move a node that reads one
-    past a node that assigns it.
-    """
+    past a node that assigns it."""
     if graph.ordered:
         return {}
     return {node.id: UNORDERED for node in graph.nodes if node.id not in refused}
@@ -65,8 +63,7 @@ def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 def unshared_states(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """State that is read in more than one place stays with the host, which updates it in the middle
-    of a run.
-    """
+    of a run."""
     readers = Counter(tensor for node in graph.nodes for tensor in node.inputs)
     shared = {before for before, _ in graph.states if readers[before] > 1}
     return {
@@ -90,8 +87,7 @@ def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A node that reads what the CPU makes of constants alone stays on the CPU: the host's own
-    delegate, which comes after this one, may keep that as a weight and never write it.
-    """
+    delegate, which comes after this one, may keep that as a weight and never write it."""
     chained = {t for t in graph.chained if t in graph.tensors and graph.constant(t) is None}
     made = {t: n for n in graph.nodes if n.id in refused for t in n.outputs if t in chained}
     found = {}
@@ -108,8 +104,7 @@ def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Sums of products of integers that may exceed 2^24 are read by casts to floats only, where the
-    hosts round them, too.
-    """
+    hosts round them, too."""
     sums = {n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT}
     if not sums:
         return {}
@@ -132,8 +127,7 @@ def _to_float(graph: Graph, node: Node) -> bool:
 
 def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A pooling that returns indices and the unpoolings that read them run here together, and
-    nothing else reads the indices, since hosts number them differently.
-    """
+    nothing else reads the indices, since hosts number them differently."""
     pools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "makes"]
     unpools = [node for node in graph.nodes if ops.traits(node.op).numbers_places == "takes"]
     found: dict[int, Refusal] = {}
@@ -174,8 +168,7 @@ class _HostNode:
 
 def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """An operator of ONNX between DequantizeLinear and QuantizeLinear runs here with all of these
-    or not at all, since the CPU runs such a group as one.
-    """
+    or not at all, since the CPU runs such a group as one."""
     if not any(node.row and node.row.bounds == "opens" for node in graph.nodes):
         return {}
     away = set(refused)
@@ -216,8 +209,7 @@ def _hosts(graph: Graph) -> list[_HostNode]:
 
 def copied_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """A constant that was folded here is also made on the CPU where a node on the CPU or the
-    model's user reads it.
-    """
+    model's user reads it."""
     found: dict[int, Refusal] = {}
     needed = {t for node in graph.nodes if node.id in refused for t in node.reads}
     for node in reversed(graph.nodes):
@@ -244,8 +236,7 @@ RULES: tuple[Rule, ...] = (
 
 def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Returns the refusals, extended by those of all nodes that cannot run here without refused
-    nodes: the rules are applied until none finds more.
-    """
+    nodes: the rules are applied until none finds more."""
     found = dict(refused)
     while True:
         before = len(found)

@@ -24,8 +24,7 @@ class State:
     values of inputs. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
     `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
     the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
-    could be computed or not.
-    """
+    could be computed or not."""
 
     model: HostModel
     table: Table

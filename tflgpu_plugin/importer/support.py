@@ -3,8 +3,7 @@ code decides this.
 
 The decision follows from data of other modules: the provider's row (versions, documented editions),
 the op's row (types, constraint) and `ir.quirks` (ops that a driver computes wrongly, or that the
-user refuses).
-"""
+user refuses)."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def support(
 
     `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
     ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
-    `quantized` is false when the user does not want 8-bit tensors on the GPU.
-    """
+    `quantized` is false when the user does not want 8-bit tensors on the GPU."""
     if node.op == FOLDED:
         return None if edition == "all" else _unlisted(node, edition)
     op = ops.rows().get(node.op)
@@ -66,8 +64,7 @@ def support(
 @dataclass(frozen=True)
 class Judge:
     """Decides which nodes of a graph can run on a target with the user's `options`. `made` caches
-    dequantized constants, which the graphs of one model share.
-    """
+    dequantized constants, which the graphs of one model share."""
 
     target: Target = field(default_factory=Target)
     options: Options = field(default_factory=Options)
@@ -75,8 +72,7 @@ class Judge:
 
     def reasons(self, graph: Graph, refused: Mapping[int, Refusal]) -> dict[int, Refusal]:
         """Returns by id why nodes cannot run. Nodes that are `refused` already are judged again
-        only by the option exclude.
-        """
+        only by the option exclude."""
         found: dict[int, Refusal] = {}
         excluded = {*self.options.exclude}
         asked = self.target, self.options.capabilities, self.options.quantized
@@ -95,8 +91,7 @@ def _name(node: Node) -> str:
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
     """Yields the outputs, and the inputs without those that hold shapes, axes or sizes: int32 and
-    int64 inputs after the first one, or after the weights.
-    """
+    int64 inputs after the first one, or after the weights."""
     for tensor in node.outputs:
         yield graph.tensors[tensor]
     weights = 1 if ops.weights(node) else 0
@@ -127,8 +122,7 @@ def unversioned(
     word: str, version: int, name: str, allowed: tuple[int, int], where: str = ""
 ) -> Refusal:
     """Returns the refusal of the operator `name` in a version outside of the range `allowed`.
-    `word` is the host's word for a version, and `where` ends the sentence.
-    """
+    `word` is the host's word for a version, and `where` ends the sentence."""
     first, last = allowed
     span = f"{first} is" if first == last else f"{first} to {last} are"
     subject = word.capitalize() if first == last else f"{word.capitalize()}s"
@@ -156,8 +150,7 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
     """Returns the refusal of a bfloat16 tensor if, according to the row, the host has no bfloat16
-    kernel for the operator.
-    """
+    kernel for the operator."""
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
     return Refusal(
@@ -210,8 +203,7 @@ def type_names(types: Iterable[str]) -> list[str]:
 
 def out_of_range(tensor: Tensor) -> Refusal | None:
     """Returns the refusal of an int64 constant with numbers outside of int32, the type in which
-    integers are computed.
-    """
+    integers are computed."""
     data = tensor.data
     if tensor.dtype != "i64" or data is None or not data.size:
         return None
@@ -235,8 +227,7 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
 
 def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
     """Returns the refusal of a quantized tensor, text that follows "Tensor X holds Y values".
-    `wanted`: the user allows quantized tensors.
-    """
+    `wanted`: the user allows quantized tensors."""
     if not wanted:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
@@ -252,8 +243,7 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
 
 def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
     """Refuses nodes of ops that move stored numbers when inputs and output are quantized
-    differently, unless the host rescales the inputs (attribute `rescales`).
-    """
+    differently, unless the host rescales the inputs (attribute `rescales`)."""
     row = ops.rows()[node.op]
     if not (row.keeps or row.same_quantization) or node.attributes.get("rescales"):
         return None
@@ -304,8 +294,7 @@ def _takes_empty(graph: Graph, node: Node) -> bool:
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal | None:
     """Returns the refusal of the op's own constraint, or of a host's output shape that is not the
-    inferred one: then a value determines it at run time.
-    """
+    inferred one: then a value determines it at run time."""
     try:
         empty = idle(graph, node)
         if not empty and (reason := op.refuse(graph, node, target)):

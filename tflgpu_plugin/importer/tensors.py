@@ -21,8 +21,7 @@ class TensorId(int):
 @dataclass
 class Tensors:
     """The tensors of a graph that is being built, by id. Ids have this `mark` instead of a
-    reference to the table, which would keep constants alive. `shared` are constants by key.
-    """
+    reference to the table, which would keep constants alive. `shared` are constants by key."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)

@@ -1,6 +1,5 @@
 """The types that all packages share, hosts included: graphs, rows of hosts' operators, refusals,
-plans, targets and quantization. This package imports no other package of the plugin.
-"""
+plans, targets and quantization. This package imports no other package of the plugin."""
 # ruff: noqa: I001
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16

@@ -2,8 +2,7 @@
 bits as uint16.
 
 On the device, too, tensors hold the bits as numbers from 0 to 65535, which every device moves
-unchanged. As floats they might change: subnormals may become zero, and a NaN another NaN.
-"""
+unchanged. As floats they might change: subnormals may become zero, and a NaN another NaN."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ QUIET = 0x7FC0  # NaN, without the sign
 
 def bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     """Returns the bits of the nearest bfloat16 numbers, ties to even. Every NaN becomes the quiet
-    NaN of its sign, as in hosts.
-    """
+    NaN of its sign, as in hosts."""
     wide = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
     near = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16
     nan = ((wide >> 16) & 0x8000) | QUIET

@@ -14,8 +14,7 @@ ORDERED_BYTES = 1 << 20  # bytes that are made contiguous at a time
 def of_array(data: Array) -> bytes:
     """Returns the SHA-256 digest of an array's bytes in memory order, so that a transposed view is
     not copied. Unless that is C order, shape and order are part of the digest. Of the cryptographic
-    digests SHA-256 is the fastest, since CPUs have instructions for it.
-    """
+    digests SHA-256 is the fastest, since CPUs have instructions for it."""
     if data.flags.c_contiguous:
         return sha256(data.data).digest()
     order = tuple(sorted(range(data.ndim), key=lambda axis: -abs(data.strides[axis])))

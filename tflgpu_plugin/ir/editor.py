@@ -39,8 +39,7 @@ class Editor:
 
     def tensor(self, shape: Shape, like: int) -> int:
         """Returns the id of a new tensor of this shape. It has all other properties of the tensor
-        `like`, but is no constant, no variable, and has no `counted`.
-        """
+        `like`, but is no constant, no variable, and has no `counted`."""
         return self.add(
             replace(self.tensors[like], shape=shape, data=None, variable=False, counted=None)
         )
@@ -57,8 +56,7 @@ class Editor:
     def moved(self, tensor: int, move: Callable[[Array], Array]) -> int | None:
         """Returns the id of a new constant that has the elements of the constant `tensor` at other
         positions; `move` takes any array of its shape. All other properties of the tensor are kept,
-        including its quantization. Returns None if the result is not quantized along one axis.
-        """
+        including its quantization. Returns None if the result is not quantized along one axis."""
         held = self.tensors[tensor]
         assert held.data is not None
         data = np.asarray(move(held.data))  # a view where possible: weights are large
@@ -125,8 +123,7 @@ class Editor:
     def credit(self, gone: Iterable[Node]) -> None:
         """Adds the host nodes (`sources`) of the removed nodes `gone`, which are in reverse order,
         to those of remaining nodes: of the producer of an input, else of any neighbour, or, if that
-        is removed too, of its neighbour. Host nodes that a node has already stay there.
-        """
+        is removed too, of its neighbour. Host nodes that a node has already stay there."""
         known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
@@ -174,8 +171,7 @@ def renamed(node: Node, names: Mapping[int, int]) -> Node:
 def merged(*nodes: Node) -> dict[str, Any]:
     """Returns the fields `sources` and `layout` of a node that replaces `nodes`: the host nodes
     whose work it does, ascending, and whether it only changes a layout. Nodes that only change a
-    layout add no sources to those of others.
-    """
+    layout add no sources to those of others."""
     working = [node for node in nodes if not node.layout]
     counted = working or nodes
     found = {source for node in counted for source in (node.sources or (node.id,))}

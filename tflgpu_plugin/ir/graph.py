@@ -3,8 +3,7 @@ dump.
 
 Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept in
 execution order. Shapes are logical, channels last. The layout of a tensor in device memory follows
-from its shape, see `geometry`.
-"""
+from its shape, see `geometry`."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ class NotConstant(ValueError):
 class Quantization:
     """Affine quantization: real = scale * (stored - zero_point), with one scale and zero point, or
     one per index along `axis`. `rounding` says how the host requantizes: "fixed_point" (a fixed
-    point multiplier, ties away from zero) or "even" (a float32 multiplier, ties to even).
-    """
+    point multiplier, ties away from zero) or "even" (a float32 multiplier, ties to even)."""
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
@@ -65,8 +63,7 @@ class Tensor:
     """A value. `data` is the value of a constant; `variable`: the host keeps the value between
     runs; `wide`: it stays float32 where other tensors may be stored as float16. `counted` is (axis,
     tensor): the extent of the axis is an upper bound, and only the first n indices along it are
-    valid, where n is the int32 value of the tensor after a run.
-    """
+    valid, where n is the int32 value of the tensor after a run."""
 
     name: str
     shape: Shape
@@ -97,8 +94,7 @@ class EpilogueOp:
     `op` is a key of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary ops). It
     has the output's shape, one value per channel, or a single value. `parameters` are numbers that
     the op takes (slope, limits); a binary op without a `tensor` has its second operand, one value,
-    as the only parameter.
-    """
+    as the only parameter."""
 
     op: str
     tensor: int | None = None
@@ -109,8 +105,7 @@ class EpilogueOp:
 class Node:
     """One operation; a node whose `op` is "" stays with the host. `inputs` has None for an absent
     optional input, and `row` is the operator's row in the host's table. `layout`: the node only
-    changes the layout of a tensor, and other nodes do the work of its host node.
-    """
+    changes the layout of a tensor, and other nodes do the work of its host node."""
 
     id: int
     op: str
@@ -149,8 +144,7 @@ class Geometry(NamedTuple):
 
     PHWC4 for rank 2 to 5 (channels = last extent, batch = first, spatial = product of the rest);
     row-major for other ranks, which is the same layout with batch = spatial = 1 and every element a
-    channel. Lanes past `channels` hold zero.
-    """
+    channel. Lanes past `channels` hold zero."""
 
     batch: int
     slices: int
@@ -195,8 +189,7 @@ class Graph:
     `chained` are tensors that nodes compute from constants alone: hosts may keep them as weights of
     their own, and then never write them. `fused` is False where the host gives the plugin every
     node separately (its user wants to read all tensors), and `ordered` is False where the host may
-    reorder nodes that read a variable and nodes that assign it.
-    """
+    reorder nodes that read a variable and nodes that assign it."""
 
     tensors: Mapping[int, Tensor]
     nodes: tuple[Node, ...]
@@ -218,8 +211,7 @@ class Graph:
     @classmethod
     def over(cls, tensors: Mapping[int, Tensor], *nodes: Node) -> Graph:
         """Returns a graph for functions that only read shapes and constants. `tensors` may still
-        grow; `next_ids` raises.
-        """
+        grow; `next_ids` raises."""
         return cls(tensors, nodes, (), (), ids=None)
 
     def next_ids(self) -> Ids:
@@ -255,8 +247,7 @@ class Graph:
 
 def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, ...]:
     """Returns the tensors that hold the number of valid indices of these outputs (see
-    `Tensor.counted`), each once.
-    """
+    `Tensor.counted`), each once."""
     counted = (tensors[t].counted for t in outputs)
     return tuple(dict.fromkeys(each[1] for each in counted if each is not None))
 
@@ -264,8 +255,7 @@ def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, 
 def verify(graph: Graph) -> None:
     """Raises ValueError with a sentence when the graph is not well formed: every tensor is written
     once, before it is read (one without elements need not be written), and every node has its own
-    id.
-    """
+    id."""
     made = set(graph.inputs) | {before for before, _ in graph.states}
     there = (
         t for t, tensor in graph.tensors.items() if tensor.data is not None or 0 in tensor.shape

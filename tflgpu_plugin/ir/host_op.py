@@ -17,8 +17,7 @@ class Role(NamedTuple):
     what the host requires of the operand's own shape: rank 1 ("list"), one element in any shape
     ("one"), one element ("axes") or one pair ("pairs") per axis of the first value, or nothing
     (""). `integer`: it holds int32 or int64, whatever type values have. `typed`: it has the type of
-    the first value.
-    """
+    the first value."""
 
     decides: bool = False
     extents: str = ""
@@ -57,8 +56,7 @@ def needs(
 ) -> Condition:
     """Returns a condition that holds where `met` is true for a Builder. `page` says on the page of
     operators what a node needs. Refusals have the type `kind`, the code `code`, and `sentence` with
-    the operator in place of {0} (default: a sentence made of `page`).
-    """
+    the operator in place of {0} (default: a sentence made of `page`)."""
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
 
@@ -79,8 +77,7 @@ def asks(
 
 class Operand(NamedTuple):
     """An input of a host operator. `repeated`: all further inputs are like this one; `constant`:
-    its value must be known before a run.
-    """
+    its value must be known before a run."""
 
     role: str
     optional: bool = False
@@ -94,8 +91,7 @@ class Operand(NamedTuple):
 
 def operands(text: str) -> tuple[Operand, ...]:
     """Returns the operands that a text lists: words of ROLES in the host's order, each with marks
-    after it: `?` for an optional one, `*` for a repeated one, `!` for one that must be constant.
-    """
+    after it: `?` for an optional one, `*` for a repeated one, `!` for one that must be constant."""
     found = []
     for word in text.split():
         role = word.rstrip("?*!")
@@ -128,8 +124,7 @@ class HostOp:
     random; `of_shapes`: results depend only on the inputs' shapes; `sparse`: it reads sparse
     constants. `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as
     one kernel. `longer` is the row for nodes with more inputs, for operators with two operand
-    lists. `fragile`: the host's kernel crashes the process for some tensors without elements.
-    """
+    lists. `fragile`: the host's kernel crashes the process for some tensors without elements."""
 
     name: str
     op: str

@@ -1,6 +1,5 @@
 """A Plan: all that the runtime needs to build one partition, as plain data that refers to no host
-and no device.
-"""
+and no device."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Pipeline:
 class Buffer:
     """A device buffer. `role` is "weights", "uniforms", "pool", "input", "output", "state" or
     "check", a word that is nonzero after a run that met a number outside of int32. No kernel writes
-    the first `zeros` bytes of a pool; kernels read them as padding.
-    """
+    the first `zeros` bytes of a pool; kernels read them as padding."""
 
     role: str
     bytes: int
@@ -57,8 +55,7 @@ class Weight:
     """A constant in device layout. `pack` returns its values, made from `data`, in one array or
     several. They are written to `buffer` at `offset` (in bytes), as float16 if `half`, else as
     float32; uint8 arrays are written unchanged. `digest` is the digest of `data`, where it is known
-    without `data`.
-    """
+    without `data`."""
 
     key: tuple[object, ...]
     buffer: int
@@ -71,8 +68,7 @@ class Weight:
 
     def pieces(self) -> Iterator[Array]:
         """Yields the bytes for the device piece by piece (uint8, one-dimensional). Raises
-        ValueError when their number is not `bytes`.
-        """
+        ValueError when their number is not `bytes`."""
         packed, given, kind = self.pack(), 0, np.float16 if self.half else np.float32
         for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
             values = piece if piece.dtype == np.uint8 else np.ascontiguousarray(piece, kind)
@@ -92,8 +88,7 @@ class Weight:
 class Dispatch:
     """One kernel launch: a buffer per binding (the uniform block included), the number of
     workgroups per dimension (`groups`), the host nodes that it computes (`nodes`), and the `form`
-    of the op (see `ops.forms`).
-    """
+    of the op (see `ops.forms`)."""
 
     label: str
     pipeline: int
@@ -108,8 +103,7 @@ class Dispatch:
 class Port:
     """An input, output or state in the host's layout (row-major) and dtype. `counted` is (axis,
     index of another output): only the first n indices along the axis are valid, where n is the
-    int32 value of that output.
-    """
+    int32 value of that output."""
 
     tensor: int
     name: str
@@ -123,8 +117,7 @@ class Port:
 @dataclass(frozen=True)
 class Plan:
     """The plan of one partition. `tensor_bytes` is the size that the pools would have without
-    sharing memory, and `least_bytes` the peak of live tensors, the minimum with sharing.
-    """
+    sharing memory, and `least_bytes` the peak of live tensors, the minimum with sharing."""
 
     pipelines: tuple[Pipeline, ...]
     buffers: tuple[Buffer, ...]
@@ -152,8 +145,7 @@ class Plan:
 
     def fingerprint(self) -> bytes | None:
         """Returns a digest that is equal for plans that build the same program, constants' values
-        included; None when a value is unknown.
-        """
+        included; None when a value is unknown."""
         digest = sha256(self.structure)
         for found in self.digests:
             if found is None:
@@ -173,8 +165,7 @@ class Plan:
 
     def packings(self) -> list[tuple[object, ...]] | None:
         """Returns (key without tensor id, digest, offset, bytes) of each weight, which are equal
-        for plans with equal packed weights, or None when a digest is unknown.
-        """
+        for plans with equal packed weights, or None when a digest is unknown."""
         if None in self.digests:
             return None
         return [

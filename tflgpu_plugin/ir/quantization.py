@@ -3,8 +3,7 @@ and outputs need.
 
 On the device a quantized tensor holds float32 values, scale * (stored - zero point); 8-bit integers
 exist only in inputs and outputs. Plain integers of 8 and 16 bits have the quantization `NUMBERS`;
-plain int32 and int64 tensors (`is_integer`) are int32 on the device.
-"""
+plain int32 and int64 tensors (`is_integer`) are int32 on the device."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def even(tensor: Tensor) -> bool:
 
 def parameters(tensor: Tensor) -> tuple[float, float]:
     """Returns (scale, zero point) of a tensor quantized per tensor; plain integers have (1, 0).
-    Raises ValueError for one quantized per channel.
-    """
+    Raises ValueError for one quantized per channel."""
     if tensor.quantization is None:
         return 1.0, 0.0
     scale, zero_point = tensor.quantization.scale, tensor.quantization.zero_point
@@ -90,8 +88,7 @@ def levels(tensor: Tensor) -> Levels:
 
 def alike(a: Tensor, b: Tensor) -> bool:
     """Whether equal stored numbers of two tensors represent equal values. A constant that was
-    dequantized to float32 has kept its quantization.
-    """
+    dequantized to float32 has kept its quantization."""
     if a.quantization is None or b.quantization is None:
         return False
     if a.dtype != b.dtype and "f32" not in (a.dtype, b.dtype):
@@ -104,8 +101,7 @@ def alike(a: Tensor, b: Tensor) -> bool:
 
 def nearest(value: float, scale: float) -> float:
     """Returns the integer nearest to value / scale, ties away from zero, divided in float32 as
-    hosts do for the limits of fused activations.
-    """
+    hosts do for the limits of fused activations."""
     if math.isinf(value):
         return value
     steps = float(np.float32(value) / np.float32(scale))
@@ -115,8 +111,7 @@ def nearest(value: float, scale: float) -> float:
 def fraction(multiplier: float) -> float:
     """Returns 2 to the power of the right shift with which hosts multiply an integer by this factor
     in fixed point (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h):
-    before the shift they round to multiples of 1 / this number.
-    """
+    before the shift they round to multiples of 1 / this number."""
     mantissa, exponent = math.frexp(multiplier)
     if round(mantissa * 2**31) == 2**31:
         exponent += 1
@@ -125,8 +120,7 @@ def fraction(multiplier: float) -> float:
 
 def dequantize(data: Array, quantization: Quantization) -> Array:
     """Returns the float32 values scale * (data - zero point) of a constant, with several scales
-    one per index along the axis.
-    """
+    one per index along the axis."""
     scale = along(quantization.scale, quantization.axis, data.ndim).astype(np.float32)
     zero = along(quantization.zero_point, quantization.axis, data.ndim).astype(np.float32)
     return np.asarray((data.astype(np.float32) - zero) * scale, np.float32)
@@ -134,8 +128,7 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
 
 def along(numbers: Sequence[float], axis: int, rank: int) -> Array:
     """Returns `numbers`, one or one per index along `axis`, as an array that broadcasts over a
-    tensor of this rank.
-    """
+    tensor of this rank."""
     if len(numbers) == 1:
         return np.asarray(numbers[0])
     shape = [1] * rank
@@ -147,8 +140,7 @@ def moved(
     given: Quantization | None, shape: Shape, move: Callable[[Array], Array]
 ) -> Quantization | None:
     """Returns the quantization of a tensor of this shape after `move` has put its elements at other
-    positions; None where no single axis separates their scales.
-    """
+    positions; None where no single axis separates their scales."""
     if given is None or len(given.scale) == 1:
         return given
     numbers = along(range(len(given.scale)), given.axis, len(shape)).astype(np.int32)
@@ -165,8 +157,7 @@ def moved(
 
 def fixed_point(factors: Array) -> tuple[Array, Array]:
     """Returns the 31-bit fractions and the exponents of two of all factors, as `QuantizeMultiplier`
-    of tensorflow/lite/kernels/internal/quantization_util.cc computes them.
-    """
+    of tensorflow/lite/kernels/internal/quantization_util.cc computes them."""
     pairs = [math.frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
     fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
     shifts = np.array([shift for _, shift in pairs])

@@ -1,6 +1,5 @@
 """Refuses forms and ops by name: those that a driver computes wrongly, and those that the user does
-not want. Some of these ops only passes create.
-"""
+not want. Some of these ops only passes create."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ class Quirk:
     """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
     version is in [`first`, `last`] (None: open end; versions compare number by number), the form or
     op `name` is not used for nodes that meet `condition`. `reason` is a sentence that ends with a
-    reference to the report.
-    """
+    reference to the report."""
 
     adapter: str
     name: str

@@ -1,6 +1,5 @@
 """The properties of an adapter that the compiler may use. They are frozen and plain, so that a plan
-can be made without a device.
-"""
+can be made without a device."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ class Target:
     choices made on the device: settings of kernels (see `compile.tuning`), and for a form
     "never" or "always". `without` names the forms and ops that the user refuses. `half`: the user
     permits tensors stored as float16, which every adapter supports. `unpacks`: kernels may call
-    `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter.
-    """
+    `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter."""
 
     name: str = "nominal"
     vendor: str = "unknown"
@@ -42,14 +40,12 @@ class Target:
     @property
     def storage_bytes(self) -> int:
         """Returns the largest size of one operand of a kernel in bytes: the whole buffer is bound,
-        and byte offsets must fit 31 bits, as some drivers' compilers require.
-        """
+        and byte offsets must fit 31 bits, as some drivers' compilers require."""
         return min(self.max_binding_bytes, self.max_buffer_bytes, 1 << 31)
 
     def workgroup(self, invocations: int) -> int:
         """Returns the workgroup size of a kernel that needs this many invocations: on GPUs at least
-        the smallest subgroup size (up to 64), so that workgroups fill their subgroups.
-        """
+        the smallest subgroup size (up to 64), so that workgroups fill their subgroups."""
         return invocations if self.software else max(invocations, min(self.least_subgroup, 64))
 
     @property
@@ -57,8 +53,7 @@ class Target:
         """Returns how kernels access float16 in memory: as "words" (32 bits, which they unpack), as
         "native" f16, which GPUs load and store in one instruction but software drivers slower than
         words, or "never": everything stays float32, for which some GPUs issue two multiply-adds at
-        once.
-        """
+        once."""
         start = "native" if self.native_half and not self.software else "words"
         return self.tuning.get("half", start)
 

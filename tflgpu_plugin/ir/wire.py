@@ -1,7 +1,6 @@
 """Encodes fields of protocol buffers. A message is a sequence of fields, each a key (number * 8 +
 wire type) and a value, which is a variable-length integer, 4 bytes, or a length and that many bytes
-(https://protobuf.dev/programming-guides/encoding).
-"""
+(https://protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def message(number: int, value: bytes) -> bytes:
 
 def varint(value: int) -> bytes:
     """Returns a variable-length integer: seven bits per byte, the lowest first; the top bit says
-    that more follow.
-    """
+    that more follow."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -13,8 +13,7 @@ A kernel file is WGSL with these additions, which are resolved when the kernel i
 * `@macro load(j, u) { ... }`, called as a line `@load(j, 0);`: names lines that occur repeatedly.
 
 The closing brace of a block is indented like its first line. A kernel file may also use Jinja2's
-own syntax.
-"""
+own syntax."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The shared library: finding it, loading it, and calling it through cffi.
 
 It is loaded by `load()`, or by the first use of `ffi` or `lib`. The declarations are the header
-files that C includes, parsed when the library is built (declare.py).
-"""
+files that C includes, parsed when the library is built (declare.py)."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def library_path() -> Path:
 
 def in_code_page(path: Path) -> Path:
     """Returns a path that onnxruntime for Windows accepts, the short name if there is one: it fails
-    with "No Unicode translation" for characters that are not in the code page.
-    """
+    with "No Unicode translation" for characters that are not in the code page."""
     try:
         str(path).encode("mbcs", "strict")
     except UnicodeEncodeError:
@@ -70,8 +68,7 @@ def declarations() -> Any:
 @functools.cache
 def interface(module: str) -> Any:
     """Returns a cffi interface that the build has made from headers: `_declarations`, or
-    `_declarations_ort` for ort/abi.h. Raises NativeError.
-    """
+    `_declarations_ort` for ort/abi.h. Raises NativeError."""
     try:
         return importlib.import_module(f"{__name__}.{module}").ffi
     except ModuleNotFoundError as error:
@@ -80,8 +77,7 @@ def interface(module: str) -> Any:
 
 def keep_for_ever(function: Any) -> None:
     """Keeps this callback for good: native code calls it even after all modules of this package
-    have been removed from `sys.modules`.
-    """
+    have been removed from `sys.modules`."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
@@ -113,8 +109,7 @@ def __getattr__(name: str) -> Any:
 
 def call(function: Any, *args: Any) -> Any:
     """Calls a function whose last parameter is a tg_error, and returns its result. Raises
-    NativeError with its sentence where the result is NULL or a status other than 0.
-    """
+    NativeError with its sentence where the result is NULL or a status other than 0."""
     ffi = declarations()
     err = ffi.new("tg_error *")
     result = function(*args, err)
@@ -128,8 +123,7 @@ def call(function: Any, *args: Any) -> Any:
 @contextmanager
 def busy() -> Iterator[None]:
     """A context for calls into our code that hold locks: a child that is forked meanwhile must not
-    use the GPU, because it would wait for them. Raises NativeError in such a child.
-    """
+    use the GPU, because it would wait for them. Raises NativeError in such a child."""
     lib = load()
     call(lib.tg_is_forked)
     lib.tg_busy(1)
@@ -142,15 +136,13 @@ def busy() -> Iterator[None]:
 
 def open_wgpu() -> None:
     """Loads wgpu's native library and binds ours to it, without importing the wgpu package, which
-    takes as long as the rest of a start. Raises NativeError.
-    """
+    takes as long as the rest of a start. Raises NativeError."""
     call(load().tg_bind_wgpu, str(wgpu_path()).encode())
 
 
 def adapters() -> tuple[Any, int]:
     """Returns wgpu's adapters (tg_adapter[]) and their number, which are looked up once, by the
-    first thread that asks. Raises NativeError.
-    """
+    first thread that asks. Raises NativeError."""
     with busy():
         return _adapters()
 
@@ -176,8 +168,7 @@ _adapters = Single(_look)
 @contextmanager
 def looking() -> Iterator[None]:
     """A context in which a thread looks for adapters: loading drivers takes as long as importing
-    the modules that use them.
-    """
+    the modules that use them."""
 
     def look() -> None:
         with suppress(NativeError):  # raised again in callers of adapters()
@@ -212,8 +203,7 @@ _taking = threads.Lock()  # no thread waits for it, because handlers may call de
 @contextmanager
 def delivering() -> Iterator[None]:
     """A context for a call into our code that has released our locks at its end. The outermost of
-    these contexts on a thread then delivers messages of the GPU to `logging`.
-    """
+    these contexts on a thread then delivers messages of the GPU to `logging`."""
     nested, _inside.entered = getattr(_inside, "entered", False), True
     try:
         yield

@@ -3,8 +3,7 @@ has to parse them, and their functions a list of exports for Windows. The sizes,
 in their comments are checked.
 
 Usage: python declare.py MODULE OUTPUT.py HEADER...
-       python declare.py exports OUTPUT.def HEADER...
-"""
+       python declare.py exports OUTPUT.def HEADER..."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ other libraries the process has or will have.
 
 TensorFlow's libraries, for example, export their LLVM to the whole process. If one is loaded
 already (`tg_llvm_is_exported`), a driver must search its own libraries first. Otherwise it is
-enough to bind all its calls now; the Vulkan loader would bind each at its first use.
-"""
+enough to bind all its calls now; the Vulkan loader would bind each at its first use."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def quiet() -> Iterator[None]:
     would complain on stderr, once per adapter, that there is no desktop to ask for the preferred
     GPU. Users who select a GPU with this layer keep it.
 
-    The variable is set in C's environment only, so that no thread sees `os.environ` change.
-    """
+    The variable is set in C's environment only, so that no thread sees `os.environ` change."""
     if os.path.isabs(os.environ.get("XDG_RUNTIME_DIR", "")) or any(map(os.environ.get, CHOICE)):
         yield
         return

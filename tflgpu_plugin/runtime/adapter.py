@@ -1,6 +1,5 @@
 """Adapters, and one device for each, which is kept as long as the process and replaced for the next
-plan when it is lost.
-"""
+plan when it is lost."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     """Returns the adapter that a user names by its index in `adapters()` (up to two digits) or a
     part of its name, vendor, backend or driver; the best one for None.
 
-    Raises NoAdapter with a sentence.
-    """
+    Raises NoAdapter with a sentence."""
     found = adapters()
     if not found:
         raise NoAdapter(INSTALL_HINT)

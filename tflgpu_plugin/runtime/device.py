@@ -21,8 +21,7 @@ class NoAdapter(RuntimeError):
 @dataclass(frozen=True)
 class AdapterInfo:
     """An adapter as users see it. `kind` is discrete, integrated, software or other; limits are in
-    WebGPU's units. `index` is its position in `adapters()`, which distinguishes equal adapters.
-    """
+    WebGPU's units. `index` is its position in `adapters()`, which distinguishes equal adapters."""
 
     name: str
     vendor: str

@@ -3,8 +3,7 @@ first run.
 
 Software drivers generate code at the first dispatch, one kernel at a time per device. Where such a
 driver has a disk cache, a second device on another thread compiles half of the kernels; the first
-device then finds them in the cache.
-"""
+device then finds them in the cache."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def make(
 ) -> list[Any]:
     """Returns native pipelines in the order of `wanted`; missing ones are added to `cache`.
 
-    `helper` opens a second device of the same adapter. Raises PipelineError.
-    """
+    `helper` opens a second device of the same adapter. Raises PipelineError."""
     found = {pipeline: cache.get(pipeline) for pipeline in wanted}
     missing = [pipeline for pipeline, handle in found.items() if handle is None]
     if missing:
@@ -90,8 +88,7 @@ def begin(
 class _Work:
     """Makes pipelines, the largest first: a thread makes them, and the calling thread has the
     driver generate their code. It comes last to those that the helper compiles, whose code is then
-    in the driver's cache.
-    """
+    in the driver's cache."""
 
     def __init__(
         self,

@@ -57,8 +57,7 @@ def shared(
     """Returns the device's existing program for an equal plan (with equal constants), or a new one.
     The driver compiles while constants are compared, packed and uploaded. They are hashed first
     only where there is a program that may be equal. Raises PipelineError, native.NativeError, or
-    the error of `check`, which tests whether plan and constants may be used.
-    """
+    the error of `check`, which tests whether plan and constants may be used."""
     compiling = pipelines.begin(
         plan.pipelines, device.handle, device.pipelines, warm, device.helper()
     )
@@ -95,8 +94,7 @@ class Program:
     `shared_pipelines` is a cache for the programs of one device; `sibling` is a program of the same
     partition for other shapes, whose weights are used again when they are packed alike; `compiling`
     waits for the pipelines, when somebody makes them already. Raises PipelineError or
-    native.NativeError.
-    """
+    native.NativeError."""
 
     def __init__(
         self,
@@ -226,8 +224,7 @@ class Instance:
         arrays, or the `given` outputs.
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
-        `options` are native ones (tg_run_options *).
-        """
+        `options` are native ones (tg_run_options *)."""
         plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
         with native.delivering():
@@ -245,8 +242,7 @@ class Instance:
 
         `outputs`, made by `new_outputs`, are overwritten in each run, as in hosts. A timestamp is
         slow on software drivers, which draw an empty picture after it. The time of one is measured
-        between the two at the end of the run, and both are subtracted from the total.
-        """
+        between the two at the end of the run, and both are subtracted from the total."""
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
@@ -256,8 +252,7 @@ class Instance:
 
     def timestamps(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
         """Returns the device's clock in nanoseconds (int64) before the first launch of a run and
-        after each. Raises NativeError like `timed`.
-        """
+        after each. Raises NativeError like `timed`."""
         timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")
         options.timestamps = native.ffi.cast("uint64_t *", timestamps.ctypes.data)
@@ -308,8 +303,7 @@ def _converted(given: Array, kind: Any) -> Array | None:
 
     Finite numbers beyond the range of a float dtype do not become infinity, which would be another
     mask for a softmax. Integers of 8 and 16 bits are numbers of a quantized tensor, or bits of a
-    bfloat16, so that a float is never one of them, whatever its value.
-    """
+    bfloat16, so that a float is never one of them, whatever its value."""
     if given.dtype == kind:
         return given
     stored = kind.kind in "iu" and kind.itemsize < 4

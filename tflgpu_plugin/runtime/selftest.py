@@ -1,6 +1,5 @@
 """Measures the subgroup size of a device, and tests whether shuffles in aligned groups of 8 lanes,
-unpacking float16 and arithmetic in float16 are right.
-"""
+unpacking float16 and arithmetic in float16 are right."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ Python, the Vulkan loader and Mesa for arm64 come from the archive of the system
 sources, hosts from pip; both are unpacked below the user's cache. Each TFLite host and onnxruntime
 runs a float, a quantized and a recurrent network, which must agree with this machine's answers and
 with the host's CPU kernels there; then runs a sample of conformance over all families of operators.
-Reports go to build/smoke-aarch64.
-"""
+Reports go to build/smoke-aarch64."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ CPUS = {
 
 def system() -> Path:
     """Returns a folder with the packages of the other architecture, made once. Raises
-    Unavailable.
-    """
+    Unavailable."""
     root = foreign.place("aarch64") / "root"
     stamp = root / "packages.txt"
     if stamp.exists():
@@ -107,8 +105,7 @@ def system() -> Path:
 
 def python(cpu: Cpu, folder: Path) -> cpus.Python:
     """Returns the other architecture's Python with our wheel, working in a folder. Raises
-    Unavailable.
-    """
+    Unavailable."""
     foreign.check(foreign.wheel(TAG))
     qemu, root = cpus.emulator(EMULATOR), system()
     (root / "proc").mkdir(exist_ok=True)
@@ -139,8 +136,7 @@ def python(cpu: Cpu, folder: Path) -> cpus.Python:
 
 def suite(folder: Path) -> Path:
     """Returns a folder with the tests but without the checkout's package: they import the installed
-    wheel.
-    """
+    wheel."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in SUITE:
         (folder / name).unlink(missing_ok=True)
@@ -150,8 +146,7 @@ def suite(folder: Path) -> Path:
 
 def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) -> bool:
     """Makes a Python run the models in these hosts, and returns whether it ended well. Its output
-    goes to a file; where it crashed or timed out, answers are missing, which the judge reports.
-    """
+    goes to a file; where it crashed or timed out, answers are missing, which the judge reports."""
     into.mkdir(parents=True, exist_ok=True)
     command = [*python.start, str(Path(scenarios.__file__)), str(given), str(into), *hosts]
     told = into / f"{'-'.join(hosts)}.txt"
@@ -170,8 +165,7 @@ def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
     """Runs all models and the sample of conformance, and returns whether all is right. Raises
-    Unavailable.
-    """
+    Unavailable."""
     cpu, hosts = CPUS[options.cpu], scenarios.installed()
     start, given = time.monotonic(), folder / "models"
     shutil.rmtree(folder, ignore_errors=True)

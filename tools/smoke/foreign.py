@@ -43,8 +43,7 @@ def wheel(tag: str) -> Path:
 
 def check(wheel: Path, checkout: Path = ROOT) -> None:
     """Raises Unavailable where a wheel was made of other files than the checkout has: its tests
-    would not match.
-    """
+    would not match."""
     with zipfile.ZipFile(wheel) as held:
         names = {name for name in held.namelist() if name.endswith(SOURCES)}
         made = {name: held.read(name) for name in names if not name.endswith(GENERATED)}
@@ -70,8 +69,7 @@ def installed(tag: str, tags: Sequence[str], requirements: Sequence[str], into: 
     """Returns a new folder of packages with our wheel in it, for the platforms that `tags` name.
 
     `requirements` may begin with "[extras]" of our wheel. The same wheel and requirements are
-    installed once. Raises Unavailable.
-    """
+    installed once. Raises Unavailable."""
     own = wheel(tag)
     extras, *more = requirements if requirements[0].startswith("[") else ["", *requirements]
     wanted = [f"{own}{extras}", *more, "-c", str(CONSTRAINTS)]

@@ -1,6 +1,5 @@
 """Decides whether a foreign Python's answers are right: compares the answers of `scenarios.py`
-there with those here, on x86-64.
-"""
+there with those here, on x86-64."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ HEAD = (
 
 def judge(folder: Path, native: Path, foreign: Path, hosts: Iterable[str]) -> list[Verdict]:
     """Returns the verdicts on all models of these hosts: `folder` as `scenarios.py` reads it, and
-    the two answers to it.
-    """
+    the two answers to it."""
     listed = json.loads((folder / "scenarios.json").read_text(encoding="utf-8"))["scenarios"]
     found = []
     for host in hosts:
@@ -107,8 +105,7 @@ def outputs(held: Any, kind: str) -> dict[str, Any]:
 def share(expected: Mapping[str, Any], got: Mapping[str, Any], step: float) -> float:
     """Returns the largest difference of any output, as a share of the tolerance: one step, or CLOSE
     of its largest magnitude. Infinite where shapes, types or outputs differ, or an output has a
-    NaN.
-    """
+    NaN."""
     wanted, found = list(expected.values()), list(got.values())
     if not wanted or len(wanted) != len(found):
         return float("inf")
@@ -143,8 +140,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 def spoil(native: Path) -> str:
     """Makes one expected number wrong, by its sign or by two levels, and returns the name of its
-    answer. A smoke test that still agrees checks nothing.
-    """
+    answer. A smoke test that still agrees checks nothing."""
     path = sorted(native.glob("*.npz"))[0]
     with np.load(path) as held:
         values = dict(held.items())

@@ -32,8 +32,7 @@ Feeds = Sequence[Sequence[Any]]  # of arrays: run, then place
 @dataclass(frozen=True)
 class Scenario:
     """A model's file, and the step of its outputs: `step` is the distance of neighbouring levels of
-    a quantized one, else 0.
-    """
+    a quantized one, else 0."""
 
     name: str
     model: str
@@ -43,8 +42,7 @@ class Scenario:
 
 def write(folder: Path, options: dict[str, Any] | None = None) -> tuple[list[Scenario], list[str]]:
     """Writes all models with their inputs into a folder, as `scenarios.py` reads them; returns them
-    and a sentence for each that is skipped.
-    """
+    and a sentence for each that is skipped."""
     folder.mkdir(parents=True, exist_ok=True)
     made, absent = [], []
     for scenario, content, feeds in seeded():
@@ -100,8 +98,7 @@ def seeded() -> Iterator[tuple[Scenario, bytes, Feeds]]:
 
 def network() -> Any:
     """Returns convolutions of three kinds, a residual sum, a downsampling and an upsampling, and a
-    classifier.
-    """
+    classifier."""
     from benchmarks.networks import Network
 
     net = Network("small", (32, 32, 3))
@@ -116,8 +113,7 @@ def network() -> Any:
 
 def _tflite_quantized() -> tuple[Scenario, bytes, Feeds]:
     """Returns the first random graph in int8 with a convolution, of six operators or more, whose
-    answers are bit for bit those of the host's kernels.
-    """
+    answers are bit for bit those of the host's kernels."""
     from conformance.random import quantized
     from conformance.variants.quantized import rule_of
 
@@ -133,8 +129,7 @@ def _tflite_quantized() -> tuple[Scenario, bytes, Feeds]:
 
 def _tflite_recurrent() -> tuple[Scenario, bytes, Feeds]:
     """Returns a sequence of 20 steps that an LSTM of 24 units reads; the second run continues from
-    the state of the first.
-    """
+    the state of the first."""
     from conformance import host
     from conformance.cases.lstm import full
     from conformance.models import tflite

@@ -1,6 +1,5 @@
 """Selects the tests of quick conformance that a smoke test runs: some of every operator, so of
-every family.
-"""
+every family."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ SOME = {"test_onnx_quantized.py": 30, "test_onnx_forms.py": 30, "test_graph_case
 
 def chosen(names: Sequence[str], seed: int) -> list[str]:
     """Returns tests of all families, in the order of `names`, pytest's identifiers. Raises
-    ValueError where a family has none.
-    """
+    ValueError where a family has none."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         module = name.split("::")[0].rsplit("/", 1)[-1]

@@ -21,8 +21,7 @@ what was before it,
     ANSWERS/<host>-<name>.npz    "gpu.0.0", ... and "cpu.0.0", ...: run, then place among the
                                   outputs; ours, and the host's own kernels'
 
-Exit status 1 when a model raised.
-"""
+Exit status 1 when a model raised."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def suffix(host: str) -> str:
 
 def in_tflite(host: str, model: Path, feeds: Runs, options: dict[str, Any] | None) -> Any:
     """Returns the outputs of all runs and our report, or on the host's kernels (options: None) the
-    outputs.
-    """
+    outputs."""
     import tflgpu_plugin
 
     module: Any = importlib.import_module(f"{MODULES[host]}.interpreter")

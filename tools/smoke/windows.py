@@ -6,8 +6,7 @@ Wine, a display without a screen, Python for Windows (`wine.py`) and both hosts 
 and unpacked below the user's cache. Each host runs a float, a quantized and a recurrent network on
 llvmpipe, through Wine's Vulkan, which must agree with this machine's answers and with the host's
 CPU kernels there; then comes what is Windows' own (`windows_scenarios.py`), the command `tflgpu`,
-and a sample of conformance. Reports go to build/smoke-windows.
-"""
+and a sample of conformance. Reports go to build/smoke-windows."""
 
 from __future__ import annotations
 
@@ -245,8 +244,7 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
 
 def suite(seed: int, folder: Path) -> list[cpus.Shard]:
     """Returns the sample of conformance that Linux on ARM runs, too, without tests that Windows
-    cannot run.
-    """
+    cannot run."""
     names = [name for name in cpus.tests(*HOST) if not any(unix in name for unix in UNIX)]
     parts = sample.parts(sample.chosen(names, seed))
     return [cpus.Shard("Wine", own, folder / "conformance" / part) for part, own in parts.items()]

@@ -3,8 +3,7 @@
 Usage: python windows_scenarios.py SCENARIO FOLDER
 
 The folder is filled by `models.py`, has "open.onnx" and its weights, and holds a folder whose name
-no code page has. A scenario raises where something is wrong, and prints a sentence.
-"""
+no code page has. A scenario raises where something is wrong, and prints a sentence."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def devices(folder: Path) -> str:
 
 def paths(folder: Path) -> str:
     """Runs a model in the strange folder, with its weights in a file, which is mapped by its
-    path.
-    """
+    path."""
     from tflgpu_plugin.providers.onnxruntime import external
 
     mapped: list[Path] = []
@@ -108,8 +106,7 @@ def paths(folder: Path) -> str:
 
 def compile_models(folder: Path) -> str:
     """Compiles models in the strange folder: one contains its plan, one has it in a file, and one
-    is at the default path.
-    """
+    is at the default path."""
     (model,) = moved(folder, "float.onnx")
     for name, embed in (("held", "1"), ("beside", "0"), ("", "0")):
         given = {"ep__context_enable": "1", "ep__context_embed_mode": embed}
@@ -148,8 +145,7 @@ def strange_caches(folder: Path) -> str:
 
 def kept(folder: Path, local: Path) -> str:
     """Returns the files of our cache, plans among them, after a model has run; with the times of
-    writing, which the next process must not change.
-    """
+    writing, which the next process must not change."""
     place = local / "tflgpu-plugin"
     OPTIONS["serialization_dir"] = str(place / "own")
     answer(session(folder / "float.onnx"), first_input(folder, "onnx-float"))

@@ -4,8 +4,7 @@ there.
 
 Python's own files come from the wheel of panda3d, its library from this machine's Python, and
 python.exe, python3.dll and what Wine lacks are built here. Microsoft's C++ runtime comes from its
-wheel msvc-runtime: Wine lacks parts of it that ai-edge-litert needs.
-"""
+wheel msvc-runtime: Wine lacks parts of it that ai-edge-litert needs."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def run(*command: object, **given: object) -> str:
 
 def unpacked(package: str) -> Path:
     """Returns a package with its dependencies that the system lacks, beside the system. Raises
-    Unavailable.
-    """
+    Unavailable."""
     root = foreign.place("windows") / package
     drivers.unpacked(root, package)
     return root
@@ -69,8 +67,7 @@ def unpacked(package: str) -> Path:
 
 def wine() -> Path:
     """Returns Wine's program. The programs beside it are wrappers with the system's folders, and
-    the package's link to one of its libraries is broken.
-    """
+    the package's link to one of its libraries is broken."""
     root = unpacked(WINE)
     server = root / "usr/lib/wine/wineserver"
     if not server.is_symlink():
@@ -103,8 +100,7 @@ def environment(display: str) -> dict[str, str]:
 @contextmanager
 def display() -> Iterator[str]:
     """Yields the name of an X display without a screen. Its server calls a program by its path in
-    the system, so it sees the unpacked one there.
-    """
+    the system, so it sees the unpacked one there."""
     server, jail = unpacked(DISPLAY), unpacked(JAIL)
     libraries = ":".join(str(root / LIBRARIES) for root in (server, jail))
     parts = [part for part in ("usr/bin/xkbcomp", "usr/share/X11/xkb") if (server / part).exists()]
@@ -167,8 +163,7 @@ def compiled(*arguments: object) -> None:
 
 def built(into: Path) -> None:
     """Builds Python's program, and its library for the stable interface, into the folder of its own
-    files. Raises Unavailable.
-    """
+    files. Raises Unavailable."""
     own = into / f"python{VERSION.replace('.', '')}.dll"
     source = Path(__file__).with_name("wine_python.c")
     with tempfile.TemporaryDirectory() as folder:
@@ -184,8 +179,7 @@ def built(into: Path) -> None:
 
 def forwarders(library: Path) -> str:
     """Returns python3.dll as a linker's list: each of its functions forwards to Python's
-    library.
-    """
+    library."""
     import pefile
 
     found = pefile.PE(str(library)).DIRECTORY_ENTRY_EXPORT.symbols
@@ -196,8 +190,7 @@ def forwarders(library: Path) -> str:
 
 def taken(wheel: Path, wanted: Sequence[str], into: Path) -> None:
     """Unpacks files of a wheel, without their folders. Raises Unavailable where one of `wanted` is
-    missing.
-    """
+    missing."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for pattern in wanted:
@@ -210,8 +203,7 @@ def taken(wheel: Path, wanted: Sequence[str], into: Path) -> None:
 
 def home() -> Path:
     """Returns a folder like that of Python's installer for Windows, made once. Raises
-    Unavailable.
-    """
+    Unavailable."""
     place = foreign.place("windows")
     made, stamp = place / NAME / f"Python {VERSION}", place / "python.txt"
     state = "\n".join(
@@ -237,8 +229,7 @@ def home() -> Path:
 @contextmanager
 def session() -> Iterator[str]:
     """Yields a display, and keeps Wine's own processes running meanwhile: their start takes longer
-    than a program's. Raises Unavailable.
-    """
+    than a program's. Raises Unavailable."""
     with display() as name:
         prefix(name)
         wait = [
@@ -257,8 +248,7 @@ def session() -> Iterator[str]:
 
 def python(display: str, requirements: Sequence[str], folder: Path) -> cpus.Python:
     """Returns Python for Windows with our wheel and `requirements`, working in a folder. Its paths
-    may be Linux paths: from drive Z: they are the same. Raises Unavailable.
-    """
+    may be Linux paths: from drive Z: they are the same. Raises Unavailable."""
     foreign.check(foreign.wheel(TAG))
     own = home()
     foreign.installed(TAG, [TAG], requirements, own / "Lib" / "site-packages")

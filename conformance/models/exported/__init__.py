@@ -4,5 +4,4 @@
 
 in an environment that has an exporter (`torch.txt`, `litert.txt`, `keras.txt` beside this file),
 and for `python -m conformance.exported FOLDER` in one that has the plugin. `make exported` does all
-of it.
-"""
+of it."""

@@ -108,8 +108,7 @@ def _plain(name: str, recipe: Recipe, folder: Path) -> None:
 
 def _open(name: str, recipe: Recipe, axes: tuple[int, ...], folder: Path) -> None:
     """Exports with an open batch and, for texts and sounds, an open length, which then has four
-    values.
-    """
+    values."""
     path = folder / f"{name}.open.onnx"
     _export(path, recipe, axes)
     left = dict(np.load(path.with_suffix(".npz")))

@@ -1,7 +1,6 @@
 """The route from ultralytics to ONNX: detectors that include non-maximum suppression, of a fixed
 and of an open size, and models for segmentation, poses and rotated boxes; narrow, with seeded
-weights.
-"""
+weights."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
 
 def _spread(model: Any, finds: bool) -> None:
     """Scales the scores of a head, so that no two of them are nearly equal, and shifts them, so
-    that a few pass the threshold where the network `finds` something, and none elsewhere.
-    """
+    that a few pass the threshold where the network `finds` something, and none elsewhere."""
     import torch
 
     for lasts in _heads(model):
@@ -103,8 +101,7 @@ def _heads(model: Any) -> list[list[Any]]:
 
 def _gap(model: Any) -> float:
     """Returns the least distance between the two highest logits of a position, for the images of
-    the runs.
-    """
+    the runs."""
     import torch
 
     least = 1.0

@@ -1,6 +1,5 @@
 """The onnxruntime frontend through real sessions: registration, devices, options, what is said and
-reported. What models compute is in test_ort_models.py.
-"""
+reported. What models compute is in test_ort_models.py."""
 
 from __future__ import annotations
 

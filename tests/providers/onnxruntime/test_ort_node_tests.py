@@ -1,6 +1,5 @@
 """ONNX's own node tests, read without onnxruntime and run: the shapes and values that the standard
-gives, and attributes that are left out.
-"""
+gives, and attributes that are left out."""
 
 from __future__ import annotations
 

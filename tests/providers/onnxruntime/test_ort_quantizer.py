@@ -1,6 +1,5 @@
 """Operators that onnxruntime's quantizer writes for transformers and LSTMs, beside its CPU
-provider.
-"""
+provider."""
 
 from __future__ import annotations
 

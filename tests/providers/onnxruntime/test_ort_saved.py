@@ -1,6 +1,5 @@
 """Models that onnxruntime saves after its own optimization: transformers by chance, all of whose
-nodes run here, with the answers of the CPU provider.
-"""
+nodes run here, with the answers of the CPU provider."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """One binary on other versions of onnxruntime, each in an environment of its own, made on demand in
-the user's cache folder.
-"""
+the user's cache folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Constants that a TFLite model makes of other constants: worked out here, or left to the host with
 all that reads them. Beside us the host has a delegate of its own, which takes such chains as
-weights and does not write what it takes.
-"""
+weights and does not write what it takes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The TFLite frontend through real interpreters: what is claimed, said, reported and computed.
 
-Every comparison is with the host's own reference kernels on the same model and input.
-"""
+Every comparison is with the host's own reference kernels on the same model and input."""
 
 from __future__ import annotations
 

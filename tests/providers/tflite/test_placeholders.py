@@ -1,6 +1,5 @@
 """Models whose input shapes hold a place in the file: what is claimed before users resize them,
-what is said of the rest, and what happens where a shape is too small.
-"""
+what is said of the rest, and what happens where a shape is too small."""
 
 from __future__ import annotations
 

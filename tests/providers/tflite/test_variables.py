@@ -1,6 +1,5 @@
 """Variables of TFLite models: the host keeps them, in its order, and what computes with them runs
-on the GPU, whatever shape they get in a run.
-"""
+on the GPU, whatever shape they get in a run."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ pytestmark = pytest.mark.adapter
 
 def agree(interpreter: Any, model: bytes, host: str, sequence: Iterable[Any]) -> None:
     """Run after run the outputs are those of the host's reference kernels. A step of the sequence
-    resizes the input, resets the variables, or does neither, before its run.
-    """
+    resizes the input, resets the variables, or does neither, before its run."""
     reference = hosts.interpreter(model, host)
     reference.allocate_tensors()
     random = np.random.default_rng(3)

@@ -1,7 +1,6 @@
 """A whole tiny host and its provider: a program is a list of numpy functions.
 
-It knows nothing of tflgpu-plugin but the provider interface.
-"""
+It knows nothing of tflgpu-plugin but the provider interface."""
 
 from __future__ import annotations
 

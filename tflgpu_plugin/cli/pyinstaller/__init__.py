@@ -1,6 +1,5 @@
 """Tells PyInstaller, through an entry point, where the hook is that adds to frozen programs the
-files that this package needs at run time.
-"""
+files that this package needs at run time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Lists the files of this package that a frozen program needs and no import statement names: the
 shared library, kernels, providers (entry points), modules that are imported by name, and wgpu's
-library.
-"""
+library."""
 
 # ruff: noqa: N999  (PyInstaller says what hooks are called)
 
