@@ -54,7 +54,9 @@ def test_a_run_of_one_dispatch(staged: bool, family: str) -> None:
 
 
 def test_the_design_note_has_the_counts() -> None:
-    told = re.search(r"(\d+) calls of Vulkan and (\d+) of each dispatch, (\d+)", PAGE.read_text())
-    assert told and [int(number) for number in told.groups()] == [
+    counts = re.search(
+        r"(\d+) Vulkan calls and (\d+) for each dispatch, and (\d+)", PAGE.read_text()
+    )
+    assert counts and [int(number) for number in counts.groups()] == [
         sum(RUN.values()), sum(DISPATCH.values()), sum(STAGING.values())
     ]  # fmt: skip
