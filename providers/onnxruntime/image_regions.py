@@ -19,7 +19,8 @@ LARGEST = 1 << 22  # limit of elements of the index table
 
 
 def _columns(e: Builder) -> Window:
-    """Returns the window that visits the image block of each column."""
+    """Returns the sliding window of a Col2Im: its n-th position is the image block that column n
+    of the input holds."""
     image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
     return window_over(e, image, block)
 

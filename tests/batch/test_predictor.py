@@ -49,5 +49,7 @@ def test_what_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
     for batch in (5, None, [np.zeros(3)]):
         with pytest.raises(BadInput, match="A batch has columns by their names"):
             predictor(batch)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="the model has inputs named x; there are none here"):
+    with pytest.raises(
+        BadInput, match="the data does not have the model's inputs x: the data has none"
+    ):
         predictor({})

@@ -171,7 +171,7 @@ def matched(signature: Signature, names: Sequence[str]) -> list[str]:
         name = next((each for each in (one.name, short) if each in names), None)
         if name is None:
             wanted = ", ".join(each.name for each in signature.inputs)
-            here = f"those here are named {', '.join(names)}" if names else "there are none here"
-            raise BadInput(f"the model has inputs named {wanted}; {here}")
+            here = f"the data has {', '.join(names)}" if names else "the data has none"
+            raise BadInput(f"the data does not have the model's inputs {wanted}: {here}")
         found.append(name)
     return found

@@ -53,7 +53,7 @@ class Result:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """Returns one or two comparisons."""
+        """Returns the comparison of each host that ran."""
         return [comparison for comparison in (self.tflite, self.onnx) if comparison]
 
     @property

@@ -68,8 +68,8 @@ def _axis(e: Builder, count: int, result: Shape | None) -> list[int]:
 
 
 def _shape(e: Builder, count: int, result: Shape | None) -> Shape:
-    """Returns the result's shape if known, else the input's, with leading ones added or the last
-    axes joined."""
+    """Returns a shape of `count` axes: the result's if it is known and has as many, else the
+    input's, with leading axes of 1 added or its last axes merged into one."""
     if result is not None and len(result) == count:
         return result
     shape = e.shape()

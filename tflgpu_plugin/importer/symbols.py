@@ -215,7 +215,8 @@ class Solver:
             return None
 
     def _open_extents(self, place: int) -> set[int | str]:
-        """Returns the open extents of the graph inputs that a node depends on."""
+        """Returns the extents, names of open ones among them, of the graph inputs that the node at
+        index `place` depends on."""
         wanted = set(self.graph.nodes[place].reads)
         for node in reversed(self.graph.nodes[:place]):
             if wanted.intersection(node.writes):

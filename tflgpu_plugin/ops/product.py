@@ -127,7 +127,7 @@ def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
 
 
 def _rounds(product: Product, loop: _Loop) -> int:
-    """Returns the rounds of all loops of a thread."""
+    """Returns how often one thread goes round its loops, all loops added up."""
     tile, steps = loop.tile, loop.steps
     several = tile.ahead > 1
     rounds = steps // tile.ahead + steps % tile.ahead + several

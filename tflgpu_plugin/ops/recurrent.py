@@ -211,7 +211,7 @@ def _own(node: Node) -> int:
 
 
 def _rounds(node: Node, units: int, outputs: int) -> int:
-    """Returns the rounds of all loops of a step."""
+    """Returns how often one thread goes round its loops in a step, all loops added up."""
     gates, depth, slices = gate_count(node), -(-outputs // 4), -(-units // 4)
     passes, short = -(-gates * units // THREADS), -(-max(slices, depth) // THREADS) + 1
     if node.op == "gru":

@@ -29,7 +29,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     steps, batch = node.attributes["steps"], node.attributes["batch"]
     units = state[-1] if state else 0
     if len(x) != 3 or 0 in x or x[0] < steps or x[1] != batch:
-        said = f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}."
+        said = f"A loop of {steps} steps and a batch of {batch} cannot read the shape {list(x)}."
         return Refusal("shape.mismatch", said)
     if units > MAX_UNITS or steps > MAX_STEPS:
         return Refusal(

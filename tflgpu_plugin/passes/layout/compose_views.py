@@ -11,8 +11,8 @@ from tflgpu_plugin.ops.views import View
 
 
 def compose_views(graph: Graph) -> Graph:
-    """Removes movements that only movements read, if the readers can read an earlier tensor with no
-    more launches."""
+    """Removes a reshape, transpose or slice that only such nodes read, if these can read its input
+    directly without more launches."""
     joining, k = _Joining(graph, graph.consumers()), 0
     while k < len(joining.graph.nodes):
         if not joining.join(joining.graph.nodes[k]):

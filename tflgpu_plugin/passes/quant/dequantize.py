@@ -16,8 +16,8 @@ Made = dict[int, tuple[Array, Array]]  # by tensor: the constant and its float32
 
 
 def dequantize(graph: Graph) -> Graph:
-    """Converts constants of 16 and 8 bits to float32, once, and merges their dequantize nodes into
-    the first node that reads the result."""
+    """Converts constants of 16 and 8 bits to float32 once, and removes nodes that only convert
+    them, whose readers take the float32 constant."""
     graph = widen(graph)
     readers: dict[int, Node] = {}
     for node in graph.nodes:
