@@ -62,7 +62,8 @@ def is_answered(text: str, name: str) -> None:
     if text:
         assert "report" not in text and "Traceback" not in text, text
         values = next(row.values for row in TABLE if row.name == name)
-        known = (f"Option {name!r} cannot be ", f"The inference priorities ({name}", "No adapter ")
+        known = (f"Option {name!r} cannot be ", f"The option {name} names ",
+                 f"The inference priorities ({name}", "No adapter ")  # fmt: skip
         assert any(start in text for start in known) or NAMED.get(name, "?") in text, text
         assert f"Option {name!r}" not in text or values in text or "others can" in text, text
 

@@ -73,7 +73,10 @@ def dense(e: Builder) -> int:
 
 def _check_size(e: Builder, elements: float) -> None:
     if elements > e.known_limit:
-        raise _unknown(e)
+        limit = f"more than the {e.known_limit:,} that are computed before a run"
+        raise Unsupported.of(
+            "shape.too_large", f"{e.host.title} has {elements:,.0f} results, {limit}."
+        )
 
 
 def _unknown(e: Builder) -> Unsupported:

@@ -27,10 +27,15 @@ def build(e: Builder) -> list[int | None]:
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
-    """Returns the outputs as constants; None if one is not, or a condition of `asked` is unmet."""
+    """Returns the outputs as constants; None if one is not, or a condition of `asked` is unmet.
+    Raises Unsupported for an operator without an op, of which nothing else can be made."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
-    except (Unsupported, *evaluation.FAILURES):
+    except Unsupported:
+        if not e.row.op:
+            raise
+        return None
+    except evaluation.FAILURES:
         return None
     if made is None or not all(t is not None and e.known(t) for t in made):
         return None

@@ -245,7 +245,7 @@ def test_nodes_of_a_provider_that_is_named_first_are_on_the_cpu() -> None:
     made = ort.InferenceSession(m.add_relu(), m.quiet(), providers=listed)
     found = tflgpu_plugin.report(made)
     assert {node.where for node in found.nodes} == {"cpu"} and not found.partitions
-    with pytest.raises(AssertionError, match=f"CPUExecutionProvider.*Name {m.EP} before it"):
+    with pytest.raises(AssertionError, match=f"CPUExecutionProvider.*List {m.EP} before it"):
         tflgpu_plugin.assert_used(made)
 
 
