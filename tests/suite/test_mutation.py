@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation import equivalent, mutants, python_sites, runner, selection, token_sites
+from tests.mutation import (
+    equivalent,
+    mutants,
+    python_sites,
+    runner,
+    selection,
+    tests_by_file,
+    token_sites,
+)  # fmt: skip
 from tests.mutation.edits import Edit
 
 PYTHON = '''
@@ -127,6 +135,19 @@ def test_another_line_changes_no_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     mutant_text = (mutants.ROOT / mutant.file).read_text()
     moved = Edit(mutant.edit.start + 7, mutant.edit.end + 7, mutant.edit.new, mutant.edit.kind)
     assert mutants._lot(mutants.Mutant(mutant.area, mutant.file, moved), 1) == lot
+
+
+def test_tables_of_tests_name_files_and_tests_that_there_are() -> None:
+    """A file that is renamed keeps its tests."""
+    rooms = {"providers": (tests_by_file.PROVIDERS, tests_by_file.ALONE),
+             "tflgpu_plugin": (tests_by_file.FAMILIES, tests_by_file.TESTS)}  # fmt: skip
+    for room, tables in rooms.items():
+        stems = {path.stem for path in (mutants.ROOT / room).rglob("*")} | {"stored_numbers"}
+        keys = {key for table in tables for key in table if "/" not in key}
+        assert not keys - stems, f"in {room}: {keys - stems}"
+    tables = (tests_by_file.TESTS, tests_by_file.PROVIDERS, tests_by_file.ALONE)
+    named = {test for table in tables for tests in table.values() for test in tests}
+    assert named <= selection.files().keys()
 
 
 def test_equivalent_mutants_have_a_line_that_is_there_and_a_reason() -> None:
