@@ -31,6 +31,13 @@ def root_handlers() -> Iterator[None]:
     logging.root.handlers[:] = before
 
 
+@pytest.fixture
+def not_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test asks for it: defects become refusals, also with the settings of the conformance
+    suite, which raise them."""
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+
+
 @pytest.fixture(params=["reference", "default"])
 def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where a test asks for it: what is left to the CPU runs on the reference kernels, then as

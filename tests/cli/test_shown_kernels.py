@@ -82,7 +82,7 @@ def test_every_launch_names_its_nodes_and_a_kernel_that_is_shown(model: str) -> 
 @pytest.mark.adapter
 def test_a_form_that_is_refused_is_in_no_launch(model: str) -> None:
     assert "form point, conv-" in shown(model)
-    (one,) = answer(model, "-o", "without=point")["islands"]
+    (one,) = answer(model, "-o", "without=point")["partitions"]
     assert "window" in {launch["form"] for launch in one["launches"]}
     assert "point" not in {launch["form"] for launch in one["launches"]}
 

@@ -1,8 +1,8 @@
-"""Mutants that change nothing that anyone could see, each with a reason: `equivalent.json`.
+"""Equivalent mutants, each with a reason, listed in `equivalent.json`.
 
-An entry names a file and a line by its text, and that line as the mutant has it ("*": whatever it
-is); such mutants are not run. Or it names a function that decides nothing but speed: what survives
-there is equivalent, the rest has to be killed all the same."""
+An entry names a file, the text of a line, and that line as the mutant writes it ("*" for any text);
+such mutants are not run. Or it names a function that affects speed only; its mutants are run, and
+those that survive count as equivalent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _entries() -> list[dict[str, str]]:
 
 
 def reason(mutant: Mutant) -> str:
-    """Why it is equivalent, by its line; empty when nobody has said so."""
+    """Returns why a mutant is equivalent, by its line, or "" if it is not listed."""
     for entry in _entries():
         if entry["file"] == mutant.file and entry.get("line") == mutant.before:
             if entry["mutated"] in ("*", mutant.after):
@@ -31,7 +31,7 @@ def reason(mutant: Mutant) -> str:
 
 
 def of_speed(mutant: Mutant) -> str:
-    """Why it is equivalent if it survives, by its function; empty when nobody has said so."""
+    """Returns why a mutant that survives is equivalent, by its function, or ""."""
     name = _function(mutant.file, mutant.line)
     for entry in _entries():
         if entry["file"] == mutant.file and name and entry.get("function") in (name, "*"):
@@ -41,7 +41,7 @@ def of_speed(mutant: Mutant) -> str:
 
 @cache
 def _function(file: str, line: int) -> str:
-    """The function that a line of Python is in, the outermost one."""
+    """Returns the name of the outermost function around a line of Python, "*" outside of any."""
     if not file.endswith(".py"):
         return ""
     for node in ast.walk(ast.parse(text(file))):
@@ -51,7 +51,7 @@ def _function(file: str, line: int) -> str:
 
 
 def stale() -> list[str]:
-    """Entries whose line or function is not in its file any more."""
+    """Returns the entries whose line or function is no longer in its file."""
     lost = []
     for entry in _entries():
         whole = " ".join(text(entry["file"]).split())

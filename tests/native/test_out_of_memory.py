@@ -1,6 +1,6 @@
-"""The native code where memory runs out: one allocation after another fails, and each time what was
-asked for is refused with a sentence or done without it, nothing is left half made, and the next
-call is as good as ever. In a process of its own, with a library built for that."""
+"""Failing allocations in the native library. Each allocation of a call fails in turn: the call
+returns an error that names memory, or succeeds without it; nothing is left half made, and the next
+call succeeds. Runs in a separate process, with a library built to fail allocations."""
 
 from __future__ import annotations
 
