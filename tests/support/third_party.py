@@ -25,12 +25,13 @@ def node(number: int, reads: Keys, made: str) -> HostNode:
 
 
 def model(*nodes: HostNode, **values: Value) -> HostModel:
-    """Returns a model of these nodes over values a to d, float32 of two elements unless given."""
+    """Returns a model of these nodes over the values "a" to "d": float32 of two elements, unless
+    given."""
     return HostModel(nodes, {n: Value(n, "f32", (2,)) for n in "abcd"} | values, ("c",))
 
 
 def image(kernel: tuple[int, int] = (3, 3)) -> dict[str, Value]:
-    """Returns an image of 4 x 4 pixels and a kernel of ones, as values a and b."""
+    """Returns an image of 4 x 4 pixels and a kernel of ones, the values "a" and "b"."""
     ones = np.ones((1, *kernel, 1), np.float32)
     return {"a": Value("a", "f32", (1, 4, 4, 1)), "b": Value("b", "f32", ones.shape, ones)}
 
