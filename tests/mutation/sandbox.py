@@ -93,11 +93,28 @@ def sources(folder: Path = NATIVE) -> list[Path]:
     return [path for path in sorted(folder.glob("*/*.c")) if path.stem != "windows"]
 
 
-def compile_all(objects: Path) -> None:
-    """Every C file as it is."""
+def compile_all(objects: Path, folder: Path = NATIVE, more: Sequence[str] = ()) -> None:
+    """Compiles every C file of a folder, with further arguments of the compiler."""
     objects.mkdir(parents=True, exist_ok=True)
-    for source in sources():
-        compile_one(source, made_of(objects, source))
+    for source in sources(folder):
+        compile_one(source, made_of(objects, source), more)
+
+
+def rebuild(
+    folder: Path, more: Sequence[str] = (), linked: Sequence[str] = (), added: str = ""
+) -> Path:
+    """Makes `folder/tree` with a library of the C code that is imported here, compiled and linked
+    with further arguments, and of the C source `added`. Returns the tree."""
+    from tflgpu_plugin import native  # perhaps of a mutant
+
+    compile_all(objects := folder / "objects", Path(native.__file__).parent, more)
+    (source := folder / "added.c").write_text(added)
+    compile_one(source, objects / "added.o")
+    build(folder / "tree", None, objects)
+    library = folder / "tree" / PACKAGE / "native" / LIBRARY
+    library.unlink()
+    link(sorted(objects.glob("*.o")), library, linked)
+    return folder / "tree"
 
 
 def _compile(source: Path, objects: Path, library: Path) -> None:

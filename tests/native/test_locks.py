@@ -44,15 +44,7 @@ print("alive", library.tg_test_alive(pointer, int(sys.argv[1])))
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("locks")
-    sandbox.compile_all(objects := folder / "objects")
-    (source := folder / "unlocked.c").write_text(UNLOCKED)
-    sandbox.compile_one(source, objects / "unlocked.o")
-    sandbox.build(folder / "tree", None, objects)
-    library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY
-    library.unlink()
-    sandbox.link(sorted(objects.glob("*.o")), library)
-    return folder / "tree"
+    return sandbox.rebuild(tmp_path_factory.mktemp("locks"), added=UNLOCKED)
 
 
 @pytest.mark.parametrize("locked", [True, False])

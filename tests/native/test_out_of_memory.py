@@ -161,30 +161,13 @@ each_allocation(work, (Exception,))
 """
 
 
-def failing(folder: Path) -> Path:
-    """The folder of a copy of the package that is imported here, whose library can run out of
-    memory."""
-    objects, header = folder / "objects", folder / "failing.h"
-    objects.mkdir()
-    header.write_text(HEADER)
-    for source in sandbox.sources(Path(native.__file__).parent):
-        made = sandbox.made_of(objects, source)
-        sandbox.compile_one(source, made, ("-include", str(header)))
-    own = folder / "failing.c"
-    own.write_text(SOURCE)
-    sandbox.compile_one(own, objects / "failing.o")
-    sandbox.build(folder / "tree", None, objects)
-    library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY
-    library.unlink()
-    sandbox.link(sorted(objects.glob("*.o")), library)
-    return folder / "tree"
-
-
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if sys.platform != "linux" or not shutil.which("cc"):
         pytest.skip("needs a C compiler (cc) on Linux")
-    return failing(tmp_path_factory.mktemp("failing"))
+    folder = tmp_path_factory.mktemp("failing")
+    (header := folder / "failing.h").write_text(HEADER)
+    return sandbox.rebuild(folder, ("-include", str(header)), added=SOURCE)
 
 
 CODES = {

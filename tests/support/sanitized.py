@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutation import sandbox
-from tflgpu_plugin import native
 
 MEANT = "tgi_probe_copy"  # names are read as far as there is memory: by a call that tells
 OURS = re.compile(r"/native/(?:core|ort|platform|tflite)/\w+\.[ch]|libtflgpu")
@@ -70,18 +69,11 @@ def preloaded(checks: Checks) -> str:
 
 
 def build(folder: Path, checks: Checks) -> None:
-    """The package that is imported here, copied to `folder/tree`, with the library built anew."""
-    objects = folder / "objects"
-    objects.mkdir()
-    for source in sandbox.sources(Path(native.__file__).parent):
-        sandbox.compile_one(source, sandbox.made_of(objects, source), checks.flags)
-    sandbox.build(folder / "tree", None, objects)
-    made = folder / "tree" / sandbox.PACKAGE / "native"
+    """Makes `folder/tree` with a library that has these checks."""
+    tree = sandbox.rebuild(folder, checks.flags, checks.flags[:1])
+    made = tree / sandbox.PACKAGE / "native"
     for module, headers in DECLARED.items():  # of these sources, whatever is installed
         _declare(made / f"{module}.py", [sandbox.NATIVE / header for header in headers])
-    library = made / sandbox.LIBRARY
-    library.unlink()
-    sandbox.link(sorted(objects.glob("*.o")), library, checks.flags[:1])
 
 
 def _declare(made: Path, headers: list[Path]) -> None:
