@@ -56,6 +56,13 @@ def test_readme_names_commands_that_exist() -> None:
     assert commands and commands <= set(main.commands)
 
 
+def test_every_command_is_on_the_page() -> None:
+    from tflgpu_plugin.cli.commands import main
+
+    table = read("docs/commands.md").partition("\n## ")[0]
+    assert set(re.findall(r"`tflgpu ([a-z]+)", table)) == set(main.commands)
+
+
 def test_changelog_keeps_its_form() -> None:
     heads = re.findall(r"^## \[(.+?)\]", read("CHANGELOG.md"), re.MULTILINE)
     assert heads[0] == "Unreleased"

@@ -452,10 +452,6 @@ def test_a_quirk_is_of_all_drivers_from_the_first_to_the_last(driver: str, wrong
     assert not never.applies("add", graph, node, target)
 
 
-def test_no_quirk_is_known_yet() -> None:
-    assert QUIRKS == []
-
-
 @pytest.mark.parametrize(
     ("extents", "reason"),
     [

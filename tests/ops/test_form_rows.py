@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -106,3 +107,17 @@ def test_the_code_of_a_refusal_by_the_user() -> None:
     found = quirks.refusal("add", add(), node, Target(without=frozenset({"add"})))
     assert isinstance(found, Refusal) and found.code == "option.without"
     assert options.parse({"without": "stem, squeeze_excite"}).without == ("stem", "squeeze_excite")
+
+
+def is_incomplete(row: Quirk) -> bool:
+    """Whether a quirk can never apply, or its reason does not end with the report."""
+    known = row.name in ops.form_names() or row.name in ops.rows()
+    return not known or not re.search(r"(issue \d+|https://\S+)\.$", row.reason)
+
+
+def test_quirks_name_a_form_or_an_op_and_a_report() -> None:
+    reason = "It is wrong, see issue 1."
+    for name, complete in (("add", True), ("winograd_rows", True), ("winograd_row", False)):
+        assert is_incomplete(Quirk("", name, reason)) != complete
+        assert is_incomplete(Quirk("", name, "It is wrong."))
+    assert not [row for row in quirks.QUIRKS if is_incomplete(row)]
