@@ -56,8 +56,8 @@ def test_the_first_form_that_suits_and_pays(pays: str, target: Target, chosen: s
 
 def test_a_node_without_a_form_has_the_reason_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quirks, "QUIRKS", [Quirk("", "b", "It is wrong, see issue 1.")])
-    rows = tuple(Form(name, lambda _: True, lambda _: None) for name in "ab")
-    low = Lowering(add(), Target(without=frozenset("a")))
+    rows = tuple(Form(n, lambda _, n=n: n != "x", lambda _: None) for n in "axbx")
+    low = Lowering(add(), Target(without=frozenset("ax")))
     with refused("device.wrong_result") as found:
         Forms(lambda low, node: None, rows)(low, low.graph.nodes[0])
     said = "add has no form left: a, b are refused. It is wrong, see issue 1."

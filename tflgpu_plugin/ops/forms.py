@@ -68,17 +68,15 @@ class Forms(Generic[Problem]):
     def chosen(self, problem: Problem, low: Lowering, node: Node) -> Form[Problem]:
         """Returns the first form that suits and pays (or is preferred), else the first that suits;
         one that tuning avoids comes last. Raises Unsupported if none is left."""
-        reasons = {
-            form.name: reason
-            for form in self.rows
-            if (reason := refusal(form.name, low.graph, node, low.target))
-        }
+        reasons: dict[str, Refusal] = {}
         slower: Form[Problem] | None = None
         avoided: Form[Problem] | None = None
         for form in self.rows:
-            if form.name in reasons or not form.suits(problem):
+            if not form.suits(problem):
                 continue
-            if low.target.tuning.get(form.name) == "never":
+            if reason := refusal(form.name, low.graph, node, low.target):
+                reasons[form.name] = reason
+            elif low.target.tuning.get(form.name) == "never":
                 avoided = avoided or form
             elif low.target.prefers(form.name) or form.pays(problem):
                 return form
@@ -86,7 +84,8 @@ class Forms(Generic[Problem]):
                 slower = slower or form
         if left := slower or avoided:
             return left
-        raise Unsupported(self._refusal(problem, reasons, node), node.id, *node.sources)
+        *_, last = reasons.values()  # a form suits each node that the op does not refuse
+        raise Unsupported(none_left(node.op, reasons, last), node.id, *node.sources)
 
     def any_left(self, graph: Graph, node: Node, target: Target) -> bool:
         """Whether a form that is not refused suits the node."""
@@ -96,8 +95,3 @@ class Forms(Generic[Problem]):
         except Unsupported:
             return False
         return True
-
-    def _refusal(self, problem: Problem, reasons: dict[str, Refusal], node: Node) -> Refusal:
-        """Returns the refusal of a node with no form left, with the reason of its last form."""
-        suiting = [form.name for form in self.rows if form.name in reasons and form.suits(problem)]
-        return none_left(node.op, suiting, reasons[suiting[-1]])
