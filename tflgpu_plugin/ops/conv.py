@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -22,7 +22,6 @@ from tflgpu_plugin.ops.fully_connected import PRODUCTS, Rows
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
-from tflgpu_plugin.ops.window import Span
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -55,34 +54,9 @@ def _gated(graph: Graph, node: Node) -> bool:
 # ---- forms ---------------------------------------------------------------------------------------
 
 
-def _product(c: Convolution, taps: str, axes: Sequence[Span] = (), width: int = 1) -> Product:
-    """Returns a product over all taps for each pixel, along these axes (for a point: none)."""
-    tile = choose_tile(c.low.target, c.slices, c.pixels)
-    blocks = c.blocks(tile)
-    parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
-    if axes:
-        parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
-    address = Addressing(taps, c.pixels, c.x[0], c.x_pixels, parameters, width=width)
-    return Product(blocks, tile, address)
-
-
-def _point(c: Convolution) -> Product:
-    return _product(c, "point")
-
-
-def _window(c: Convolution) -> Product:
-    return _product(c, "window", c.axes, c.columns.kernel)
-
-
-def _volume(c: Convolution) -> Product:
-    """Returns a product over three axes; an image is a volume with a depth of 1."""
-    deep = (Span(1, 1, 1, 1, 0, 1),) if c.flat else ()
-    return _product(c, "volume", (*deep, *c.axes))
-
-
 def _plain(c: Convolution) -> Product:
     """Returns the product of the form that suits every convolution of this kind."""
-    return _point(c) if c.point else _window(c) if c.flat else _volume(c)
+    return c.at_point if c.point else c.at_window if c.flat else c.at_volume
 
 
 def _along_rows(c: Convolution) -> Product:
@@ -131,7 +105,7 @@ def _strided_rows(c: Convolution) -> Product:
 
 
 def _strided_window(c: Convolution) -> Product:
-    product = _window(c)
+    product = c.at_window
     return _strided(c, product, min(product.tile.pixels, 4))
 
 
@@ -152,7 +126,7 @@ def _launched(made: Callable[[Convolution], Product]) -> Callable[[Convolution],
 
 def _as_rows(c: Convolution) -> Rows | None:
     """Returns the matrix product that a convolution from one pixel to one pixel is, else None."""
-    one = c.single and c.groups == c.x_pixels == c.pixels == 1
+    one = c.x_pixels == c.pixels == c.groups == 1 and c.single
     return Rows(c.low, c.node, rows=c.x[0], pixels=1) if one else None
 
 
@@ -173,9 +147,9 @@ FORMS = Forms(
         Form("rows", lambda c: _goes_along_rows(c) and not c.gated, _launched(_along_rows),
              _shares_rows),
         split_depth.form(lambda c: (c.low, c.node, _plain(c))),
-        Form("point", lambda c: c.point, _launched(_point)),
-        Form("window", lambda c: c.flat and not c.gated, _launched(_window)),
-        Form("volume", lambda c: not c.gated, _launched(_volume)),
+        Form("point", lambda c: c.point, _launched(lambda c: c.at_point)),
+        Form("window", lambda c: c.flat and not c.gated, _launched(lambda c: c.at_window)),
+        Form("volume", lambda c: not c.gated, _launched(lambda c: c.at_volume)),
     ),
 )  # fmt: skip
 

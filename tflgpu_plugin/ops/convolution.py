@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -10,8 +11,9 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.blocks import Blocks, operands, windows
 from tflgpu_plugin.ops.lowering import Lowering, Source
-from tflgpu_plugin.ops.tiles import Tile
-from tflgpu_plugin.ops.window import Span
+from tflgpu_plugin.ops.product import Addressing, Product
+from tflgpu_plugin.ops.tiles import Tile, choose_tile
+from tflgpu_plugin.ops.window import Span, parameters
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ class Convolution:
     def columns(self) -> Span:
         return self.axes[-1]
 
-    @property
+    @cached_property
     def groups(self) -> int:
         return self.x[-1] // self.filters[-1]
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return prod(self.filters[1:-1])
 
@@ -59,11 +61,11 @@ class Convolution:
         """Returns the output slices of a group."""
         return -(-(self.filters[0] // self.groups) // 4)
 
-    @property
+    @cached_property
     def x_pixels(self) -> int:
         return prod(self.x[1:-1])
 
-    @property
+    @cached_property
     def pixels(self) -> int:
         return prod(axis.positions for axis in self.axes)
 
@@ -105,3 +107,27 @@ class Convolution:
     def blocks(self, tile: Tile) -> Blocks:
         """Returns the block order of the weights for this tile."""
         return Blocks(self.filters[0], self.taps, self.filters[-1], self.groups, tile.slices)
+
+    @cached_property
+    def at_point(self) -> Product:
+        return self._product("point")
+
+    @cached_property
+    def at_window(self) -> Product:
+        return self._product("window", self.axes, self.columns.kernel)
+
+    @cached_property
+    def at_volume(self) -> Product:
+        """Returns a product over three axes; an image is a volume with a depth of 1."""
+        deep = (Span(1, 1, 1, 1, 0, 1),) if self.flat else ()
+        return self._product("volume", (*deep, *self.axes))
+
+    def _product(self, taps: str, axes: Sequence[Span] = (), width: int = 1) -> Product:
+        """Returns a product over all taps for each pixel, along these axes (for a point: none)."""
+        tile = choose_tile(self.low.target, self.slices, self.pixels)
+        blocks = self.blocks(tile)
+        given: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
+        if axes:
+            given = {"tap_vectors": blocks.tap_vectors, **parameters(axes)}
+        address = Addressing(taps, self.pixels, self.x[0], self.x_pixels, given, width=width)
+        return Product(blocks, tile, address)

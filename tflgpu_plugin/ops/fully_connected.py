@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
@@ -81,6 +82,10 @@ class Rows:
         """Returns the matrix product of this node."""
         x, (_, inputs) = operands(low.graph, node)
         return cls(low, node, prod(x) // inputs, low.geometry(node.outputs[0]).spatial)
+
+    @cached_property
+    def product(self) -> Product:
+        return as_point(self, self.shape)
 
     @property
     def shape(self) -> Shape:
@@ -163,14 +168,10 @@ def _rows_are_pixels(r: Rows) -> bool:
     return not r.flat and r.shape[-1] <= MAX_LOOP_ROUNDS
 
 
-def _made(r: Rows) -> tuple[Lowering, Node, Product]:
-    return r.low, r.node, as_point(r, r.shape)
-
-
-_split = split_depth.form(_made)
+_split: Form[Rows] = split_depth.form(lambda r: (r.low, r.node, r.product))
 PRODUCTS: tuple[Form[Rows], ...] = (
     replace(_split, suits=lambda r: _rows_are_pixels(r) and are_many(r.x) and _split.suits(r)),
-    Form("point", _rows_are_pixels, lambda r: multiply(*_made(r)),
+    Form("point", _rows_are_pixels, lambda r: multiply(r.low, r.node, r.product),
          lambda r: are_many(r.x)),
     Form("rows_product", always, _multiply_rows),
 )  # fmt: skip
