@@ -95,10 +95,10 @@ class Editor:
         )
 
     def producers(self) -> dict[int, Node]:
-        return self.graph.with_nodes(self.nodes).producers()
+        return Graph.over(self.tensors, *self.nodes).producers()
 
     def readers(self) -> dict[int, list[Node]]:
-        return self.graph.with_nodes(self.nodes).consumers()
+        return Graph.over(self.tensors, *self.nodes).consumers()
 
     def rename(self, names: Mapping[int, int]) -> None:
         """Makes nodes that read the tensor k read the tensor names[k] instead."""
