@@ -222,7 +222,7 @@ def rewrite(
         return graph
     uses, made = DefUse(Rewriter(graph)), dict[int, Sequence[Node]]()
     for node in graph.nodes:
-        found = _replaced(uses, node, rooted.get(node.op, ()))
+        found = _replaced(uses, node, rooted[node.op]) if node.op in rooted else None
         if found:
             made[node.id] = found
             uses.producer |= {t: each for each in found for t in each.outputs}
