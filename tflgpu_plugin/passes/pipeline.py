@@ -116,10 +116,11 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
         if rewritten is graph:
             return graph
         verify(rewritten)
-        before = {*map(id, graph.nodes)}
-        made = (node for node in rewritten.nodes if id(node) not in before)
-        if quirks.refuses_some(target) and any(_refused(rewritten, node, target) for node in made):
-            return graph
+        if quirks.refuses_some(target):
+            before = {*map(id, graph.nodes)}
+            made = [node for node in rewritten.nodes if id(node) not in before]
+            if any(_refused(rewritten, node, target) for node in made):
+                return graph
     except Exception as error:  # a defect of ours must not take the host down
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
