@@ -45,7 +45,7 @@ def cast_array(data: Array, dtype: str) -> Array:
 def fixed(value: Any) -> Any:
     """Returns an attribute's value with tuples in place of lists and arrays, also nested ones, and
     with Python's numbers in place of numpy's."""
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # isinstance would make a union of types at each call
         value = value.tolist()
     return tuple(fixed(item) for item in value) if isinstance(value, list | tuple) else value
 
