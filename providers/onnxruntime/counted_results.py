@@ -92,7 +92,7 @@ def nonzero(e: Builder) -> int:
 
 
 @asks("shape.too_large")
-def listed(e: Builder) -> bool:
+def sortable(e: Builder) -> bool:
     """At most 4,096 elements without an axis or with an input of rank 1; else 1 to 4,194,304
     comparisons (input elements times slices along the axis)."""
     axis, count = _parts_axis(e), prod(e.shape())

@@ -15,7 +15,7 @@ import numpy as np
 from tflgpu_plugin.ir import Refusal, Unfit, asks, needs
 from tflgpu_plugin.providers import Builder
 
-from .attention import BOTH_PASTS, as_integers, heads_first, listed, of_heads
+from .attention import BOTH_PASTS, as_integers, gathered, heads_first, of_heads
 from .presence import absent, together, unread
 from .rearranging import cut, parts
 from .rotary import turned
@@ -30,7 +30,7 @@ def grouped_query(e: Builder) -> list[int | None]:
     widths = [count * _depth(e) for count in (heads, kv_heads, kv_heads)]
     q, k, v = map(e.x, (0, KEY, VALUE)) if e.has(KEY) else parts(e, e.x(0), widths)
     most = max(before + length, _buffer(e))
-    lengths = listed(e, e.reshape(as_integers(e, e.x(LAST)), (batch,)), range(1, most + 1))
+    lengths = gathered(e, e.reshape(as_integers(e, e.x(LAST)), (batch,)), range(1, most + 1))
     first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
         turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]

@@ -366,7 +366,7 @@ _ROWS: tuple[HostOp, ...] = (
         bfloat16=True),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu,
         fragile=True),
-    row("Unique", "nonzero", (11, 28), "value", counted_results.listed, by=counted_results.unique,
+    row("Unique", "nonzero", (11, 28), "value", counted_results.sortable, by=counted_results.unique,
         types="f32 i64", fragile=True),
     row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,
         bfloat16=True),

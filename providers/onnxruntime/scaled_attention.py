@@ -14,9 +14,9 @@ from .attention import (
     BOTH_PASTS,
     Part,
     as_integers,
+    gathered,
     heads_first,
     key_count,
-    listed,
     of_heads,
     score_scale,
     with_past,
@@ -36,7 +36,7 @@ def attention(e: Builder) -> list[int | None]:
     k, v, before = with_past(e, k, v, kv_heads, PAST)
     mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
     lengths = (
-        None if lengths is None else listed(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
+        None if lengths is None else gathered(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
     )
     seen = partial(
         of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,

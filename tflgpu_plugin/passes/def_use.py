@@ -35,7 +35,7 @@ class DefUse:
             self._plain[id(node)] = node, plain
         return plain
 
-    def real(self, tensor: int) -> bool:
+    def floats(self, tensor: int) -> bool:
         """Whether a tensor holds unquantized floats."""
         given = self.e.tensors[tensor]
         return given.quantization is None and given.dtype in ("f32", "f16")

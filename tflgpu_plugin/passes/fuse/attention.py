@@ -97,7 +97,7 @@ def _masked(found: _Scores, match: Match, where: bool = True) -> _Scores | None:
     too."""
     e, node, value = match.uses.e, match.nodes[0], match.numbers.get("value")
     scores, mask = match.tensors["scores"], match.tensors["mask"]
-    fits = match.uses.real(mask) if value is None else value <= AS_LOWEST
+    fits = match.uses.floats(mask) if value is None else value <= AS_LOWEST
     shape = e.shape(node.outputs[0])
     if not fits or found.scale != 1 or found.softcap or scores == mask or e.shape(scores) != shape:
         return None
