@@ -21,14 +21,8 @@ class Editor:
         self.nodes: list[Node] = list(graph.nodes)
         self.needed = graph.needed()
         self.now = Graph.over(self.tensors)
+        self.shape, self.data = self.now.shape, self.now.constant
         self._ids = graph.next_ids()
-
-    def shape(self, tensor: int) -> Shape:
-        return self.tensors[tensor].shape
-
-    def data(self, tensor: int | None) -> Array | None:
-        """Returns the value of a constant, or None for any other tensor."""
-        return None if tensor is None else self.tensors[tensor].data
 
     def add(self, tensor: Tensor) -> int:
         """Adds a tensor under a new id and returns the id."""
