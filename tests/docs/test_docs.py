@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,31 @@ def anchors(path: Path) -> set[str]:
     """Returns the anchors of the headings of a page, as GitHub makes them."""
     heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+FIGURE = re.compile(r"\(?\d[\d.,]*\??\)?( ?(s|ms|us|MB|%))?(, \d+ %)?$")
+TABLE = re.compile(r"^\|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+
+
+def measured(text: str) -> Iterator[str]:
+    """Yields what introduces each table with two columns of figures: the heading, and the text
+    since the last table."""
+    for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
+        start = 0
+        for table in TABLE.finditer(section):
+            rows = [re.split(r" +\| +", row.strip("| ")) for row in table[1].splitlines()]
+            columns = [all(map(FIGURE.match, column)) for column in [*zip(*rows, strict=False)][1:]]
+            if sum(columns) >= 2:
+                yield section.partition("\n")[0] + section[start : table.start()]
+            start = table.end()
+
+
+def test_figures_have_a_command_and_a_day() -> None:
+    found = [(page, said) for page in PAGES for said in measured(read(page))]
+    assert len(found) > 10
+    for page, said in found:
+        command = re.search(r"`(make|tflgpu|pytest|python -m) [^`]+`", said)
+        assert command and re.search(r"20\d\d-\d\d-\d\d", said), f"{page}: {said}"
 
 
 def test_pages_are_finished() -> None:
