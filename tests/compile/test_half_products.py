@@ -13,6 +13,7 @@ from tests.compile.test_half import HALF, SIDE, layers, weights
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, half_products, precision
 from tflgpu_plugin.ir import Array, Graph, Plan, Target
+from tflgpu_plugin.ops.table import NO_OP
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
@@ -78,7 +79,7 @@ def test_what_is_known_of_no_layer_is_multiplied_in_float32(
     )
     assert len(half_products.candidates(direct, lambda source: source)) == 1
     monkeypatch.setattr(half_products, "MIN_WORK", 1)
-    monkeypatch.setattr(half_products.ops, "row", lambda op: None)
+    monkeypatch.setattr(half_products.ops, "traits", lambda op: NO_OP)
     assert half_products.candidates(direct, lambda source: source) == {}
 
 

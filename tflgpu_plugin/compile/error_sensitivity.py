@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, planar
-from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
+from tflgpu_plugin.ops.table import GATE, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
@@ -56,9 +56,9 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.producers = self.graph.producers()
-        means = [node for node in self.graph.nodes if _errors(node.op).averages]
+        means = [node for node in self.graph.nodes if ops.traits(node.op).errors.averages]
         inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
-        inside += [node for node in self.graph.nodes if _errors(node.op).normalizes]
+        inside += [node for node in self.graph.nodes if ops.traits(node.op).errors.normalizes]
         self.normalized = {tensor for node in inside for tensor in node.reads}
 
     def give(self, tensor: int | None, sensitivity: Sensitivity) -> None:
@@ -82,7 +82,7 @@ class Walk:
         sensitivity = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
         for each in reversed(node.epilogue):
             sensitivity = self._before(each, sensitivity)
-        errors = _errors(node.op)
+        errors = ops.traits(node.op).errors
         if errors.choice is not None and node.outputs[errors.choice] in self.found:
             sensitivity = np.full(1, np.inf)
         if (weights := self._weights(node)) is not None:
@@ -100,11 +100,11 @@ class Walk:
         node = self.producers.get(tensor)
         if node is None:
             return 1.0
-        if _errors(node.op).keeps_magnitude:
+        if ops.traits(node.op).errors.keeps_magnitude:
             parts = [t for t in node.inputs if t is not None and self.graph.constant(t) is None]
             return max((self.square(part) for part in parts), default=1.0)
         weights = self._weights(node)
-        if weights is None or any(_errors(each.op).bounded for each in node.epilogue):
+        if weights is None or any(ops.traits(each.op).errors.bounded for each in node.epilogue):
             return 1.0
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
@@ -123,14 +123,13 @@ class Walk:
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
         """Returns the sensitivity before an epilogue op, and gives its operand the sensitivity
         after it."""
-        errors = _errors(each.op)
+        errors = ops.traits(each.op).errors
         gated = errors.floors and each.parameters[:1] == (0.0,)
         sensitivity = sensitivity * (GATE.passes if gated else errors.passes)
         self.give(each.tensor, sensitivity)
         data = self.graph.constant(each.tensor)
         factors = np.ravel(np.asarray(each.parameters if data is None else data, np.float64))
-        row = ops.row(each.op)
-        kind = row.affine if row else ""
+        kind = ops.traits(each.op).affine
         if kind not in ("factor", "divisor") or len(factors) == 0:
             return sensitivity
         squares = factors**2 if kind == "factor" else 1.0 / np.maximum(factors**2, TINY)
@@ -193,17 +192,10 @@ class Walk:
 def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
     """Returns [outputs, inputs of a group]: the squares of weights, summed over the positions of a
     window that contribute to one value."""
-    squares = np.square(weights, dtype=np.float32)
-    if (ops.weights(node) or Weights()).axis != 0:
+    squares, row = np.square(weights, dtype=np.float32), ops.weights(node) or Weights()
+    if row.axis != 0:
         return np.asarray(squares.reshape(-1, weights.shape[-1]).sum(0)[:, None])
-    spreads = (ops.weights(node) or Weights()).spreads
-    strides = prod(node.attributes["strides"]) if spreads else 1
+    strides = prod(node.attributes["strides"]) if row.spreads else 1
     windows = squares.reshape(weights.shape[0], -1, weights.shape[-1])
     sums = windows[:, 0] if windows.shape[1] == 1 else windows.sum(1)
     return np.asarray(sums / np.float32(strides))
-
-
-def _errors(op: str) -> Errors:
-    """Returns the error traits of an op or of an epilogue op."""
-    row = ops.row(op)
-    return row.errors if row else AS_THEY_ARE

@@ -53,9 +53,8 @@ def _able(launch: Launch) -> bool:
 
 
 def _pays(low: Lowering, node: Node) -> bool:
-    row = ops.row(node.op)
-    work = row.work(low.graph, node) if row and row.work else 0
-    return work >= MIN_WORK
+    work = ops.traits(node.op).work
+    return work is not None and work(low.graph, node) >= MIN_WORK
 
 
 def chosen(

@@ -47,8 +47,7 @@ def halves(
     wide = {key(memory(tensor)) for tensor in (*wide_tensors(low.graph, logged), *low.homes)}
     found: dict[object, Source] = {}
     for launch in low.launches:
-        row = ops.row(launch.node.op)
-        sums = row is not None and row.accumulates
+        sums = ops.traits(launch.node.op).accumulates
         rows = {s.operand for some in launch.epilogue.values() for s in some if s.spread == "rows"}
         for operand, given in launch.operands:
             source = memory(given)
@@ -155,9 +154,7 @@ def before_logs(graph: Graph) -> set[int]:
 
 def _goes_on(op: str, inside: bool) -> bool:
     """Whether inputs of this op belong to the set; `inside`: its result does."""
-    row = ops.row(op)
-    if row is None:
-        return inside
+    row = ops.traits(op)
     saturates = row.errors.bounded or (
         row.accuracy == "transcendental" and not row.errors.keeps_ratios
     )
