@@ -34,7 +34,6 @@ FAMILIES: dict[str, Sequence[str]] = {
     "conv_sum_rows": ("conv",),
     "conv_sum_taps": ("conv", "transpose_conv", "conv_3d"),
     "conv_at_point": ("conv", "fully_connected"),
-    "conv_at_image": ("conv", "transpose_conv"),
     "conv_at_rows": ("conv",),
     "conv_at_window": ("conv",),
     "conv_at_volume": ("conv_3d",),

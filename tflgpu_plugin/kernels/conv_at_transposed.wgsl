@@ -24,4 +24,14 @@ fn weights_of(plane: Plane, number: u32, tap: vec2u) -> u32 {  // the tap's numb
   let at = plane.first_tap + tap * plane.stride;
   return at.x * p.kernel_w + at.y;
 }
-{% include "conv_at_image.wgsl" %}
+fn next_tap(t: u32) -> u32 {  // how far the weights of the tap t after this one lie
+  return t * p.tap_vectors;
+}
+fn inside(at: vec2i) -> bool {
+  let place = vec2u(at);  // negative positions wrap to large ones
+  return place.x < p.in_h && place.y < p.in_w;
+}
+fn distance(at: vec2i) -> u32 {  // in x; a negative one wraps
+  let place = vec2u(at);
+  return (place.x * p.in_w + place.y) * VIEWS;
+}
