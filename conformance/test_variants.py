@@ -31,6 +31,7 @@ SAMPLED = (
 CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a case
 PLANES = {"winograd_planes": "always", "winograd_rows": "never"}
 ALONG_ROWS = {"winograd_rows": "always", "winograd_planes": "never"}
+DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}  # no Winograd
 STEMS = {"strided_window": "always", "stem": "always"}
 PARTS = {"split_k": "always", "reduce_parts": "always"}
 FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do

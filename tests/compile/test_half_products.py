@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conformance.test_variants import DIRECT
 from conformance.variants import half as half_cases
 from tests.compile.test_half import HALF, SIDE, layers, weights
 from tests.support.net import Net
@@ -74,9 +75,7 @@ def test_what_is_known_of_no_layer_is_multiplied_in_float32(
         "point"
     }
     assert half_products.candidates(low, lambda source: source) == {}
-    direct = compiler.lower(
-        graph, replace(NATIVE, tuning={"winograd_planes": "never", "winograd_rows": "never"})
-    )
+    direct = compiler.lower(graph, replace(NATIVE, tuning=DIRECT))
     assert len(half_products.candidates(direct, lambda source: source)) == 1
     monkeypatch.setattr(half_products, "MIN_WORK", 1)
     monkeypatch.setattr(half_products.ops, "traits", lambda op: NO_OP)

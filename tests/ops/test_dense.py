@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.test_variants import DIRECT
 from tests.compile.test_compiler import TARGET, check_sides, conv
 from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
@@ -44,8 +45,6 @@ A = np.array([
     [0, 0.5, 0.5, 2, 2, 0],
     [0, ROOT / 4, -ROOT / 4, 2 * ROOT, -2 * ROOT, 1],
 ])  # fmt: skip
-
-DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}
 
 
 def test_the_three_transforms_make_a_convolution() -> None:

@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conformance.test_variants import ALONG_ROWS
+from conformance.test_variants import ALONG_ROWS, DIRECT
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
-DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}
 AMD = Target(vendor="amd", subgroup_size=32, tuning=DIRECT)
 
 

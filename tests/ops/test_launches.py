@@ -10,7 +10,7 @@ import pytest
 
 from conformance import direct
 from conformance.cases.conv import WINOGRAD
-from conformance.test_variants import PLANES
+from conformance.test_variants import DIRECT, PLANES
 from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
 from tests.support.refused import refused
@@ -310,7 +310,7 @@ def test_which_convolutions_winograd_suits(
     x: Any, weights: Any, more: dict[str, Any], launches: int
 ) -> None:
     assert len(launched(ALWAYS, "conv_2d", x, weights, **more)) == launches
-    never = replace(ALWAYS, tuning={"winograd_planes": "never", "winograd_rows": "never"})
+    never = replace(ALWAYS, tuning=DIRECT)
     assert len(launched(never, "conv_2d", x, weights, **more)) == 1 + (launches == 2)
 
 

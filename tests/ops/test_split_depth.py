@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conformance.test_variants import DIRECT
 from tests.compile.test_compiler import TARGET
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
@@ -36,11 +37,10 @@ def test_small_maps_are_split_by_channels(
     source, weights = b.input(x), b.constant(np.zeros(filters, np.float32))
     y = b.op("conv_2d", source, weights, None, **WINDOW)
     graph = b.graph(y)
-    given = {"winograd_planes": "never", "winograd_rows": "never"}
-    plan = compiler.compile(graph, Target(vendor="amd", tuning=given))
+    plan = compiler.compile(graph, Target(vendor="amd", tuning=DIRECT))
     assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [x[0] * parts]
     assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
-    for target in (TARGET, Target(vendor="amd", tuning={**given, "split_k": "never"})):
+    for target in (TARGET, Target(vendor="amd", tuning={**DIRECT, "split_k": "never"})):
         labels = [d.label for d in compiler.compile(graph, target).dispatches]
         assert "sum_parts" not in labels
 

@@ -11,6 +11,7 @@ import pytest
 
 from conformance import check
 from conformance.cases.conv import conv
+from conformance.test_variants import ALONG_ROWS
 from tests.ops.test_launches import lowered
 from tests.ops.test_layer_refusals import SAME, held
 from tests.support.net import WINDOW, Net
@@ -163,10 +164,9 @@ def test_windows_along_one_axis_lie_along_rows() -> None:
     assert launch.kernel == "stem" and launch.variant["kernel"] == 9
     given = launch.parameters
     assert (given["out_w"], given["in_h"], given["in_w"]) == (40, 1, 40)
-    row = {"winograd_rows": "always", "winograd_planes": "never"}
     for shape, filters in (((2, 40, 1, 32), (8, 3, 1, 32)), ((2, 1, 40, 32), (8, 1, 3, 32))):
         (launch,) = lowered(
-            replace(AMD, tuning=row), "conv_2d", shape, held(*filters), **SAME
+            replace(AMD, tuning=ALONG_ROWS), "conv_2d", shape, held(*filters), **SAME
         ).launches
         assert (launch.kernel, launch.parameters["row_items"]) == ("winograd_row", 10)
 

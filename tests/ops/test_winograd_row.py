@@ -11,6 +11,7 @@ import pytest
 
 from conformance import check
 from conformance.cases.conv import conv
+from conformance.test_variants import ALONG_ROWS
 from tests.ops.test_launches import launched, lowered
 from tests.ops.test_layer_refusals import PLANE, SAME, held
 from tflgpu_plugin import kernels
@@ -21,8 +22,7 @@ from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.runtime import adapter
 
-ROW = {"winograd_rows": "always", "winograd_planes": "never"}
-FORCED = Target(tuning=ROW)
+FORCED = Target(tuning=ALONG_ROWS)
 AMD = Target(vendor="amd", subgroup_size=32)
 X = (2, 20, 21, 36)
 ALONG = ["winograd_row"]
@@ -175,7 +175,10 @@ def test_what_is_gained() -> None:
 )
 def test_answers(case: Any) -> None:
     own = adapter.open_device(adapter.select(None)).target
-    software = replace(own, software=True, vendor="software", tuning=ROW)
-    plans = {"software": software, "GPU": replace(own, software=False, vendor="amd", tuning=ROW)}
+    software = replace(own, software=True, vendor="software", tuning=ALONG_ROWS)
+    plans = {
+        "software": software,
+        "GPU": replace(own, software=False, vendor="amd", tuning=ALONG_ROWS),
+    }
     found = check.direct(case, plans, None)
     assert found.passed, found.text
