@@ -120,6 +120,19 @@ provoke(); providers.judge(); assert logged() == [ERROR]
     )
 
 
+def test_messages_wait_for_the_end_of_the_outermost_call() -> None:
+    program(
+        """
+from tflgpu_plugin import native
+with native.delivering():
+    provoke(); native.deliver_log()
+    with native.delivering(): pass
+    assert not logged()
+assert logged() == [ERROR]
+"""
+    )
+
+
 @pytest.mark.parametrize("call", ["run(one)", "run(one, SIZES[1])", "providers.judge()", "made()"])
 def test_a_handler_finds_no_lock_taken(call: str) -> None:
     """It waits for a thread that makes, plans and runs a model, and does so itself."""

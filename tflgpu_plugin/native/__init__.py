@@ -209,15 +209,16 @@ def delivering() -> Iterator[None]:
         yield
     finally:
         _inside.entered = nested
-        if not nested:
-            deliver_log()
+        deliver_log()
 
 
 def deliver_log() -> None:
-    """Logs the messages of wgpu and of devices, each once. The caller must not hold a lock, because
-    handlers are code of the program."""
+    """Logs the messages of wgpu and of devices, each once; in a `delivering` context they wait for
+    its end. The caller must not hold a lock, because handlers are code of the program."""
     library = load()
-    while library.tg_has_log() and _taking.acquire(blocking=False):
+    while library.tg_has_log():
+        if getattr(_inside, "entered", False) or not _taking.acquire(blocking=False):
+            return
         try:
             text = declarations().new("char[]", library.TG_LOG_BYTES)
             taken = bytes(declarations().buffer(text, library.tg_take_log(text)))

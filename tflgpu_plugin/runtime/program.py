@@ -227,12 +227,14 @@ class Instance:
         `options` are native ones (tg_run_options *)."""
         plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
-        with native.delivering():
+        try:
             native.call(
                 native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
                 self.native_ports(outputs), self.native_ports(list(states)),
                 options or native.ffi.NULL,
             )  # fmt: skip
+        finally:
+            native.deliver_log()
         return outputs
 
     def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:
