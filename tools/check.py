@@ -49,26 +49,14 @@ def _python_files(_: str) -> str:
     return f"{sum(len(list((ROOT / name).rglob('*.py'))) for name in CODE)} files"
 
 
-def _mypy(output: str) -> str:
-    found = re.search(r"(\d+) source files", output)
-    return f"{found[1]} files" if found else "?"
+def _group(pattern: str) -> Callable[[str], str]:
+    """Returns a function that returns the group of this pattern in an output, or "?"."""
 
+    def group(output: str) -> str:
+        found = re.search(pattern, output, re.MULTILINE)
+        return found[1] if found else "?"
 
-def _wrong_answers(output: str) -> str:
-    found = re.search(r"^wrong answers accepted: .*$", output, re.MULTILINE)
-    return found[0] if found else "?"
-
-
-def _contracts(output: str) -> str:
-    """Returns how many contracts hold: "4 kept, 0 broken"."""
-    found = re.search(r"^Contracts: (.*)\.$", output, re.MULTILINE)
-    return found[1] if found else "?"
-
-
-def _prose(output: str) -> str:
-    """Returns the line of findings: "linters 0 of 0, starts 12 of 12, in 931 files"."""
-    found = re.search(r"^findings: (.*)$", output, re.MULTILINE)
-    return found[1] if found else "?"
+    return group
 
 
 def _pytest_summary(output: str) -> str:
@@ -121,16 +109,18 @@ def steps() -> list[Step]:
     return [
         Step("format", "ruff format", (*ruff, "format", "--check", *CODE), _python_files, {}),
         Step("lint", "ruff", (*ruff, "check", *CODE), _python_files, {}),
-        Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
+        Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"),
+             _group(r"(\d+ source files)"), {}),
         Step("layers", "import-linter: arrows one way, no circle",
-             (PYTHON, "tools/layers.py"), _contracts, {}),
+             (PYTHON, "tools/layers.py"), _group(r"^Contracts: (.*)\.$"), {}),
         Step("prose", "spelling and style: codespell, proselint, ours",
-             (PYTHON, "tools/prose.py"), _prose, {}),
+             (PYTHON, "tools/prose.py"), _group("^findings: (.*)$"), {}),
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
-             (PYTHON, "-m", "conformance.wrong"), _wrong_answers, NO_ADAPTER),
+             (PYTHON, "-m", "conformance.wrong"),
+             _group("^(wrong answers accepted: .*)$"), NO_ADAPTER),
         Step("passes", "graphs, evaluated in numpy around every pass",
              (PYTHON, "-m", "conformance.evaluation"), _evaluated,
              {**ON_ADAPTER, "TFLGPU_LOG": "off"}),
