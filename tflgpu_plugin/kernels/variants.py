@@ -4,11 +4,10 @@ The header of a kernel's WGSL file explains the fields."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Conv:
+class Conv(NamedTuple):
     """The variant of conv.wgsl."""
 
     pixels: int
@@ -28,8 +27,7 @@ class Conv:
     eights: bool
 
 
-@dataclass(frozen=True)
-class Depthwise:
+class Depthwise(NamedTuple):
     """The variant of depthwise.wgsl."""
 
     form: str
@@ -41,8 +39,7 @@ class Depthwise:
     stride: int = 1
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     """The variant of attention.wgsl."""
 
     lanes: int

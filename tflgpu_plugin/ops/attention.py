@@ -16,8 +16,8 @@ NaN): all its keys are masked by -inf or also, if `empty` is a number, by the lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isnan, nan, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,8 +120,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 # ---- forms ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     """An attention node with the shapes of q, k and v as [batch, heads, length, depth]."""
 
     low: Lowering
@@ -206,20 +205,18 @@ def _lower(a: Attention, teams: int) -> None:
         Kernel(
             "attention",
             parameters,
-            vars(
-                variants.Attention(
-                    lanes=lanes,
-                    rows=count,
-                    parts=parts,
-                    masked="m" in reads,
-                    lengths="lengths" in reads,
-                    softcap="softcap" in parameters,
-                    mends=bool(a.node.attributes.get("mends")),
-                    shared=target.shuffles,
-                    teams=teams,
-                    ahead=_ahead(target, count, parts),
-                )
-            ),
+            variants.Attention(
+                lanes=lanes,
+                rows=count,
+                parts=parts,
+                masked="m" in reads,
+                lengths="lengths" in reads,
+                softcap="softcap" in parameters,
+                mends=bool(a.node.attributes.get("mends")),
+                shared=target.shuffles,
+                teams=teams,
+                ahead=_ahead(target, count, parts),
+            )._asdict(),
         ),
         a.node,
         reads,

@@ -95,8 +95,8 @@ def _strided(c: Convolution, product: Product, pixels: int) -> Product:
     tile = replace(tile, step=1, pixels=pixels, ahead=min(tile.ahead, c.x[3]))
     batch, row, pixel, channel = distances
     address = product.address.given(x_batch=batch, x_row=row, x_pixel=pixel)
-    address = replace(address, x_slice=channel, strided=True, width=1)
-    return replace(product, tile=tile, address=address, source=source)
+    address = address._replace(x_slice=channel, strided=True, width=1)
+    return product._replace(tile=tile, address=address, source=source)
 
 
 def _strided_rows(c: Convolution) -> Product:

@@ -4,8 +4,8 @@ Output channel o reads input channel o / multiplier, multiplier = O / C."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import ceil, prod
+from typing import NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.kernels import variants
@@ -40,8 +40,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return window.refuse_window(x, weights[1:3], node.attributes)
 
 
-@dataclass(frozen=True)
-class Depthwise:
+class Depthwise(NamedTuple):
     """A depthwise convolution: shapes of the input and the weights, and the window along rows and
     columns."""
 
@@ -146,7 +145,7 @@ def _dispatch(
                 **window.parameters((d.rows, d.columns)),
                 **parameters,
             },
-            vars(replace(variant, height=height, lanes=lanes, shared=shared)),
+            variant._replace(height=height, lanes=lanes, shared=shared)._asdict(),
         ),
         node,
         {"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},

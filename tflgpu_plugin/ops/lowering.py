@@ -6,9 +6,11 @@ later."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
@@ -68,18 +70,16 @@ class Access:
     view: int = 4
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A kernel to launch: the file `kernels/<name>.wgsl`, the `parameters` of its uniform block
     (int becomes u32, numpy.int32 i32, float f32) and the `variant` given to its template."""
 
     name: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    variant: Mapping[str, object] = field(default_factory=dict)
+    parameters: Mapping[str, object] = MappingProxyType({})
+    variant: Mapping[str, object] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Stores:
+class Stores(NamedTuple):
     """How a launch stores its results. `fused`: the node's epilogue is applied where the kernel
     stores its first output; false for launches that write a temporary, or a part of an output that
     a later launch completes. `copies`: it copies its operand unchanged to this vec4 of the result,
@@ -347,7 +347,7 @@ class Lowering:
         extents = {"vectors": out.vectors, "spatial": out.spatial, "slices": out.slices}
         made: dict[str, Source | Access] = dict(zip(writes, node.outputs, strict=False))
         self.dispatch(
-            replace(kernel, parameters={**extents, **kernel.parameters}),
+            kernel._replace(parameters={**extents, **kernel.parameters}),
             node,
             reads,
             {**made, **({"check": Access(CHECK, 0)} if checked else {})},

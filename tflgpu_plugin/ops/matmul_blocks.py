@@ -7,8 +7,8 @@ operands but x are constants."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,8 +95,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 # ---- forms ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BlockProduct:
+class BlockProduct(NamedTuple):
     """A product with block-quantized weights."""
 
     low: Lowering
@@ -154,7 +153,7 @@ def _lower_unpacked(b: BlockProduct) -> None:
         stores=Stores(fused=False),
     )  # fmt: skip
     rows = Rows(low, node, x.batch * x.spatial, low.geometry(node.outputs[0]).spatial)
-    multiply(low, node, replace(as_point(rows, (b.outputs, b.inputs)), packed=packed))
+    multiply(low, node, as_point(rows, (b.outputs, b.inputs))._replace(packed=packed))
 
 
 def _multiply(b: BlockProduct) -> None:

@@ -9,9 +9,9 @@ with `counted` inside the padded image. For `ceil_mode` see `window.spans`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import lcm, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,8 +69,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(shape[0], *(s.positions for s in _spans(graph, node)), shape[-1])]
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(NamedTuple):
     """A pooling node and its window along each axis."""
 
     low: Lowering

@@ -4,7 +4,9 @@ is addressed in one of several ways."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.errors import Unsupported
@@ -21,8 +23,7 @@ STAGE = 8  # iterations whose weights share workgroup memory at a time
 PART, LONG_PART, LONG = 8, 32, 96
 
 
-@dataclass(frozen=True)
-class Addressing:
+class Addressing(NamedTuple):
     """How a product addresses its input and result: `pixels` output pixels in each of `planes`, by
     the method that `taps` names, with its `parameters`.
 
@@ -43,11 +44,10 @@ class Addressing:
 
     def given(self, **parameters: object) -> Addressing:
         """Returns a copy with these parameters added or replaced."""
-        return replace(self, parameters={**self.parameters, **parameters})
+        return self._replace(parameters={**self.parameters, **parameters})
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """A launch of `kernel` for each part of the weights that fits a binding.
 
     `source`, `packed` and `target` replace the node's input, weights and output; no epilogue is
@@ -64,11 +64,10 @@ class Product:
     target: int | None = None
     split: bool = False
     in_parts: bool = False
-    variant: Mapping[str, object] = field(default_factory=dict)
+    variant: Mapping[str, object] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class _Loop:
+class _Loop(NamedTuple):
     """How a thread iterates over the input channels: `steps` iterations per tap, or per `across`
     taps together. `stage` iterations share weights in workgroup memory, or make one `partial` sum
     (0: neither)."""
@@ -178,4 +177,4 @@ def _variant(product: Product, loop: _Loop, gated: bool) -> dict[str, object]:
         parts=loop.partial,
         eights=tile.weights == "global" and tile.step * tile.slices == kernels.EIGHT,
     )
-    return vars(variant) | dict(product.variant)
+    return variant._asdict() | dict(product.variant)

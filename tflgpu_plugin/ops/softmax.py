@@ -3,8 +3,8 @@ tensorflow/lite/kernels/internal/reference/softmax.h."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -39,8 +39,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 # ---- forms ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rows:
+class Softmax(NamedTuple):
     """A softmax of rows over the last axis."""
 
     low: Lowering
@@ -58,13 +57,13 @@ class Rows:
         return -(-self.low.geometry(self.node.operand()).slices // self.together)
 
 
-def _launch(r: Rows, held: int) -> None:
+def _launch(s: Softmax, held: int) -> None:
     """Records one launch. A thread keeps `held` vec4 of its row in registers, or reads rows
     again."""
-    low, node, together = r.low, r.node, r.together
+    low, node, together = s.low, s.node, s.together
     x = low.geometry(node.operand())
     rows = x.batch * x.spatial
-    low.loops(node, 3 * (r.each + 1) + 2 * together.bit_length())
+    low.loops(node, 3 * (s.each + 1) + 2 * together.bit_length())
     low.dispatch(
         Kernel(
             "softmax",
@@ -86,11 +85,11 @@ def _launch(r: Rows, held: int) -> None:
 
 
 FORMS = Forms(
-    Rows,
+    Softmax,
     (
-        Form("softmax_held", lambda r: r.each <= HELD, lambda r: _launch(r, r.each),
-             lambda r: not r.low.target.software),
-        Form("softmax_rows", always, lambda r: _launch(r, 0)),
+        Form("softmax_held", lambda s: s.each <= HELD, lambda s: _launch(s, s.each),
+             lambda s: not s.low.target.software),
+        Form("softmax_rows", always, lambda s: _launch(s, 0)),
     ),
 )  # fmt: skip
 

@@ -92,7 +92,7 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
         address = address.given(tap_vectors=part.tap_vectors)
     vectors = low.geometry(node.outputs[0]).vectors
     sums, weights = low.temporary(count * vectors), _weights(low, node, part, count)
-    address = replace(address, planes=count)
+    address = address._replace(planes=count)
     multiply(low, node, Product(part, tile, address, packed=weights, target=sums, split=True))
     low.loops(node, count)
     part_size, variant = {"part": vectors}, {"parts": count}
