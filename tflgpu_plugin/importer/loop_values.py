@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -23,22 +22,19 @@ class Counter(NamedTuple):
     more: int = 0
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(NamedTuple):
     """A list of integers, each a constant or a counter."""
 
     entries: tuple[int | Counter, ...]
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """The value that the loop carries at `position`, as it is before the step."""
 
     position: int
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(NamedTuple):
     """A matrix of floats; the expression with the number `form` gives each of its rows."""
 
     form: int
@@ -46,8 +42,7 @@ class Vector:
     width: int
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """The rows of the list carried at `position`: those `before` the counter, or from it on."""
 
     position: int
@@ -55,8 +50,7 @@ class Piece:
     before: bool
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(NamedTuple):
     """The list carried at `position` with its row at the counter replaced by expression `form`."""
 
     position: int
@@ -64,8 +58,7 @@ class Listed:
     form: int
 
 
-@dataclass(frozen=True)
-class Below:
+class Below(NamedTuple):
     """A condition: each counter of `limits` is below its limit."""
 
     limits: frozenset[tuple[Counter, int]]
