@@ -91,13 +91,14 @@ class Plain:
         builder = state.builder(host, row, inputs)
         if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
-        given = tuple(builder.op.taken(row.arranged(inputs)))
+        seen = self._seen(builder)
+        given = tuple(builder.op.taken(seen.inputs))
         attributes = {name: fixed(value) for name, value in host.attributes.items()}
         node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
         asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.AFTER_ROW)
         if state.planned is not None:  # it was claimed for other shapes, with these types
             asked = (row_conditions.extents, *row.conditions)
-        refusal = row_conditions.unmet(asked, self._seen(builder))
+        refusal = row_conditions.unmet(asked, seen)
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
                 self.table[tensor] = replace(self.table[tensor], wide=True)
