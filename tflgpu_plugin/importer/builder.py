@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,11 @@ def _moves_integers(row: Op) -> bool:
 class Builder(NodeReader):
     """Reads a node and adds nodes to the graph. Rows call `add` and return the ids of the node's
     outputs; every shape is inferred on the way."""
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Returns the attributes of the host's node in the types that ops take."""
+        return {name: fixed(value) for name, value in self.host.attributes.items()}
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
         """Returns a constant tensor of the numpy `dtype` (float32). Equal constants are shared."""

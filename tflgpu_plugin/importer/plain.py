@@ -18,7 +18,7 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import building, folding, row_conditions
-from tflgpu_plugin.importer.builder import Builder, fixed
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
@@ -93,8 +93,7 @@ class Plain:
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
         seen = self._seen(builder)
         given = tuple(builder.op.taken(seen.inputs))
-        attributes = {name: fixed(value) for name, value in host.attributes.items()}
-        node = Node(host.id, row.op, given, outputs, attributes, row=row, **common)
+        node = Node(host.id, row.op, given, outputs, builder.attributes, row=row, **common)
         asked = (*row_conditions.BY_ROLES, *row.conditions, *row_conditions.AFTER_ROW)
         if state.planned is not None:  # it was claimed for other shapes, with these types
             asked = (row_conditions.extents, *row.conditions)

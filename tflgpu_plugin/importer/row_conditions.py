@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from tflgpu_plugin.importer.builder import Builder, fixed
+from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.importer.support import TYPE_NAMES, of_other_types, unversioned
 from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
@@ -126,8 +126,7 @@ def extents(e: Builder) -> Refusal | None:
 
 def known_to_op(e: Builder) -> Refusal | None:
     """Its op has its attributes and takes their values, and needs no other attribute or operand."""
-    attributes = {name: fixed(value) for name, value in e.host.attributes.items()}
-    return e.op.misuse(attributes, e.inputs)
+    return e.op.misuse(e.attributes, e.inputs)
 
 
 def variables(e: Builder) -> Refusal | None:
