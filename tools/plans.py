@@ -45,7 +45,7 @@ def record(families: Sequence[str]) -> Plans:
     from tests.mutation import probe
     from tflgpu_plugin import ops
 
-    probe._digest = digest
+    probe.digest = digest
     every = {row.family for row in ops.rows().values()}
     return {family: json.loads(probe.record(family)) for family in families or sorted(every)}
 

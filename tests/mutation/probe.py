@@ -158,13 +158,13 @@ def _plans(family: str) -> Plans:
         for label, target in targets.items():
             refusal = support.support(graph, graph.nodes[0], target)
             try:
-                plans[label] = refusal or _digest(compiler.compile(graph, target))
+                plans[label] = refusal or digest(compiler.compile(graph, target))
             except (Unsupported, BrokenGraph) as refused:
                 plans[label] = f"refused: {refused}"
     return found
 
 
-def _digest(plan: Plan) -> str:
+def digest(plan: Plan) -> str:
     """First of the code, then of all else."""
     code = sha256("".join(p.wgsl for p in plan.pipelines).encode()).hexdigest()[:8]
     return code + sha256(b"".join(_parts(plan))).hexdigest()[:24]

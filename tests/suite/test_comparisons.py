@@ -15,6 +15,7 @@ from tests.support.subprocesses import ROOT
 PLANS = (sys.executable, "tools/plans.py")
 
 
+@pytest.mark.adapter
 def test_plans_are_compared(tmp_path: Path) -> None:
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     subprocess.run([*PLANS, "record", str(before), "lrn"], cwd=ROOT, check=True)

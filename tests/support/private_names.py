@@ -10,11 +10,13 @@ from pathlib import Path
 
 OWN = ("self", "cls")
 PATCHES = ("setattr", "delattr", "getattr")
+OF_NAMED_TUPLES = ("_asdict", "_field_defaults", "_fields", "_make", "_replace")  # documented
 IN_A_PROGRAM = re.compile(r"\b[A-Za-z]\w*\.(_[A-Za-z]\w*)")
 
 
 def private(name: object) -> bool:
-    return isinstance(name, str) and name.startswith("_") and name.strip("_") != ""
+    named = isinstance(name, str) and name.startswith("_") and name.strip("_") != ""
+    return named and name not in OF_NAMED_TUPLES
 
 
 def defined(paths: Iterable[Path]) -> set[str]:
