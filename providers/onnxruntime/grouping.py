@@ -62,7 +62,7 @@ class Grouping:
 
     def _stays(self, name: str, hosts: Collection[int]) -> bool:
         """Whether only the nodes `hosts` read the value `name`, which is no output of the model."""
-        return name not in self.snapshot.outputs and self._readers[name] <= set(hosts)
+        return name not in self.snapshot.outputs and self._readers[name].issubset(hosts)
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Returns convex groups of the host nodes `supported`. Misplaced nodes are removed and the
