@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
-from tflgpu_plugin.ir.quirks import none_left, refusal
+from tflgpu_plugin.ir.quirks import none_left, refusal, refuses_some
 from tflgpu_plugin.ops.attributes import declared
 from tflgpu_plugin.ops.table import BIAS, GATES, NO_OP, Op, Weights
 
@@ -125,6 +125,8 @@ def rows() -> Mapping[str, Op]:
 def refused(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Returns why the node's op, or every form of it, is refused on this target; None if a form is
     left."""
+    if not refuses_some(target):
+        return None
     if reason := refusal(node.op, graph, node, target):
         return reason
     forms, last = traits(node.op).forms, None
