@@ -13,7 +13,7 @@ from tflgpu_plugin.ops.reduce_forms import lanes, reduced_axes
 from tflgpu_plugin.ops.table import Op, elements
 
 BLOCK = 4096  # elements per round of the kernel's outer loop
-MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the inner loop covers 4,096 elements
+MAX_COUNT = MAX_LOOP_ROUNDS * BLOCK
 AHEAD = 4  # steps that a GPU thread loads at once; half as many along channels (4 vec4 each)
 BETTER = {"arg_max": ">", "arg_min": "<"}
 

@@ -10,6 +10,7 @@ from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.fully_connected import KEPT
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
@@ -17,7 +18,6 @@ from tflgpu_plugin.ops.table import Op, unplanned
 ROWS = 4  # per thread
 AHEAD = 2  # depth slices that a GPU thread loads at once
 CHUNK = 1 << 15  # rounds of the inner loop
-KEPT = 4  # highest rank of a fully connected layer's input
 
 
 def _swapped(shape: Shape, swap: object) -> Shape:

@@ -68,9 +68,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if lengths is None or lengths.size != 2:
         return Refusal("constant.required", "A transform needs two constant lengths.")
     height, width = _lengths(graph, node)
-    if (
-        height < 1 or width < 2 or max(height, width) > LONGEST
-    ):  # hosts accept any rows of one sample
+    # Hosts accept any rows of one sample.
+    if height < 1 or width < 2 or max(height, width) > LONGEST:
         return Refusal(
             "shape.too_large",
             f"A transform of {height} by {width} is not supported; rows have from 2 to "
