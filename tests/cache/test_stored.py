@@ -34,6 +34,7 @@ from tflgpu_plugin.ir import (
     Pipeline,
     Plan,
     Port,
+    Symbols,
     Target,
     Tensor,
     Weight,
@@ -199,10 +200,10 @@ def test_a_checksum_is_the_same_in_whatever_blocks_and_sees_what_befalls_files()
 
 def test_another_shape_of_plans_has_another_format() -> None:
     """Else a file of an older version is called damaged."""
-    kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight)
+    kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight, Symbols)
     fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
-    assert (plan_file.FORMAT, digest) == (4, "dc4e15be"), "raise FORMAT, then write the new digest"
+    assert (plan_file.FORMAT, digest) == (5, "ef44eb66"), "raise FORMAT, then write the new digest"
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:
@@ -344,6 +345,12 @@ def test_codec_takes_whole_numbers_that_every_reader_keeps_exact() -> None:
     assert codec.encode((None, (1, "a"), b"ab")) == [None, [1, "a"], "YWI="]
     with pytest.raises(TypeError, match="a set cannot be stored"):
         codec.encode({1})
+    stored = json.loads(json.dumps(codec.encode(np.uint32([[1, 2, 3], [4, 5, 6]]))))
+    again = codec.decode(np.ndarray, stored)
+    assert again.tolist() == [[1, 2, 3], [4, 5, 6]] and again.dtype == np.uint32
+    for bad in ([*stored[:1], [7], stored[2]], ["none", *stored[1:]], ["O", *stored[1:]], [1], "a"):
+        with pytest.raises(codec.Mismatch):
+            codec.decode(np.ndarray, bad)
     assert codec.decode(Two, ["x", "y"]) == Two("x", "y")
     for bad in ("xy", {"x": 1, "y": 2}, ["x"], ["x", "y", "z"], ("x", "y")):
         with pytest.raises(codec.Mismatch, match="a Two has 2 fields"):

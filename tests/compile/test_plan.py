@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir import Array, Buffer, Pipeline, Plan, Weight
+from tflgpu_plugin.cache import codec
+from tflgpu_plugin.ir import Array, Buffer, Pipeline, Plan, Symbols, Weight
 from tflgpu_plugin.ir.digests import of_array
 
 DATA = np.arange(6, dtype=np.float64).reshape(2, 3)
@@ -67,9 +69,38 @@ def test_equal_plans_are_those_of_equal_parts_and_values() -> None:
     assert base.fingerprint() != plan(weights=(other,)).fingerprint()
     assert plan(weights=(one, replace(known, digest=None))).fingerprint() is None
     changes = ({"uniforms": b"1"}, {"buffers": (Buffer("pool", 16),)},
-               {"pipelines": (Pipeline("a", "b", "u"),)})  # fmt: skip
+               {"pipelines": (Pipeline("a", "b", "u"),)}, {"symbols": symbols()},
+               {"symbols": symbols(guards=[(1, 1)])})  # fmt: skip
     prints = {plan(**change).fingerprint() for change in changes}
-    assert len(prints) == 3 and plan().fingerprint() not in prints
+    assert len(prints) == 5 and plan().fingerprint() not in prints
+
+
+def symbols(**changed: Any) -> Symbols:
+    tables = {"places": [(1, 0)], "constants": [7], "formulas": [(0, 0, 1)], "guards": [(0, 1)],
+              "words": [(16, 2, 1)], "groups": [(0, 2, 2)], "sizes": [(1, 2)],
+              "extents": [(1, 2)]}  # fmt: skip
+    return Symbols(1, **{name: np.array(table) for name, table in {**tables, **changed}.items()})
+
+
+def test_symbols_are_tables_of_what_they_were_given() -> None:
+    made, empty = symbols(), np.zeros(0)
+    assert made == symbols() and hash(made) == hash(symbols()) and made != "symbols"
+    assert made.places.tolist() == [[1, 0]] and made.constants.tolist() == [7]
+    assert (made.formulas.dtype, made.constants.dtype) == (np.uint32, np.int64)
+    tables = [part.name for part in fields(Symbols) if part.name != "count"]
+    assert len({made, *(symbols(**{name: empty}) for name in tables)}) == 9
+    assert replace(made, count=2) != made and symbols(words=empty).words.shape == (0, 3)
+    assert symbols(constants=[-(1 << 63)]).constants[0] == -(1 << 63)
+    for number in (-1, 1 << 32):
+        with pytest.raises(ValueError, match="a number of the sizes is not a uint32"):
+            symbols(sizes=[(0, number)])
+
+
+def test_symbols_are_stored_with_their_plan() -> None:
+    made = plan(symbols=symbols())
+    again = codec.decode(Plan, json.loads(json.dumps(codec.encode(made))))
+    assert again == made and again.symbols == symbols()
+    assert codec.decode(Plan, codec.encode(plan())).symbols is None
 
 
 def test_packings_know_tensors_by_their_values() -> None:

@@ -2,7 +2,8 @@
 here, and every value that is read is checked against its type.
 
 A dataclass becomes a list of the fields that take part in its comparison, a mapping a list of its
-pairs, bytes become base64, and arrays are kept next to the JSON value."""
+pairs, bytes become base64, and arrays are kept next to the JSON value, or in it (dtype, shape,
+bytes)."""
 
 from __future__ import annotations
 
@@ -30,9 +31,8 @@ class Mismatch(ValueError):
 
 
 def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:
-    """Returns a JSON value for dataclasses, mappings, tuples, bytes, numbers, strings and None, and
-    for arrays where `arrays` is given, to which they are added. Raises TypeError for other types.
-    """
+    """Returns a JSON value for dataclasses, mappings, tuples, bytes, numbers, strings, None and
+    arrays, which are added to `arrays` where it is given. Raises TypeError for other types."""
     if is_dataclass(value) and not isinstance(value, type):
         return [encode(getattr(value, name), arrays) for name in _fields(type(value))]
     if isinstance(value, Mapping):
@@ -40,6 +40,8 @@ def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:
     if isinstance(value, np.ndarray) and arrays is not None:
         arrays[name := str(len(arrays))] = value
         return {ARRAY: name}
+    if isinstance(value, np.ndarray):
+        return [value.dtype.name, list(value.shape), encode(value.tobytes())]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bytes):
@@ -72,9 +74,9 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if (origin or kind) in _PLAIN:
         return partial(_plain, *_PLAIN[origin or kind])
-    others = {bytes: _bytes, object: _anything, Any: _untyped}
-    if kind in others:
-        return others[kind]
+    others = {bytes: _bytes, np.ndarray: _array, object: _anything, Any: _untyped}
+    if (origin or kind) in others:
+        return others[origin or kind]
     if origin is UnionType:
         return partial(_either, [_decoder(part) for part in parts])
     if origin is Mapping:
@@ -113,7 +115,6 @@ _PLAIN: Mapping[Any, tuple[tuple[type, ...], str]] = {
     float: ((int, float), "no float"),
     str: ((str,), "no str"),
     NoneType: ((NoneType,), "not nothing"),
-    np.ndarray: ((np.ndarray,), "no array"),
 }
 
 
@@ -130,6 +131,16 @@ def _bytes(value: Any) -> bytes:
         return base64.b64decode(value, validate=True)
     except (ValueError, TypeError) as error:
         raise Mismatch("bytes are not base64") from error
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    dtype, shape, data = _decoder(tuple[str, tuple[int, ...], bytes])(value)
+    try:
+        return np.frombuffer(data, dtype).reshape(shape)
+    except (ValueError, TypeError) as error:
+        raise Mismatch(f"an array does not fit its bytes ({error})") from error
 
 
 def _anything(value: Any) -> object:

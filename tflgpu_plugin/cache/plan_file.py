@@ -23,7 +23,7 @@ import numpy as np
 from tflgpu_plugin.cache import codec
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Dispatch, Graph, Plan, Port, Weight
 
-MAGIC, FORMAT = b"tflgpu\r\n", 4
+MAGIC, FORMAT = b"tflgpu\r\n", 5
 PREAMBLE = struct.Struct("<8sIIQQQ")
 CHECKED = 16  # offset of the first byte that the crc32 covers
 ALIGNMENT = 64

@@ -12,7 +12,9 @@ from tflgpu_plugin.ir.graph import (
 from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, table,
 )  # fmt: skip
-from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pack, Pipeline, Plan, Port, Weight, forgotten
+from tflgpu_plugin.ir.plan import (
+    Buffer, Dispatch, Pack, Pipeline, Plan, Port, Symbols, Weight, forgotten,
+)  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
     COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, STORED, Levels, alike, fixed_point,
     levels, quantized, is_integer,
@@ -61,6 +63,7 @@ __all__ = [
     "Quantization",
     "Refusal",
     "Shape",
+    "Symbols",
     "Target",
     "Tensor",
     "Unfit",

@@ -4,7 +4,7 @@ and no device."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
 
@@ -114,10 +114,68 @@ class Port:
     counted: tuple[int, int] | None = None
 
 
+# What the numbers of a plan's symbols mean, by position (TG_* of native/core/tflgpu.h).
+FORMULAS = ("add", "sub", "mul", "div", "mod", "ceil", "max", "min")
+GUARDS = ("zero", "not_zero", "not_negative")
+WORDS = ("u32", "i32", "f32")
+_COLUMNS = {"places": 2, "formulas": 3, "guards": 2, "words": 3, "groups": 3, "sizes": 2,
+            "extents": 2}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """How a plan follows from the shapes of a run: tables for native code, with a row per entry and
+    these columns (see tg_symbols in native/core/tflgpu.h). Registers are int64: first the `count`
+    symbols, then the constants, then one per formula.
+
+    places: position in the flat list of input shapes and run values, symbol;
+    formulas: number of the operation in FORMULAS, register, register;
+    guards: number of the condition in GUARDS, register;
+    words: byte offset in the uniforms, register, number of the type in WORDS;
+    groups: dispatch, axis, register of the workgroups;
+    sizes: port, counted through inputs, outputs and states, register of its bytes;
+    extents: position in the flat list of output shapes, register."""
+
+    count: int
+    places: Array
+    constants: Array  # int64, of one dimension; all others are uint32
+    formulas: Array
+    guards: Array
+    words: Array
+    groups: Array
+    sizes: Array
+    extents: Array
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for numbers that these tables cannot hold."""
+        constants = np.ascontiguousarray(self.constants, np.int64).reshape(-1)
+        object.__setattr__(self, "constants", constants)
+        for name, columns in _COLUMNS.items():
+            given = np.asarray(getattr(self, name), np.int64).reshape(-1, columns)
+            table = np.ascontiguousarray(given, np.uint32)
+            if (table != given).any():
+                raise ValueError(f"a number of the {name} is not a uint32")
+            object.__setattr__(self, name, table)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Returns a digest that is equal for equal tables."""
+        tables = [getattr(self, part.name) for part in fields(self)[1:]]
+        shape = self.count, [len(table) for table in tables]
+        return sha256(repr(shape).encode() + b"".join(map(bytes, tables))).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symbols) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The plan of one partition. `tensor_bytes` is the size that the pools would have without
-    sharing memory, and `least_bytes` the peak of live tensors, the minimum with sharing."""
+    sharing memory, and `least_bytes` the peak of live tensors, the minimum with sharing. With
+    `symbols`, the plan holds for other shapes, too."""
 
     pipelines: tuple[Pipeline, ...]
     buffers: tuple[Buffer, ...]
@@ -129,6 +187,7 @@ class Plan:
     states: tuple[Port, ...]
     tensor_bytes: int = 0
     least_bytes: int = 0
+    symbols: Symbols | None = None
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -141,7 +200,8 @@ class Plan:
         """Returns a digest of the plan without the constants' values."""
         ports = self.inputs, self.outputs, self.states
         shape = self.pipelines, self.buffers, self.weights, self.dispatches, *ports
-        return sha256(repr(shape).encode() + self.uniforms).digest()
+        tables = self.symbols.digest if self.symbols else b""
+        return sha256(repr(shape).encode() + self.uniforms + tables).digest()
 
     def fingerprint(self) -> bytes | None:
         """Returns a digest that is equal for plans that build the same program, constants' values
