@@ -1,0 +1,249 @@
+"""Small decoders with past and present, written node by node as torch's older exporter writes them.
+
+`gpt` has the structure of an exported GPT-2: learned positions that begin where the past ends, a
+mask made of `attention_mask` and of ranges, and before each dense layer the arithmetic that finds
+its shapes again, about 107 nodes a layer. `grouped` is a decoder of onnxruntime's
+GroupQueryAttention, as the builder of onnxruntime-genai writes it, with a cache of fixed length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+F32, I64, BOOL, I32 = 1, 7, 9, 6  # as ONNX counts types of elements
+LAST = np.iinfo(np.int64).max
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Size:
+    """The extents of a decoder. `positions` bounds the length of its texts."""
+
+    layers: int = 2
+    width: int = 16
+    heads: int = 2
+    words: int = 31
+    positions: int = 256
+
+    @property
+    def head(self) -> int:
+        """Returns the width of a head."""
+        return self.width // self.heads
+
+
+@dataclass
+class Writer:
+    """Nodes and constants of a model; results are identified by name."""
+
+    nodes: list[Any] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def op(self, op: str, *inputs: Any, out: str | tuple[str, ...] = "", **attributes: Any) -> Any:
+        """Adds a node of named results and constants; returns the names of its results."""
+        from onnx import helper
+
+        made = out or f"{op}_{len(self.nodes)}"
+        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        outputs = [made] if isinstance(made, str) else [*made]
+        self.nodes.append(helper.make_node(op, names, outputs, **attributes))
+        return made
+
+    def constant(self, value: Any) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        array = np.asarray(value)
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def weights(self, *shape: int) -> Array:
+        return self.random.normal(0, shape[0] ** -0.5, shape).astype(np.float32)
+
+    def extent(self, x: str, axis: int) -> str:
+        """Adds the nodes that torch writes for `x.size(axis)`."""
+        return str(self.op("Gather", self.op("Shape", x), np.int64(axis), axis=0))
+
+    def joined(self, *extents: Any) -> str:
+        """Adds the nodes that make a shape of extents that are numbers or results."""
+        parts = [np.array([e]) if isinstance(e, int) else self.op("Unsqueeze", e, np.array([0]))
+                 for e in extents]  # fmt: skip
+        return str(self.op("Concat", *parts, axis=0))
+
+    def model(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> bytes:
+        """Returns the model, whose inputs and outputs are given as (type, shape)."""
+        from onnx import helper
+
+        def values(given: Mapping[str, Any]) -> list[Any]:
+            return [helper.make_tensor_value_info(n, *of) for n, of in given.items()]
+
+        graph = helper.make_graph(
+            self.nodes, "decoder", values(inputs), values(outputs), self.constants
+        )
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        return bytes(made.SerializeToString())
+
+
+def gpt(size: Size) -> bytes:
+    """Returns a model of input_ids [batch, tokens], attention_mask [batch, past + tokens] and, for
+    each layer, past keys and values; it has logits and the present ones."""
+    w = Writer()
+    table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
+    ids = w.op("Reshape", "input_ids", w.joined(-1, w.extent("input_ids", 1)))
+    words = w.op("Gather", table, ids)
+    past, tokens = w.extent("past.0", 2), w.extent(words, 1)
+    steps = w.op("Range", np.int64(0), w.op("Cast", tokens, to=I64), np.int64(1))
+    places = w.op("Unsqueeze", w.op("Add", steps, past), np.array([0]))
+    x = w.op("Add", words, w.op("Gather", w.weights(size.positions, size.width), places))
+    seen = _seen(w, words, past, tokens)
+    for layer in range(size.layers):
+        x = _layer(w, size, x, seen, layer)
+    x = _normalized(w, size, x)
+    w.op("MatMul", x, np.ascontiguousarray(table.T), out="logits")
+    return _decoder(w, size, size.heads)
+
+
+def _decoder(w: Writer, size: Size, heads: int) -> bytes:
+    """Returns the model, whose cache has so many heads."""
+    inputs: dict[str, Any] = {
+        "input_ids": (I64, ("batch", "tokens")), "attention_mask": (I64, ("batch", "total")),
+    }  # fmt: skip
+    outputs: dict[str, Any] = {"logits": (F32, ("batch", "tokens", size.words))}
+    for k in range(2 * size.layers):
+        inputs[f"past.{k}"] = F32, ("batch", heads, "past", size.head)
+        outputs[f"present.{k}"] = F32, ("batch", heads, "present", size.head)
+    return w.model(inputs, outputs)
+
+
+def _seen(w: Writer, words: str, past: str, tokens: str) -> str:
+    """Adds what computes which positions each token sees, [batch, 1, tokens, past + tokens]."""
+    total, batch = w.op("Add", past, tokens), w.extent(words, 0)
+    mask = w.op("Cast", w.op("Reshape", "attention_mask", w.joined(batch, -1)), to=BOOL)
+
+    def counted(extent: str, *axes: int) -> str:
+        made = w.op("Range", np.int64(0), w.op("Cast", extent, to=I64), np.int64(1))
+        if axes == (0, 1, 3):
+            made = w.op("Add", made, w.op("Cast", past, to=I64))
+        for axis in axes:
+            made = w.op("Unsqueeze", made, np.array([axis]))
+        return str(made)
+
+    rows, queries, keys = counted(batch, 1, 2, 3), counted(tokens, 0, 1, 3), counted(total, 0, 1, 2)
+    causal = w.op("Cast", w.op("LessOrEqual", keys, queries), to=BOOL)
+    stride = w.op("Gather", w.op("Shape", mask), np.array([1]), axis=0)
+    flat = w.op("Reshape", w.op("Flatten", mask, axis=2), np.array([-1]))
+    at = w.op("Add", keys, w.op("Mul", rows, stride))
+    picked = w.op("Gather", flat, at, axis=0)
+    picked = w.op("Reshape", w.op("Reshape", picked, np.array([-1])), w.op("Shape", at))
+    both = w.op("And", causal, w.op("Cast", picked, to=BOOL))
+    wanted = w.op("Reshape", w.joined(batch, -1, tokens, total), np.array([-1]))
+    ones = w.op("Expand", np.array([1]), w.op("Shape", wanted))
+    open_ = w.op("Equal", wanted, w.op("Mul", ones, np.int64(-1)))
+    return str(w.op("Expand", both, w.op("Where", open_, ones, wanted)))
+
+
+def _layer(w: Writer, size: Size, x: str, seen: str, layer: int) -> str:
+    packed = _dense(w, _normalized(w, size, x), size.width, 3 * size.width)
+    parts = tuple(f"{part}_{layer}" for part in "qkv")
+    w.op("Split", packed, np.array([size.width] * 3), out=parts, axis=2)
+    queries, keys, values = (_heads(w, size, part) for part in parts)
+    present = f"present.{2 * layer}", f"present.{2 * layer + 1}"
+    w.op("Concat", f"past.{2 * layer}", keys, axis=-2, out=present[0])
+    w.op("Concat", f"past.{2 * layer + 1}", values, axis=-2, out=present[1])
+    turned, scale = w.op("Transpose", present[0], perm=[0, 1, 3, 2]), np.float32(size.head**-0.25)
+    scores = w.op("MatMul", w.op("Mul", queries, scale), w.op("Mul", turned, scale))
+    bias = w.op("Where", seen, np.zeros(1, np.float32), np.full(1, -np.inf, np.float32))
+    y = w.op("Softmax", w.op("Add", scores, bias), axis=-1)
+    y = w.op("Where", w.op("IsNaN", y), np.zeros(1, np.float32), y)  # a token that sees nothing
+    y = w.op("MatMul", y, present[1])
+    whole = w.joined(w.extent(y, 0), -1, w.extent(queries, 2), w.extent(present[1], 3))
+    y = w.op("Transpose", w.op("Reshape", y, whole), perm=[0, 2, 1, 3])
+    y = w.op("Reshape", y, w.joined(w.extent(y, 0), w.extent(y, 1), -1))
+    x = w.op("Add", _dense(w, y, size.width, size.width), x)
+    y = _gelu(w, _dense(w, _normalized(w, size, x), size.width, 4 * size.width))
+    return str(w.op("Add", x, _dense(w, y, 4 * size.width, size.width)))
+
+
+def _heads(w: Writer, size: Size, x: str) -> str:
+    shape = w.joined(w.extent(x, 0), w.extent(x, 1), -1, size.head)
+    return str(w.op("Transpose", w.op("Reshape", x, shape), perm=[0, 2, 1, 3]))
+
+
+def _dense(w: Writer, x: str, width: int, made: int) -> str:
+    """Adds a dense layer as torch's older exporter writes that of transformers."""
+    batch, tokens, shape = w.extent(x, 0), w.extent(x, 1), w.op("Shape", x)
+    last = w.op("Slice", shape, np.array([-1]), np.array([LAST]), np.array([0]))
+    flat = w.op("Reshape", x, w.joined(-1, w.op("Squeeze", last, np.array([0]))))
+    y = w.op("Gemm", flat, w.weights(width, made), w.weights(made))
+    return str(w.op("Reshape", y, w.joined(batch, tokens, made)))
+
+
+def _normalized(w: Writer, size: Size, x: str) -> str:
+    scale, shift = w.random.uniform(0.5, 1.5, size.width), w.random.normal(size=size.width)
+    constants = scale.astype(np.float32), (shift / 4).astype(np.float32)
+    return str(w.op("LayerNormalization", x, *constants, axis=-1, epsilon=1e-5))
+
+
+def _gelu(w: Writer, x: str) -> str:
+    cube = w.op("Mul", w.op("Pow", x, np.float32(3)), np.float32(0.044715))
+    inner = w.op("Tanh", w.op("Mul", w.op("Add", x, cube), np.float32(0.7978846)))
+    half, one = w.op("Mul", x, np.float32(0.5)), w.op("Add", inner, np.float32(1))
+    return str(w.op("Mul", half, one))
+
+
+def grouped(size: Size) -> bytes:
+    """Returns a model with the inputs and outputs of `gpt`; its cache has half the heads and may be
+    longer than what is in it."""
+    w = Writer()
+    table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
+    x = w.op("Gather", table, "input_ids")
+    counts = w.op("ReduceSum", "attention_mask", np.array([1]), keepdims=0)
+    ends = w.op("Cast", w.op("Sub", counts, np.array([1])), to=I32)
+    total = w.op("Cast", w.extent("attention_mask", 1), to=I32)
+    rotation = _rotation(size)
+    for layer in range(size.layers):
+        y, packed = _root_mean(w, size, x), (size.heads // 2 * 2 + size.heads) * size.head
+        y = w.op("MatMul", y, w.weights(size.width, packed))
+        inner = f"attention_{layer}", f"present.{2 * layer}", f"present.{2 * layer + 1}"
+        pasts = f"past.{2 * layer}", f"past.{2 * layer + 1}"
+        w.op("GroupQueryAttention", y, "", "", *pasts, ends, total, *rotation, out=inner,
+             domain=MICROSOFT, num_heads=size.heads, kv_num_heads=size.heads // 2,
+             do_rotary=1)  # fmt: skip
+        x = w.op("Add", x, w.op("MatMul", inner[0], w.weights(size.width, size.width)))
+        y = _root_mean(w, size, x)
+        gate, up = (w.op("MatMul", y, w.weights(size.width, 2 * size.width)) for _ in range(2))
+        y = w.op("Mul", w.op("Mul", gate, w.op("Sigmoid", gate)), up)
+        x = w.op("Add", x, w.op("MatMul", y, w.weights(2 * size.width, size.width)))
+    w.op("MatMul", _root_mean(w, size, x), w.weights(size.width, size.words), out="logits")
+    return _decoder(w, size, size.heads // 2)
+
+
+def _rotation(size: Size) -> tuple[Array, Array]:
+    """Returns the cosines and sines of every position."""
+    steps = 1e4 ** (-np.arange(size.head // 2) / (size.head // 2))
+    angles = np.arange(size.positions)[:, None] * steps
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def _root_mean(w: Writer, size: Size, x: str) -> str:
+    scale = w.random.uniform(0.5, 1.5, size.width).astype(np.float32)
+    return str(w.op("SimplifiedLayerNormalization", x, scale, axis=-1, epsilon=1e-6))
+
+
+def empty(size: Size, batch: int, length: int = 0, heads: int = 0) -> list[Array]:
+    """Returns a cache of zeros of this length, of the heads of `gpt` if no other number is
+    given."""
+    shape = batch, heads or size.heads, length, size.head
+    return [np.zeros(shape, np.float32)] * (2 * size.layers)
+
+
+def fed(ids: Array, mask: Array, cache: Sequence[Array]) -> dict[str, Array]:
+    """Returns the inputs of a decoder for these tokens after those of the cache."""
+    pasts = {f"past.{k}": array for k, array in enumerate(cache)}
+    return {"input_ids": ids, "attention_mask": mask, **pasts}
