@@ -1,5 +1,6 @@
 """Recurrent layers over sequences: units and outputs around the width of a vector, one step and
-many, both orders of the axes, reversed, clipped, with every optional part."""
+many, both orders of the axes, reversed, clipped, with every optional part, and sequences that end
+early: constant lengths and those of a run, of none to all of the steps, and out of range."""
 
 from __future__ import annotations
 
@@ -12,6 +13,11 @@ from conformance.node_cases import NodeCase
 
 CASES: list[Case] = []
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+ABSENT = {"lstm": 4, "gru": 1, "rnn": 0}  # optional parts before the lengths
+WAYS: dict[str, dict[str, Any]] = {
+    "forward": {}, "backward": {"reverse": True}, "batch_axis_first": {"time_axis": 1},
+    "both_directions": {"directions": 2},
+}  # fmt: skip
 
 
 def layer(
@@ -57,6 +63,14 @@ def norm(units: int, gates: int = 4) -> Input:
     return constant(np.stack([scales, biases]))
 
 
+def ended(name: str, op: str, lengths: Input, *parts: Input, **attributes: Any) -> NodeCase:
+    """A layer of 5 units over 5 steps of sequences that have these lengths."""
+    batch = lengths.shape[0] * attributes.get("directions", 1)
+    absent = [None] * (ABSENT[op] - len(parts))
+    return layer(f"lengths_{name}", op, 5, batch, 5, (*parts, *absent, lengths), **attributes)
+
+
+OF_A_RUN, LENGTHS = Input((3,), "i32", low=0, high=6), constant((5, 0, 3, 1), "i32")
 NODES = [
     *(layer(f"units_{n}", "lstm", 3, 2, n) for n in (1, 3, 4, 5, 17, 44)),
     layer("units_160", "lstm", 2, 1, 160, scale=0.1),
@@ -105,5 +119,15 @@ NODES = [
     *(layer(f"{name}_units_{n}", "rnn", 5, 2, n, activation=name)
       for name in ("tanh", "relu", "logistic") for n in (3, 8)),
     layer("reversed", "rnn", 5, 2, 6, reverse=True, time_axis=1),
+    *(ended(f"{name}_{way}", op, lengths, **given) for op in GATES for way, given in WAYS.items()
+      for name, lengths in (("of_a_run", OF_A_RUN), ("constant", LENGTHS))),
+    *(ended(f"linear_{way}", "gru", LENGTHS, constant(seeded(5 * given.get("directions", 1))),
+            linear=True, **given) for way, given in WAYS.items()),
+    ended("out_of_range", "rnn", constant((-1, 6, 2), "i32")),
+    layer("lengths_of_another_batch", "rnn", 5, 3, 5, (constant((1, 2), "i32"),), refused=True),
+    layer("lengths_of_both_directions", "rnn", 5, 2, 5, (constant((1, 2), "i32"),), directions=2,
+          refused=True),
+    layer("lengths_and_peepholes", "lstm", 2, 2, 4,
+          (peepholes(4), None, None, None, constant((1, 2), "i32")), refused=True),
     layer("sigmoid", "rnn", 5, 2, 6, activation="sigmoid", refused=True),
 ]  # fmt: skip

@@ -11,6 +11,8 @@ import numpy as np
 from conformance.references.rounding import rounded
 from tflgpu_plugin.ir import Array
 
+Layer = Callable[..., tuple[Array, ...]]
+
 
 def logistic(v: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-v)))
@@ -55,7 +57,38 @@ def _normal(v: Array) -> Array:
     return np.asarray(away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-8))
 
 
-def both_ways(op: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
+def each_length(position: int, states: int) -> Callable[[Layer], Layer]:
+    """The layer with lengths as the operand at `position`: every sequence by itself, up to its own
+    end, with zeros behind it. `states` is the number of states."""
+
+    def decorated(op: Layer) -> Layer:
+        @wraps(op)
+        def layer(z: Array, r: Array, *rest: Any, time_axis: int = 0, **given: Any) -> Any:
+            rest, lengths = rest[: position - 2], rest[position - 2 :]
+            if not lengths or lengths[0] is None:
+                return op(z, r, *rest, time_axis=time_axis, **given)
+            rows = []
+            for b, row in enumerate(np.moveaxis(z, 1 - time_axis, 0)):
+                count = min(max(int(lengths[0][b]), 0), len(row))
+                own = [v[b : b + 1] for v in rest[:states]]
+                y, *last = np.zeros((0, *own[0].shape)), *map(np.zeros_like, own)
+                if count:
+                    y, *last = op(row[:count, None], r, *own, *rest[states:], **given)
+                rows.append((np.pad(y, ((0, len(row) - count), (0, 0), (0, 0))), *last))
+            y, *last = (np.concatenate(parts, -2) for parts in zip(*rows, strict=True))
+            return np.moveaxis(y, 0, time_axis), *last
+
+        return layer
+
+    return decorated
+
+
+def _half(v: Array | None, k: int, axis: int = 0) -> Array | None:
+    """Half of an operand; both halves of a batch have the same lengths."""
+    return v if v is None or v.dtype.kind == "i" else np.split(v, 2, axis)[k]
+
+
+def both_ways(op: Layer) -> Layer:
     """The op with `directions`: each half of the batch with its half of the weights (and of the
     bias of a GRU), the second reversed."""
 
@@ -65,10 +98,8 @@ def both_ways(op: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array
         if directions == 1:
             return op(z, r, h, *rest, **given)
         axis = 1 - given.get("time_axis", 0)
-        halves = zip(*(np.split(v, 2, a) for v, a in
-                       ((z, axis), (r, 0), (h, 0), *((v, 0) for v in rest if v is not None))),
-                     strict=True)  # fmt: skip
-        made = [op(*half, **given, reverse=k == 1) for k, half in enumerate(halves)]
+        made = [op(_half(z, k, axis), *(_half(v, k) for v in (r, h, *rest)), **given,
+                   reverse=k == 1) for k in range(2)]  # fmt: skip
         places = (axis, *[0] * len(made[0][1:]))
         pairs = zip(zip(*made, strict=True), places, strict=True)
         return tuple(np.concatenate(parts, place) for parts, place in pairs)
@@ -77,6 +108,7 @@ def both_ways(op: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array
 
 
 @both_ways
+@each_length(8, 2)
 def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          projection: Array | None = None, bias: Array | None = None, norm: Array | None = None,
          gates: str = "ifco",
@@ -114,6 +146,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
 
 
 @both_ways
+@each_length(4, 1)
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
         time_axis: int = 0, reverse: bool = False,
         gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
@@ -133,6 +166,7 @@ def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = 
 
 
 @both_ways
+@each_length(3, 1)
 def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int = 0,
         reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
     moved, order = _steps(z, time_axis, reverse)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Condition, Refusal, Shape, needs
+from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
+from .attention import as_integers, gathered
 from .operand_shapes import exactly
 from .presence import unset
 from .rearranging import joined, part
@@ -20,8 +21,8 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
-# Returns (inputs of the op after input, weights and state, further attributes) for a direction, or
-# for both (None).
+# Returns (inputs of the op between the hidden state and the lengths, further attributes) for a
+# direction, or for both (None).
 More = Callable[[Builder, int | None], tuple[tuple[int | None, ...], dict[str, Any]]]
 
 
@@ -34,7 +35,7 @@ def lstm(e: Builder) -> list[int]:
             peephole = e.derived(
                 e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
             )
-        return (_state(e, CELL, d), peephole), {"gates": "iofc"}
+        return (_state(e, CELL, d), peephole, None, None, None), {"gates": "iofc"}
 
     return _layers(e, more)
 
@@ -78,6 +79,10 @@ def _time_axis(e: Builder) -> int:
     return 1 if e.integer("layout") else 0
 
 
+def _steps(e: Builder) -> int:
+    return e.shape()[_time_axis(e)]
+
+
 def _rows(d: int | None) -> slice:
     return slice(None) if d is None else slice(d, d + 1)
 
@@ -118,6 +123,22 @@ def _bias(e: Builder, d: int) -> int | None:
     return e.derived(e.x(B), "biases", linear, d, make=added) if e.has(B) else None
 
 
+def _ends(e: Builder) -> bool:
+    """Whether a sequence may end before the last step."""
+    if not e.has(LENGTHS):
+        return False
+    lengths = e.constant(e.x(LENGTHS))
+    return lengths is None or bool(np.any(lengths != _steps(e)))
+
+
+def _lengths(e: Builder) -> int | None:
+    """Returns the lengths of the sequences, None if no sequence ends early. As in onnxruntime, the
+    run fails for a length that is negative or over the number of steps."""
+    if not _ends(e):
+        return None
+    return gathered(e, as_integers(e, e.x(LENGTHS)), range(_steps(e) + 1))
+
+
 def _together(e: Builder) -> bool:
     """Whether both directions can be one op over a batch of twice the size."""
     names = _activations(e, ())
@@ -130,9 +151,10 @@ def _both(e: Builder, more: More) -> list[int]:
     parts = [e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
              for d in range(2)]  # fmt: skip
     inputs, attributes = more(e, None)
+    lengths = _lengths(e)
     y, *states = e.add_many(
         e.row.op, e.add("concat", *parts, axis=1), _part(e, R, None), _state(e, HIDDEN, None),
-        *inputs, **attributes, directions=2, gate_clip=e.number("clip", 0.0),
+        *inputs, lengths, **attributes, directions=2, gate_clip=e.number("clip", 0.0),
     )  # fmt: skip
     shape = (2, e.shape()[1], e.shape(y)[-1])
     return [e.reshape(y, (e.shape()[0], *shape)), *(e.reshape(state, shape) for state in states)]
@@ -141,16 +163,16 @@ def _both(e: Builder, more: More) -> list[int]:
 def _layers(e: Builder, more: More) -> list[int]:
     """Builds the layer: one op per direction, whose results are stacked on a new axis, or one op
     for both directions if `_together` holds."""
-    if not e.shape()[_time_axis(e)]:
+    if not _steps(e):
         return _no_steps(e)
     if _together(e):
         return _both(e, more)
-    found, late = [], _time_axis(e)
+    found, late, lengths = [], _time_axis(e), _lengths(e)
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
         z = e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
         inputs, attributes = more(e, d)
         made = e.add_many(
-            e.row.op, z, _part(e, R, d), _state(e, HIDDEN, d), *inputs, **attributes,
+            e.row.op, z, _part(e, R, d), _state(e, HIDDEN, d), *inputs, lengths, **attributes,
             time_axis=late, reverse=reverse, gate_clip=e.number("clip", 0.0),
         )  # fmt: skip
         found.append(made)
@@ -181,6 +203,13 @@ def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
 
 # ---- conditions ----------------------------------------------------------------------------------
 
+
+def _within(e: Builder) -> bool:
+    """Whether lengths that are known before a run are from 0 to the number of steps."""
+    lengths = e.constant(e.x(LENGTHS)) if e.has(LENGTHS) else None
+    return lengths is None or bool(np.all((lengths >= 0) & (lengths <= _steps(e))))
+
+
 _CELL = (
     needs("rank.unsupported", "An input of rank 3.", lambda e: e.rank() == 3),
     exactly("States with one value per direction, batch and unit.", _states, HIDDEN, CELL),
@@ -189,10 +218,22 @@ _CELL = (
         "A direction of forward, reverse or bidirectional.",
         lambda e: _direction(e) in DIRECTIONS,
     ),
+    exactly(
+        "One length per sequence (sequence_lens).",
+        lambda e: (e.shape()[1 - _time_axis(e)],),
+        LENGTHS,
+    ),
     needs(
-        "input.unsupported",
-        "Sequences of full length (sequence_lens).",
-        lambda e: not e.has(LENGTHS) or not np.any(e.value(LENGTHS) != e.shape()[_time_axis(e)]),
+        "constant.invalid",
+        "Lengths from 0 to the number of steps.",
+        _within,
+        kind=Impossible,
+    ),
+    needs(
+        "shape.empty",
+        "At least one step if a run tells the lengths.",
+        lambda e: _steps(e) > 0 or not _ends(e),
+        kind=Unfit,
     ),
     needs(
         "attribute.unsupported",
@@ -241,11 +282,16 @@ LSTM = (
     _fitting(4),
     _activated("sigmoid", "tanh", "tanh"),
     unset("No coupled gates (input_forget).", "input_forget"),
+    needs(
+        "input.unsupported",
+        "No peepholes with lengths other than the number of steps.",
+        lambda e: not e.has(PEEPHOLE) or not _ends(e),
+    ),
 )
 DYNAMIC_LSTM = (
     *_CELL,
     _fitting(4, turned=True),
-    *LSTM[-2:],
+    *LSTM[-3:],
     needs(
         "quantization.unsupported",
         "Scales and zero points per direction, or per direction and gate.",

@@ -33,7 +33,7 @@ ROLES: Mapping[str, Role] = (
         ("bias", "biases", "projection_bias", "scale", "scales", "fill", "like"), Role()
     )
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
-    | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode", "lengths"), Role())
+    | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode"), Role())
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}

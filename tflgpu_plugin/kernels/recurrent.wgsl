@@ -133,13 +133,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if both %}
   let second = select(0u, 1u, b >= p.backward);  // of the batch: the other direction, with its own weights
 {% endif %}
-  for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = load_h0(b * p.depth + q); }
+{% if lengths %}
+  let steps = u32(clamp(load_lengths(b{{ " - second * p.backward" if both }}), 0, i32(p.steps)));
+{% else %}
+  let steps = p.steps;
+{% endif %}
+{% macro first(state) %}{{ "select(vec4f(0.0), " ~ state ~ ", steps > 0u)" if lengths else state }}{% endmacro %}
+  for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = {{ first("load_h0(b * p.depth + q)") }}; }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = load_c0(b * p.unit_slices + q); }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = {{ first("load_c0(b * p.unit_slices + q)") }}; }
 {% endif %}
   workgroupBarrier();
-  for (var step = 0u; step < p.steps; step++) {
-    let t = select(step, p.steps - 1u - step, {{ "second" if both else "p.reverse" }} == 1u);
+  for (var step = 0u; step < steps; step++) {
+    let t = select(step, steps - 1u - step, {{ "second" if both else "p.reverse" }} == 1u);
 {{ gates_of("", "p.straight", "hidden") -}}
 {% if cell == "gru" %}
     // The gate of new content takes the hidden state reset, or is reset itself (linear).
@@ -222,6 +228,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
       store_y(b * p.y_batch + t * p.y_step + q * p.y_slice, epilogue_y(q), hidden[q]);
     }
   }
+{% if lengths %}
+  for (var t = steps; t < p.steps; t++) {
+    for (var q = thread; q < p.depth; q += THREADS) {
+      store_y(b * p.y_batch + t * p.y_step + q * p.y_slice, epilogue_y(q), vec4f(0.0));
+    }
+  }
+{% endif %}
   for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, epilogue_h(q), hidden[q]); }
 {% if cell == "lstm" %}
   for (var q = thread; q < p.unit_slices; q += THREADS) { store_c(b * p.unit_slices + q, epilogue_c(q), between[q]); }

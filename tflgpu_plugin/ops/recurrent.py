@@ -4,23 +4,30 @@ z is the input's contribution to all gates, biases included, computed by a fully
 over all steps: [T, B, G * D], or [B, T, G * D] with `time_axis` 1, of T steps and D units.
 
 `lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
-bias[P]|None, norm[2, G*D]|None)` -> y (z's shape with P channels), last hidden [B, P] and cell
-state [B, D]; without a projection P = D. `gates` is the order of the blocks of z and r: input,
-forget, cell, output ("ifco"; "fco": the input gate is 1 - forget gate). Peepholes are those of the
-input, forget and output gate. With `norm` (scale and bias), gate inputs, peepholes included, are
-first normalized over the units to mean 0 and variance 1, and z has no biases. c = f * c + i *
+bias[P]|None, norm[2, G*D]|None, lengths|None)` -> y (z's shape with P channels), last hidden [B, P]
+and cell state [B, D]; without a projection P = D. `gates` is the order of the blocks of z and r:
+input, forget, cell, output ("ifco"; "fco": the input gate is 1 - forget gate). Peepholes are those
+of the input, forget and output gate. With `norm` (scale and bias), gate inputs, peepholes included,
+are first normalized over the units to mean 0 and variance 1, and z has no biases. c = f * c + i *
 tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and the projected h,
 `gate_clip` the gate inputs (0: no limit). `levels`, two of (scale, least, most), round h and c to
 these at each step, and intermediate values to the hosts' 16-bit fixed point: gate inputs to 2^-12,
 sigmoid and tanh to 2^-15.
 
-`gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content; h = (1
-- update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).
+`gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
+content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
+(reset * h).
 
-`rnn(z, r[D, D], h0[B, D])` -> y, last h: h = activation(z + r h); tanh, relu or logistic.
+`rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h); tanh, relu
+or logistic.
 
 With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
 backward, with the second half of r and of the bias.
+
+`lengths` (int32, one per sequence: as many as the batch has in one direction) end sequences before
+T; they are clamped to 0 and T. Steps backward begin at a sequence's own end, the last states are
+those after its own steps, y is 0 past its end, and all results of a sequence of length 0 are 0.
+They exclude peepholes, projection and norm, because of the number of buffers in a kernel.
 
 Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite."""
 
@@ -47,6 +54,7 @@ MAX_UNITS = 512  # as many as fit into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3
+LENGTHS = {"lstm": 8, "gru": 4, "rnn": 3}
 ACTIVATIONS = ("tanh", "relu", "logistic")
 
 
@@ -63,6 +71,10 @@ def _directions(node: Node) -> int:
 
 def _given(node: Node, position: int) -> int | None:
     return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _lengths(node: Node) -> int | None:
+    return _given(node, LENGTHS[node.op])
 
 
 def _extra(node: Node) -> bool:
@@ -104,14 +116,20 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if directions > 1 and _extra(node):
         said = f"{name} of both directions takes no peepholes, projection or normalization."
         return Refusal("attribute.unsupported", said)
-    wanted = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
+    if _lengths(node) is not None and _extra(node):
+        said = f"{name} with lengths takes no peepholes, projection or normalization."
+        return Refusal("input.unsupported", said)
+    wanted: list[Shape] = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if node.op == "lstm":
         wanted.append((batch, units))
         given.append(graph.shape(node.operand(C0)))
+    if (lengths := _lengths(node)) is not None:
+        wanted.append((batch // directions,))
+        given.append(graph.shape(lengths))
     projected = node.op == "lstm" and _given(node, PROJECTION) is not None
     if given != wanted or (outputs != units and not projected):
-        said = f"The weights and states of {name} have shapes that do not fit its input."
+        said = f"The weights, states or lengths of {name} have shapes that do not fit its input."
         return Refusal("shape.mismatch", said)
     return None
 
@@ -159,6 +177,7 @@ def lower(low: Lowering, node: Node) -> None:
         "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
         "own": _own(node) if low.target.software else 1,
+        "lengths": _lengths(node) is not None,
     }
     low.loops(node, steps * _rounds(node, units, outputs))
     reads: dict[str, Source | Access] = {
@@ -166,6 +185,8 @@ def lower(low: Lowering, node: Node) -> None:
         "r": _weights(low, node, rows * depth),
         "h0": low.stored(node.operand(H0)),
     }
+    if (lengths := _lengths(node)) is not None:
+        reads["lengths"] = Access(low.stored(lengths), 1)
     writes: dict[str, Source | Access] = {"y": node.outputs[0], "h": node.outputs[1]}
     if node.op == "lstm":
         reads["c0"] = low.stored(node.operand(C0))
@@ -347,10 +368,11 @@ OPS = tuple(
         shapes,
         lower,
         "accumulate",
+        types=("f32", "i32"),
         work=_work,
         kind="product",
         accumulates=False,
         operands=taken,
     )
-    for name, taken in (("lstm", "xxxx????"), ("gru", "xxx?"), ("rnn", "xxx"))
+    for name, taken in (("lstm", "xxxx?????"), ("gru", "xxx??"), ("rnn", "xxx?"))
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def layer(
     **attributes: Any,
 ) -> bytes:
     """A model of one layer. `parts` are the optional inputs that it has: B and P are constant,
-    states are fed."""
+    states and lengths are fed; `sequence_lens` are constant."""
     chance = np.random.default_rng([units, len(op)])
     directions = 2 if attributes.get("direction") == "bidirectional" else 1
     gates = GATES[op]
@@ -49,10 +50,13 @@ def layer(
     order = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]
     given = ["X", "W", "R", *parts]
     inputs = [name if name in given else "" for name in order]
+    if "lengths" in given:
+        inputs[4] = "lengths"
     while not inputs[-1]:
         inputs.pop()
     fed: dict[str, m.Shape] = {"X": (steps, BATCH, INPUTS)}
     fed |= {name: (directions, BATCH, units) for name in given if name.startswith("initial")}
+    fed |= {"lengths": (BATCH,)} if "lengths" in given else {}
     outputs = ["Y", "Y_h", "Y_c"][: 3 if op == "LSTM" else 2]
     node = m.node(op, inputs, outputs, hidden_size=units, **attributes)
     return m.model(
@@ -61,10 +65,18 @@ def layer(
         dict.fromkeys(outputs),
         {name: value for name, value in held.items() if name in given},
         opset=14,
+        kinds={"lengths": np.int32},
     )
 
 
-def compared(model: bytes, steps: int = STEPS, units: int = UNITS, directions: int = 1) -> None:
+def compared(
+    model: bytes,
+    steps: int = STEPS,
+    units: int = UNITS,
+    directions: int = 1,
+    lengths: Iterable[tuple[int, ...]] = ((),),
+) -> None:
+    """Both providers give the same, with all these `lengths` of the sequences."""
     session = m.session(model)
     tflgpu_plugin.assert_used(session)
     chance = np.random.default_rng(3)
@@ -74,11 +86,16 @@ def compared(model: bytes, steps: int = STEPS, units: int = UNITS, directions: i
     feed = {
         value.name: chance.uniform(-1, 1, shapes[value.name]).astype(np.float32)
         for value in session.get_inputs()
+        if value.name in shapes
     }
-    wanted, got = m.cpu(model).run(None, feed), session.run(None, feed)
-    for expected, found in zip(wanted, got, strict=True):
-        assert expected.shape == found.shape
-        np.testing.assert_allclose(found, expected, atol=5e-6)
+    for each in lengths:
+        told = {"lengths": np.array(each, np.int32)} if each else {}
+        wanted, got = m.cpu(model).run(None, feed | told), session.run(None, feed | told)
+        for expected, found in zip(wanted, got, strict=True):
+            assert expected.shape == found.shape
+            np.testing.assert_allclose(found, expected, atol=5e-6)
+    (partition,) = tflgpu_plugin.report(session).partitions
+    assert partition.host_runs == 0
 
 
 STATES = {"LSTM": ("initial_h", "initial_c"), "GRU": ("initial_h",), "RNN": ("initial_h",)}
@@ -101,6 +118,7 @@ def test_units(op: str, units: int) -> None:
 def test_options_of_an_lstm() -> None:
     compared(layer("LSTM", ("B", "P")))
     compared(layer("LSTM", ("B", "P"), direction="bidirectional"), directions=2)
+    compared(layer("LSTM", ("P", "sequence_lens")))
     compared(layer("LSTM", activations=["Sigmoid", "Tanh", "Tanh"]))
 
 
@@ -140,10 +158,73 @@ def test_both_directions_run_side_by_side(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", GATES)
+def test_full_lengths_take_no_launch(op: str) -> None:
+    def launches(*parts: str) -> int:
+        (partition,) = tflgpu_plugin.report(m.session(layer(op, parts))).partitions
+        return partition.dispatches
+
+    assert launches("sequence_lens") == launches() < launches("lengths")
+
+
+@pytest.mark.parametrize("op", GATES)
 def test_a_length_that_only_a_run_tells(op: str) -> None:
     model = layer(op, steps="length")
     for steps in (1, 7, 3, 7):
         compared(model, steps=steps)
+
+
+# Of two sequences: all steps, some, none, and the same for both.
+LENGTHS = ((STEPS, STEPS), (1, STEPS), (3, 2), (0, 4), (4, 0), (0, 0), (2, 2))
+DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_lengths_that_only_a_run_tells(op: str, direction: str) -> None:
+    for parts in (("lengths",), ("B", "lengths", *STATES[op])):
+        model = layer(op, parts, direction=direction)
+        compared(model, directions=DIRECTIONS[direction], lengths=LENGTHS)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_constant_lengths(op: str, direction: str) -> None:
+    for each in LENGTHS:
+        constants = {"sequence_lens": np.array(each, np.int32)}
+        model = layer(op, ("B", "sequence_lens"), constants=constants, direction=direction)
+        compared(model, directions=DIRECTIONS[direction])
+
+
+def test_lengths_with_other_options() -> None:
+    compared(layer("GRU", ("B", "lengths"), linear_before_reset=1, clip=0.3), lengths=LENGTHS)
+    compared(
+        layer("RNN", ("lengths",), activations=["Relu", "Tanh"], direction="bidirectional"),
+        directions=2, lengths=LENGTHS,
+    )  # fmt: skip
+    model = layer("LSTM", ("lengths",), steps="length")
+    for steps in (1, 7, 3):
+        compared(model, steps=steps, lengths=((0, 1), (1, 0), (steps, 1)))
+
+
+def test_values_past_the_end_of_a_sequence_are_not_read() -> None:
+    session = m.session(layer("LSTM", ("B", "lengths"), direction="bidirectional"))
+    x = np.full((STEPS, BATCH, INPUTS), np.nan, np.float32)
+    x[:3, 0], x[:1, 1] = 0.5, -0.5
+    results = session.run(None, {"X": x, "lengths": np.array([3, 1], np.int32)})
+    assert all(np.all(np.isfinite(result)) for result in results)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("lengths", [(STEPS + 1, 1), (2, -1), (2**31 - 1, 0)])
+def test_lengths_out_of_range_fail_as_on_the_cpu(op: str, lengths: tuple[int, ...]) -> None:
+    model = layer(op, ("lengths",))
+    feed = {
+        "X": np.ones((STEPS, BATCH, INPUTS), np.float32),
+        "lengths": np.array(lengths, np.int32),
+    }
+    for session in (m.cpu(model), m.session(model)):
+        with pytest.raises(Exception, match="sequence_lens"):
+            session.run(None, feed)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +238,16 @@ def test_a_length_that_only_a_run_tells(op: str) -> None:
             layer(
                 "GRU",
                 ("sequence_lens",),
-                constants={"sequence_lens": np.array([5, 3], np.int32)},
+                constants={"sequence_lens": np.array([6, 3], np.int32)},
             ),
-            "input.unsupported",
+            "constant.invalid",
         ),
+        (
+            layer("RNN", ("sequence_lens",), constants={"sequence_lens": np.ones(1, np.int32)}),
+            "shape.mismatch",
+        ),
+        (layer("LSTM", ("P", "lengths")), "input.unsupported"),
+        (layer("LSTM", ("lengths",), steps=0), "shape.empty"),
     ],
 )  # fmt: skip
 def test_what_stays_on_the_cpu_says_why(model: bytes, wanted: str) -> None:
