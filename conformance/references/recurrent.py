@@ -181,8 +181,8 @@ def rnn_basic(x: Array, weights: Array, r: Array, bias: Array, h: Array, activat
               time_axis: int = 0, reverse: bool = False) -> tuple[Array, ...]:  # fmt: skip
     z = rounded(x @ weights.T + bias, x.shape[-1])
     if x.ndim == 3:
-        return rnn(z, r, h, activation, time_axis, reverse)
-    _, last = rnn(z[None], r, h, activation)
+        return rnn(z, r, h, activation=activation, time_axis=time_axis, reverse=reverse)
+    _, last = rnn(z[None], r, h, activation=activation)
     return last, last
 
 
