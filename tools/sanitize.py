@@ -27,6 +27,7 @@ SHOWN = 3  # reports
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 TESTS = {
     "runs": ("tests/native/test_runs.py", "tests/native/test_plans.py",
+             "tests/native/test_symbols.py", "tests/native/test_symbol_tables.py",
              "tests/native/test_fake_host.py", "tests/native/test_refused_calls.py"),
     # Not how much memory is held: sanitizers keep what was freed.
     "lifetimes": ("tests/lifetimes/test_lifetimes.py", "tests/lifetimes/test_ort_lifetimes.py",

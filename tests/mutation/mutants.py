@@ -59,7 +59,8 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"tflgpu_plugin/native/{name}.c"
         for name in ("core/adapters", "core/buffer", "core/device", "tflite/handles",
                      "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run", "core/pipeline",
-                     "core/plans", "core/replay", "core/run", "core/timestamps", "tflite/claim",
+                     "core/plans", "core/replay", "core/reshape", "core/run", "core/symbols",
+                     "core/timestamps", "tflite/claim",
                      "tflite/delegate", "tflite/lifetime", "core/log")
     ),
 }  # fmt: skip

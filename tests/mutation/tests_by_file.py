@@ -141,6 +141,8 @@ _NATIVE = (
     "test_native",
     "test_refused_calls",
     "test_plans",
+    "test_symbols",
+    "test_symbol_tables",
     "test_runs",
     "test_exit",
     "test_upload",

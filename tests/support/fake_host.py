@@ -32,6 +32,7 @@ class Host:
     makes: tuple[tuple[int, int], ...] = ((X, Y),)
     stays: bool = False
     shape_only: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
     explicit: bool = True
     refusal: bytes = b""
     status: int = OK
@@ -136,11 +137,7 @@ class Host:
             if self.refusal:
                 err.text = self.refusal
                 return 0
-            source = self.data[self.makes[number][0]]
-            shape = [source.ndim, *source.shape]
-            looked = [self.data[k] for k in self.shape_only]
-            more = [n for each in looked for n in (each.ndim, *each.shape)]
-            native_plans.add(kernel, [*shape, *more], shape, self.spec.make())
+            self.build(number, kernel)
             return 1
 
         callbacks = self.keep(ffi.new("tg_tflite_callbacks *"))
@@ -160,7 +157,7 @@ class Host:
         for number, (source, target) in enumerate(self.makes):
             lists = {
                 "node": list(NODES) if number == 0 else [9], "input": [source], "output": [target],
-                "shape_only": list(self.shape_only),
+                "shape_only": list(self.shape_only), "state": list(self.states),
             }  # fmt: skip
             given = ffi.new("tg_kernel_spec *", {"number": number})
             for name, values in lists.items():
@@ -171,6 +168,14 @@ class Host:
             self.kernels.append(ffi.gc(made, native.lib.tg_kernel_release))
         every = ffi.new("tg_kernel *[]", self.kernels)
         native.call(native.lib.tg_tflite_claim, context, delegate, every, len(self.kernels))
+
+    def build(self, number: int, kernel: Any) -> None:
+        """Hands a kernel its plan for the present shapes."""
+        source = self.data[self.makes[number][0]]
+        shape = [source.ndim, *source.shape]
+        looked = [self.data[k] for k in self.shape_only]
+        more = [n for each in looked for n in (each.ndim, *each.shape)]
+        native_plans.add(kernel, [*shape, *more], shape, self.spec.make())
 
     # ---- what a host does ----
 

@@ -27,6 +27,7 @@ from tflgpu_plugin.ir import Refusal, Shape, counts
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.device import AdapterInfo
+from tflgpu_plugin.runtime.program import native_symbols
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Partition
@@ -108,6 +109,8 @@ class PlacedPartition:
         spec.output_shapes, spec.output_shape_count = outputs, len(outputs)
         text = ffi.new("char[]", found.encode()) if isinstance(found, str) else ffi.NULL
         spec.reason, spec.replay = text, ffi.NULL if isinstance(found, str) else found.replay
+        symbols = ffi.NULL if isinstance(found, str) else native_symbols(found.plan)
+        spec.symbols = symbols
         native.call(native.lib.tg_partition_add, ffi.cast("tg_partition *", handle), spec)
 
     def fell_back(self, reason: str, host: str) -> None:

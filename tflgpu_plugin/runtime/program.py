@@ -29,6 +29,10 @@ USAGE = {
     "check": STORAGE | COPY_SRC | COPY_DST,
 }
 NAN_WORD = 0x7FC0_0000
+SYMBOL_TABLES = {  # of Symbols, and the types of their rows
+    "places": "tg_place", "constants": "int64_t", "formulas": "tg_formula", "guards": "tg_guard",
+    "words": "tg_word", "groups": "tg_group", "sizes": "tg_size", "extents": "tg_place",
+}  # fmt: skip
 
 
 def _owned(handle: Any, release: str) -> Any:
@@ -279,6 +283,23 @@ class Instance:
         counters = native.ffi.new("tg_counters *")
         native.lib.tg_replay_counters(self.replay, counters)
         return counters
+
+
+def native_symbols(plan: Plan) -> Any:
+    """Returns the symbols of a plan for native code (tg_symbols *), NULL without any."""
+    ffi, symbols = native.ffi, plan.symbols
+    if symbols is None:
+        return ffi.NULL
+    made, held = ffi.new("tg_symbols *"), list[Any]()
+    for name, kind in SYMBOL_TABLES.items():
+        table = getattr(symbols, name)
+        held.append(ffi.from_buffer(f"{kind}[]", table))
+        setattr(made, name, held[-1])
+        setattr(made, f"{name[:-1]}_count", len(table))
+    held.append(ffi.from_buffer(plan.uniforms))
+    made.uniforms, made.uniform_bytes = held[-1], len(plan.uniforms)
+    made.symbol_count = symbols.count
+    return ffi.gc(made, lambda _: held.clear())  # it holds the memory of the tables
 
 
 def _as_port(array: Array, port: Any) -> Array:

@@ -1,7 +1,7 @@
 /* The gate to the GPU, which is closed when the process exits and in forked children; the lock of small tables; numbers. */
 #include "core/internal.h"
 
-uint32_t tg_abi_version(void) { return 5; }
+uint32_t tg_abi_version(void) { return 6; }
 
 int64_t tg_next_number(void) {
   static atomic_llong last;

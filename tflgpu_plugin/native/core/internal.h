@@ -266,7 +266,8 @@ static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (val
 typedef struct tgi_step {
   tg_pipeline *pipeline;
   WGPUBindGroup group;             /* NULL: there are no workgroups, and the step is skipped */
-  uint32_t x, y, z;
+  uint32_t groups[3];              /* workgroups along x, y, z; under the replay's run lock */
+  uint32_t made[3];                /* the same, as the replay was made */
 } tgi_step;
 
 /* Which timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
@@ -278,15 +279,16 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t 
 /* Encodes and submits steps, and closes the scope; with the lock held. */
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
 
-/* ---- replay.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
+/* ---- replay.c, reshape.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
 
 typedef struct tgi_slot {
-  tg_buffer *buffer;
-  uint64_t bytes;
+  tg_buffer *buffer;               /* as large as any shape needs */
+  uint64_t bytes;                  /* under run_lock */
+  uint64_t made;                   /* the same, as the replay was made */
   uint64_t place;                  /* offset in the staging buffer, for a buffer that cannot be mapped itself */
   uint8_t *shadow;                 /* of states: a copy of what the last run left in host memory */
   bool shadow_valid;
-  uint8_t *mapped;                 /* of inputs: mapped memory for the next run; under run_lock */
+  uint8_t *mapped;                 /* of inputs: mapped memory of the whole buffer for the next run; under run_lock */
   bool written;                    /* this run has written to `mapped` */
 } tgi_slot;
 
@@ -309,6 +311,12 @@ struct tg_replay {
   tgi_mutex run_lock;              /* taken before the device's lock */
   WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
   tgi_timestamping prepared_timestamping;
+  uint64_t prepared_shape;         /* `shape` when they were encoded */
+  uint64_t shape;                  /* the number of its setting, 0 as it was made; under run_lock */
+  struct tgi_symbols *symbols;     /* of that setting, or NULL */
+  uint32_t repeats;                /* successful runs with this setting */
+  uint8_t *uniform_image;          /* the uniforms with the words of `symbols`; NULL before the first of them */
+  uint64_t dirty_start, dirty_end;   /* bytes of the image that are not on the device yet */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
@@ -316,18 +324,60 @@ struct tg_replay {
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
 };
 
+/* What differs between runs of one replay: the numbers that `symbols` gave for the run's shapes. */
+typedef struct tgi_setting {
+  uint64_t number;                 /* unique */
+  struct tgi_symbols *symbols;     /* NULL: all is as the replay was made */
+  int64_t *registers;
+  uint64_t *bytes;                 /* of inputs, outputs and states */
+} tgi_setting;
+
+/* Of all inputs, outputs and states of a run. */
+typedef struct tgi_ports {
+  const tg_port *inputs, *outputs, *states;
+} tgi_ports;
+
 typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
 /* Unmaps the inputs that the last run left mapped, because wgpu refuses mapped buffers; with both locks held. */
 void tgi_unmap_inputs(tg_replay *replay);
-int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                   const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
+int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
+                   tgi_traffic *traffic, tg_error *err);
 /* Make room for timestamps, and fetch those of a run of the first `steps` dispatches, in nanoseconds (with TGI_EACH, those of
  * steps that did not run repeat the last one). With the run lock held. */
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
 int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
                         tg_error *err);
+/* Gives a replay the numbers of a setting; with the run lock held. */
+int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);
+/* Writes the bytes of the uniforms that are not on the device yet; with both locks held and a scope open. */
+void tgi_write_uniforms(const tg_replay *replay);
+
+/* ---- symbols.c -------------------------------------------------------------------------------------------------------- */
+
+/* The symbols of a plan. Immutable. */
+typedef struct tgi_symbols {
+  atomic_size_t refs;
+  tgi_memory memory;               /* owns the lists */
+  tg_symbols tables;
+  int32_t *shapes;                 /* those of the plan */
+  size_t shape_count, register_count;
+  bool *is_open;                   /* per number of the shapes: whether it is a symbol's */
+  uint64_t *rooms;                 /* bytes of each port's buffer */
+  uint32_t max_groups;
+  int64_t *made;                   /* registers for the plan's own shapes */
+} tgi_symbols;
+
+/* Checks and copies the symbols of a plan. */
+tgi_symbols *tgi_symbols_create(const tg_plan_spec *spec, tg_error *err);
+void tgi_symbols_release(tgi_symbols *symbols);
+/* Returns whether the plan applies to these shapes, and writes what follows from them: all registers, and in the other lists,
+ * which have the plan's own numbers, those that differ. */
+bool tgi_symbols_apply(const tgi_symbols *symbols, const int32_t *shapes, size_t count, int64_t *registers, uint64_t *bytes,
+                       int32_t *output_shapes);
+/* Returns the bits of a word; `fits` is cleared when its type does not have the number. */
+uint32_t tgi_word_bits(uint32_t kind, int64_t number, bool *fits);
 
 #endif

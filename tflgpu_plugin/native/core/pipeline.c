@@ -114,7 +114,7 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t 
       if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, step->pipeline->wgpu);
       current = step->pipeline;
       W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
-      W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
+      W(ComputePassEncoderDispatchWorkgroups)(pass, step->groups[0], step->groups[1], step->groups[2]);
     }
     if (timestamping == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, queries, (uint32_t)i + 1);
   }
@@ -135,7 +135,7 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_er
   tgi_ticket ticket;
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
-  tgi_step step = {pipeline, tgi_bind(pipeline, buffers, NULL, 0), 1, 1, 1};
+  tgi_step step = {pipeline, tgi_bind(pipeline, buffers, NULL, 0), {1, 1, 1}, {0}};
   int failed = tgi_submit_steps(device, mark, &step, 1, &ticket, err);
   if (step.group) W(BindGroupRelease)(step.group);
   tgi_device_unlock(device);

@@ -1,4 +1,4 @@
-/* A partition: its 8 most recently used plans, by input shapes, and its counters. */
+/* A partition: its 8 most recently used plans, by input shapes, those that follow from their symbols, and its counters. */
 #include "core/plans.h"
 
 /* Returns whether a flat list describes this number of tensors, with counts that exist as open extents. */
@@ -16,11 +16,29 @@ static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count
 void tgi_plan_release(tgi_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
   tg_replay_release(plan->replay);
+  tgi_symbols_release(plan->setting.symbols);
+  tgi_plan_release(plan->last);
   tgi_memory_free(&plan->memory);
   free(plan);
 }
 
-static tgi_plan *make_plan(const tg_plan_spec *spec) {
+static void make_setting(tgi_plan *plan, const tg_replay *replay, tgi_symbols *symbols) {
+  static atomic_ullong numbers;
+  tgi_setting *setting = &plan->setting;
+  size_t count = replay->input_count + replay->output_count + replay->state_count;
+  setting->number = atomic_fetch_add(&numbers, 1) + 1;
+  setting->bytes = tgi_zeros(&plan->memory, count, sizeof *setting->bytes);
+  if (!setting->bytes) return;
+  for (size_t i = 0; i < count; i++) setting->bytes[i] = replay->inputs[i].made;
+  plan->inputs = setting->bytes;
+  plan->outputs = plan->inputs + replay->input_count;
+  plan->states = plan->outputs + replay->output_count;
+  if (!symbols) return;
+  tgi_retain(setting->symbols = symbols);
+  setting->registers = tgi_zeros(&plan->memory, symbols->register_count, sizeof *setting->registers);
+}
+
+static tgi_plan *make_plan(const tg_plan_spec *spec, tgi_symbols *symbols) {
   tgi_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return NULL;
   plan->refs = 1;
@@ -29,32 +47,74 @@ static tgi_plan *make_plan(const tg_plan_spec *spec) {
   plan->output_shapes = tgi_copy(&plan->memory, spec->output_shapes, spec->output_shape_count, sizeof *spec->output_shapes);
   plan->output_shape_count = spec->output_shape_count;
   plan->reason = tgi_copy_text(&plan->memory, spec->reason ? spec->reason : "no reason was given");
-  if ((plan->replay = spec->replay)) tgi_retain(spec->replay);
+  if ((plan->replay = spec->replay)) {
+    tgi_retain(spec->replay);
+    make_setting(plan, spec->replay, symbols);
+  }
   if (!plan->memory.lacks) return plan;
   tgi_plan_release(plan);
   return NULL;
 }
 
+/* Returns the plan for these shapes that follows from the symbols of another, or NULL. */
+static tgi_plan *follow(const tgi_plan *from, const int32_t *shapes, size_t count) {
+  tg_plan_spec spec = {shapes, count, from->output_shapes, from->output_shape_count, from->replay, from->reason, NULL};
+  tgi_symbols *symbols = from->setting.symbols;
+  tgi_plan *plan = make_plan(&spec, symbols);
+  if (plan && tgi_symbols_apply(symbols, shapes, count, plan->setting.registers, plan->setting.bytes, plan->output_shapes))
+    return plan;
+  tgi_plan_release(plan);
+  return NULL;
+}
+
+static bool is_for(const tgi_plan *plan, const int32_t *shapes, size_t count) {
+  return plan->shape_count == count && !memcmp(plan->shapes, shapes, count * sizeof *shapes);
+}
+
 static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t count) {
   size_t i = 0;
-  for (; i < plans->count; i++) {
-    const tgi_plan *plan = plans->list[i];
-    if (plan->shape_count == count && !memcmp(plan->shapes, shapes, count * sizeof *shapes)) break;
-  }
+  while (i < plans->count && !is_for(plans->list[i], shapes, count)) i++;
   return i;
+}
+
+/* Returns the plan that was made for these shapes, or was the last to follow from symbols; with tgi_lock held. */
+static tgi_plan *look_up(tgi_plans *plans, const int32_t *shapes, size_t count) {
+  size_t i = index_of(plans, shapes, count);
+  tgi_plan *found = i < plans->count ? plans->list[i] : NULL;
+  for (size_t k = 0; !found && k < plans->count; k++) {
+    tgi_plan *last = plans->list[i = k]->last;
+    if (last && is_for(last, shapes, count)) found = last;
+  }
+  if (!found) return NULL;
+  plans->list[i]->used = ++plans->clock;
+  tgi_retain(found);
+  return found;
+}
+
+/* Keeps the last plan that followed from another. */
+static void keep_last(tgi_plans *plans, tgi_plan *from, tgi_plan *plan) {
+  tgi_retain(plan);
+  tgi_lock();
+  tgi_plan *before = from->last;
+  from->last = plan;
+  from->used = ++plans->clock;
+  tgi_unlock();
+  tgi_plan_release(before);
 }
 
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count) {
   tgi_plans *plans = &partition->plans;
-  tgi_plan *plan = NULL;
+  tgi_plan *list[TGI_MAX_PLANS];
+  size_t others = 0;
   tgi_lock();
-  size_t i = index_of(plans, shapes, count);
-  if (i < plans->count) {
-    plan = plans->list[i];
-    plan->used = ++plans->clock;
-    tgi_retain(plan);
-  }
+  tgi_plan *plan = look_up(plans, shapes, count);
+  for (size_t i = 0; !plan && i < plans->count; i++)
+    if (plans->list[i]->setting.symbols) tgi_retain(list[others++] = plans->list[i]);
   tgi_unlock();
+  for (size_t i = 0; i < others; i++) {
+    if (!plan && (plan = follow(list[i], shapes, count))) keep_last(plans, list[i], plan);
+    tgi_plan_release(list[i]);
+  }
   return plan;
 }
 
@@ -96,7 +156,7 @@ static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err)
     return tgi_fail(err, "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
                     replay->input_count, replay->output_count, replay->state_count, arity.ports, outputs, arity.states);
   for (size_t i = arity.outputs; i < outputs; i++)
-    if (replay->outputs[i].bytes != sizeof(int32_t)) return tgi_fail(err, "Output %zu of the plan is not a count.", i);
+    if (replay->outputs[i].made != sizeof(int32_t)) return tgi_fail(err, "Output %zu of the plan is not a count.", i);
   return 0;
 }
 
@@ -108,7 +168,12 @@ int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error
       !well_formed(spec->output_shapes, spec->output_shape_count, arity.outputs, arity.counts))
     return tgi_fail(err, "The list of output shapes does not describe %zu tensors.", arity.outputs);
   if (spec->replay && check_replay(arity, spec->replay, err)) return 1;
-  tgi_plan *plan = make_plan(spec);
+  tgi_symbols *symbols = NULL;
+  if (spec->symbols && !(symbols = tgi_symbols_create(spec, err))) return 1;
+  tgi_plan *plan = make_plan(spec, symbols);
+  if (plan && symbols)
+    memcpy(plan->setting.registers, symbols->made, symbols->register_count * sizeof *symbols->made);
+  tgi_symbols_release(symbols);
   if (!plan) return tgi_no_memory(err, "a plan");
   insert(&partition->plans, plan);
   return 0;
@@ -135,7 +200,8 @@ void tgi_partition_freed(tg_partition *partition) {
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tg_port *inputs, const tg_port *outputs,
                       const tg_port *states, tg_error *err) {
   tgi_traffic traffic = {0};
-  int failed = tgi_replay_run(plan->replay, inputs, outputs, states, NULL, &traffic, err);
+  tgi_ports ports = {inputs, outputs, states};
+  int failed = tgi_replay_run(plan->replay, &plan->setting, &ports, NULL, &traffic, err);
   atomic_fetch_add(&partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
   if (!failed) atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);

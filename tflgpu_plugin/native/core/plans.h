@@ -4,15 +4,20 @@
 
 #include "core/internal.h"
 
-/* A plan for some input shapes. It is immutable, and stays usable after the partition has dropped it. */
+/* A plan for some input shapes. It stays usable after the partition has dropped it, and is immutable but for the members under
+ * tgi_lock. */
 typedef struct tgi_plan {
   atomic_size_t refs;
   int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
   size_t shape_count, output_shape_count;
   tg_replay *replay;               /* NULL: there is no plan, because of `reason` */
   char *reason;
+  tgi_setting setting;             /* of the replay */
+  const uint64_t *inputs, *outputs, *states;       /* bytes of each port, in `setting` */
   tgi_memory memory;               /* owns the lists and the text */
   uint64_t used;                   /* the list's clock at the last use; under tgi_lock */
+  struct tgi_plan *last;           /* the plan that followed from the symbols of this one for the last other shapes, or NULL;
+                                    * under tgi_lock */
 } tgi_plan;
 
 enum { TGI_MAX_PLANS = 8 };
@@ -40,7 +45,7 @@ struct tg_partition {
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* Returns the plan for these shapes, retained, or NULL. */
+/* Returns the plan for these shapes, or one that follows from the symbols of another; retained, or NULL. */
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count);
 void tgi_plan_release(tgi_plan *plan);
 void tgi_plans_drop(tg_partition *partition);

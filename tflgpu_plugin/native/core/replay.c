@@ -51,7 +51,7 @@ static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_er
 
 static tgi_slot *copy_ports(tgi_slot *slots, const tg_port_spec *ports, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    slots[i] = (tgi_slot){.buffer = ports[i].buffer, .bytes = ports[i].bytes};
+    slots[i] = (tgi_slot){.buffer = ports[i].buffer, .bytes = ports[i].bytes, .made = ports[i].bytes};
     tgi_retain(slots[i].buffer);
   }
   return slots + count;
@@ -66,7 +66,7 @@ static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
   replay->states = copy_ports(replay->outputs, spec->outputs, replay->output_count = spec->output_count);
   copy_ports(replay->states, spec->states, replay->state_count = spec->state_count);
   for (size_t i = 0; i < spec->state_count; i++)
-    replay->states[i].shadow = tgi_zeros(&replay->memory, spec->states[i].bytes, 1);
+    replay->states[i].shadow = tgi_zeros(&replay->memory, spec->states[i].buffer->bytes, 1);
   return !replay->memory.lacks;
 }
 
@@ -97,9 +97,9 @@ static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
 static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
   for (size_t i = 0; i < spec->dispatch_count; i++) {
     const tg_dispatch_spec *dispatch = &spec->dispatches[i];
-    replay->steps[i].x = dispatch->x;
-    replay->steps[i].y = dispatch->y;
-    replay->steps[i].z = dispatch->z;
+    const uint32_t groups[] = {dispatch->x, dispatch->y, dispatch->z};
+    memcpy(replay->steps[i].groups, groups, sizeof groups);
+    memcpy(replay->steps[i].made, groups, sizeof groups);
   }
 }
 
@@ -117,12 +117,13 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   return failed;
 }
 
-/* Sets the offsets in a staging buffer of slots whose buffers lack a usage; returns the size of the staging buffer. */
+/* Sets the offsets in a staging buffer of slots whose buffers lack a usage, with room for all that these hold; returns the size
+ * of the staging buffer. */
 static uint64_t stage(tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < count; i++) {
     slots[i].place = bytes;
-    if (!(slots[i].buffer->usage & usage)) bytes += tgi_round_up(slots[i].bytes, 16);
+    if (!(slots[i].buffer->usage & usage)) bytes += tgi_round_up(slots[i].buffer->bytes, 16);
   }
   return bytes;
 }
@@ -189,6 +190,7 @@ static void free_replay(tgi_ending *ending) {
   tg_buffer_release(replay->upload);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);
+  tgi_symbols_release(replay->symbols);
   tgi_memory_free(&replay->memory);
   tgi_mutex_destroy(&replay->run_lock);
   tg_device_release(replay->device);

@@ -1,10 +1,14 @@
 /* Running a replay: writes inputs, encodes one pass, submits, waits, reads outputs. */
 #include "core/internal.h"
 
-enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding takes next to nothing of such a run */
+enum {
+  LONG_RUN = 200000000,            /* nanoseconds; encoding takes next to nothing of such a run */
+  LASTING = 8                      /* runs after which a shape is worth the loss of commands prepared for another */
+};
 
 typedef struct run {
   tg_replay *replay;
+  const tgi_setting *setting;
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
@@ -26,11 +30,13 @@ static const tg_port *result(const run *r, size_t i) {
 
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
 
-static bool can_map(const tgi_slot *slot, WGPUMapMode mode) {
-  return slot->bytes && slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
+static bool is_mappable(const tgi_slot *slot, WGPUMapMode mode) {
+  return slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
 }
 
-static bool is_staged(const tgi_slot *input) { return input->bytes && !can_map(input, WGPUMapMode_Write); }
+static bool can_map(const tgi_slot *slot, WGPUMapMode mode) { return slot->bytes && is_mappable(slot, mode); }
+
+static bool is_staged(const tgi_slot *input) { return !is_mappable(input, WGPUMapMode_Write); }
 
 void tgi_unmap_inputs(tg_replay *replay) {
   bool staged = false;
@@ -48,8 +54,10 @@ static void write_mapped_inputs(run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
     r->staged |= slot->mapped && is_staged(slot);
-    slot->written = slot->mapped && !r->inputs[i].device;
-    if (slot->written) memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
+    slot->written = slot->mapped && slot->bytes && !r->inputs[i].device;
+    if (!slot->written) continue;
+    memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
+    memset(slot->mapped + slot->bytes, 0, tgi_round_up(slot->bytes, 4) - slot->bytes);
   }
 }
 
@@ -116,7 +124,7 @@ static void list_mappings(run *r) {
   if (r->reads_back) map_later(r, replay->readback, replay->readback->bytes, WGPUMapMode_Read);
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
     if (can_map(&replay->inputs[i], WGPUMapMode_Write))
-      map_later(r, replay->inputs[i].buffer, replay->inputs[i].bytes, WGPUMapMode_Write);
+      map_later(r, replay->inputs[i].buffer, replay->inputs[i].buffer->bytes, WGPUMapMode_Write);
   if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
 
@@ -185,9 +193,8 @@ static void keep_inputs(const run *r) {
   uint8_t *staged = upload ? keep(upload, upload->bytes) : NULL;
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
-    if (can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->bytes);
-    if (!staged || !is_staged(slot)) continue;
-    slot->mapped = staged + slot->place;
+    if (can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->buffer->bytes);
+    if (staged && is_staged(slot)) slot->mapped = staged + slot->place;
   }
 }
 
@@ -218,19 +225,36 @@ static WGPUCommandBuffer make_commands(const run *r, bool staged, tg_error *err)
   return tgi_finish(device, encoder, mark, err);
 }
 
-/* Encodes the next run's commands while the device works on this one; not after the first run, which may be the only one. */
+/* Encodes the next run's commands while the device works on this one; not after the first run of a shape, which may be the only
+ * one, and not where commands for a shape that does not come again would change states. */
 static void prepare_next(const run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
-  if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
+  if (replay->prepared || !replay->repeats || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
+  if (replay->symbols && replay->state_count) return;
   if (is_plain(r)) replay->prepared = make_commands(r, true, &ignored);
   replay->prepared_timestamping = r->timestamping;
+  replay->prepared_shape = replay->shape;
+}
+
+/* Submits commands for another shape than that of the last runs, because wgpu-native leaks those that are not submitted. They
+ * run on what the last run left; this run writes its inputs afterwards. */
+static int drop_prepared(const run *r, tg_error *err) {
+  tg_replay *replay = r->replay;
+  WGPUSubmissionIndex index;
+  if (!replay->prepared || replay->prepared_shape == replay->shape || replay->repeats < LASTING) return 0;
+  int failed = tgi_queue(replay->device, &replay->prepared, &index, err);
+  W(CommandBufferRelease)(replay->prepared);
+  replay->prepared = NULL;
+  for (size_t i = 0; i < replay->state_count; i++) replay->states[i].shadow_valid = false;
+  return failed;
 }
 
 static WGPUCommandBuffer take_commands(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
-  bool like = replay->prepared_timestamping == r->timestamping && r->staged == (replay->upload != NULL);
+  bool like = replay->prepared_timestamping == r->timestamping && replay->prepared_shape == replay->shape &&
+              r->staged == (replay->upload != NULL);
   if (!prepared || !like || !is_plain(r)) return make_commands(r, r->staged, err);
   replay->prepared = NULL;
   return prepared;
@@ -253,11 +277,14 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
     tgi_device_unlock(device);
     return 1;
   }
-  unsigned mark = tgi_scope_begin(device);
   tgi_unmap_inputs(r->replay);
+  int failed = drop_prepared(r, err);
+  unsigned mark = tgi_scope_begin(device);
+  tgi_write_uniforms(r->replay);
   write_inputs(r);
-  int failed = tgi_scope_end(device, mark, "Writing the inputs", err);
+  failed |= tgi_scope_end(device, mark, "Writing the inputs", err);
   if (!failed) {
+    r->replay->dirty_start = r->replay->dirty_end = 0;
     WGPUCommandBuffer commands = take_commands(r, err);
     list_mappings(r);
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
@@ -313,7 +340,7 @@ static int check_ports(const run *r, tg_error *err) {
 /* With the run lock held. */
 static int run_locked(run *r, tg_error *err) {
   tgi_ticket ticket;
-  if (check_ports(r, err)) return 1;
+  if (tgi_reshape(r->replay, r->setting, err) || check_ports(r, err)) return 1;
   if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   write_mapped_inputs(r);
   if (submit(r, &ticket, err) || finish(r, &ticket, err)) {
@@ -321,6 +348,7 @@ static int run_locked(run *r, tg_error *err) {
     return 1;
   }
   r->traffic.nanoseconds = tgi_now() - r->start;
+  if (r->replay->repeats < UINT32_MAX) r->replay->repeats++;
   return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err) : 0;
 }
 
@@ -333,10 +361,11 @@ static void count(run *r, int failed) {
   atomic_store(&replay->last_nanoseconds, r->traffic.nanoseconds);
 }
 
-int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                   const tg_run_options *options, tgi_traffic *traffic, tg_error *err) {
+int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
+                   tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
-  run r = {.replay = replay, .inputs = inputs, .outputs = outputs, .states = states, .steps = replay->step_count};
+  run r = {.replay = replay, .setting = setting, .inputs = ports->inputs, .outputs = ports->outputs, .states = ports->states,
+           .steps = replay->step_count};
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
@@ -360,12 +389,18 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err) {
   tgi_traffic traffic;
-  return tgi_replay_run(replay, inputs, outputs, states, options, &traffic, err);
+  tgi_ports ports = {inputs, outputs, states};
+  return tgi_replay_run(replay, NULL, &ports, options, &traffic, err);
 }
 
 /* ---- reading an output later ------------------------------------------------------------------------------------------ */
 
-static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, tg_error *err) {
+static int read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err) {
+  const tgi_slot *slot = &replay->outputs[index];
+  if (slot->bytes != bytes)
+    return tgi_fail(err, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
+                    (unsigned long long)slot->bytes, (unsigned long long)bytes);
+  if (!bytes) return 0;
   tg_buffer *staging = can_map(slot, WGPUMapMode_Read) ? slot->buffer : replay->readback;
   if (tgi_check_alive(replay->device, err) || tgi_buffer_read(slot->buffer, staging, host, slot->bytes, err)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
@@ -374,14 +409,9 @@ static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, tg_e
 
 int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err) {
   if (index >= replay->output_count) return tgi_fail(err, "There is no output %zu.", index);
-  const tgi_slot *slot = &replay->outputs[index];
-  if (slot->bytes != bytes)
-    return tgi_fail(err, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
-                    (unsigned long long)slot->bytes, (unsigned long long)bytes);
-  if (!bytes) return 0;
   if (tgi_enter(err)) return 1;
   tgi_mutex_lock(&replay->run_lock);
-  int failed = read_output(replay, slot, host, err);
+  int failed = read_output(replay, index, host, bytes, err);
   tgi_mutex_unlock(&replay->run_lock);
   tgi_leave();
   return failed;

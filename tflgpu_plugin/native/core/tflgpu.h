@@ -18,7 +18,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* the version of this header: 5 */
+uint32_t tg_abi_version(void);                       /* the version of this header: 6 */
 
 /* Returns 1, 2, ...: numbers of delegates and sessions, unique in the process even with several copies of the package. */
 int64_t tg_next_number(void);
@@ -181,15 +181,45 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */
 
-/* A plan of a partition. shapes: for each input of the partition its rank, then its extents. output_shapes: likewise, for the
- * host; -1 - k for an extent that is the k-th count of a run. replay: NULL where there is no plan for these shapes; runs fail
- * with the reason then. A partition keeps 8 plans, the newest for each list of shapes, and drops the least recently used one.
- * It takes its own reference. */
+/* How a plan follows from the shapes of a run. Registers are int64: first the symbols, then the constants, then one per formula.
+ * A plan does not apply to shapes with which a guard fails, a formula overflows or divides by zero, a word does not fit its type,
+ * an extent or a port's bytes are negative or larger than int32 or the port's buffer, or a number of workgroups is 0 or over
+ * the adapter's limit. div rounds down and ceil up; the sign of mod is that of its divisor. */
+enum { TG_ADD, TG_SUB, TG_MUL, TG_DIV, TG_MOD, TG_CEIL, TG_MAX, TG_MIN };
+enum { TG_ZERO, TG_NOT_ZERO, TG_NOT_NEGATIVE };
+enum { TG_U32, TG_I32, TG_F32 };
+typedef struct tg_place { uint32_t position, reg; } tg_place;      /* in a flat list of shapes, not a rank */
+typedef struct tg_formula { uint32_t operation, a, b; } tg_formula;   /* a and b: earlier registers */
+typedef struct tg_guard { uint32_t kind, reg; } tg_guard;
+typedef struct tg_word { uint32_t offset, reg, kind; } tg_word;    /* offset in the uniforms, a multiple of 4 */
+typedef struct tg_group { uint32_t dispatch, axis, reg; } tg_group;   /* workgroups */
+typedef struct tg_size { uint32_t port, reg; } tg_size;            /* bytes of a port: inputs, then outputs, then states */
+
+typedef struct tg_symbols {
+  const tg_place *places; size_t place_count;      /* in `shapes`; places of one symbol are equal, all other numbers are the plan's */
+  size_t symbol_count;                             /* each symbol has a place */
+  const int64_t *constants; size_t constant_count;
+  const tg_formula *formulas; size_t formula_count;
+  const tg_guard *guards; size_t guard_count;
+  const tg_word *words; size_t word_count;
+  const tg_group *groups; size_t group_count;
+  const tg_size *sizes; size_t size_count;
+  const tg_place *extents; size_t extent_count;    /* in `output_shapes`, but not of counts */
+  const void *uniforms; size_t uniform_bytes;      /* all uniforms of the plan as it was made */
+} tg_symbols;
+
+/* A plan of a partition. shapes: for each input of the partition its rank, then its extents, and for each of its values a count,
+ * then numbers. output_shapes: likewise, for the host; -1 - k for an extent that is the k-th count of a run. replay: NULL where
+ * there is no plan for these shapes; runs fail with the reason then. symbols: NULL, or how the plan follows from other shapes;
+ * with the plan's own shapes they must give the numbers with which its replay was made. Buffers are as large as its guards
+ * permit. A partition keeps 8 plans, the newest for each list of shapes, and drops the least recently used one. A run takes the
+ * plan of its shapes, else one whose symbols accept them. All is copied, and the partition takes its own reference. */
 typedef struct tg_plan_spec {
   const int32_t *shapes; size_t shape_count;
   const int32_t *output_shapes; size_t output_shape_count;
   tg_replay *replay;
   const char *reason;
+  const tg_symbols *symbols;
 } tg_plan_spec;
 int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err);
 /* Takes over the plans of another partition with the same inputs, outputs and states, which the host has replaced by this one. */

@@ -139,7 +139,7 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes) 
 static int read_outputs(call *c, const tgi_plan *plan) {
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0]) {
-    uint64_t bytes = plan->replay->outputs[i].bytes;
+    uint64_t bytes = plan->outputs[i];
     if (!is_counted(shape)) {
       if (read_output(c, i, shape, bytes)) return 1;
       continue;
@@ -171,7 +171,7 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes)
 static int give_outputs(call *c, const tgi_plan *plan) {
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
-    if (c->counted[i] && give_counted(c, i, shape, plan->replay->outputs[i].bytes)) return 1;
+    if (c->counted[i] && give_counted(c, i, shape, plan->outputs[i])) return 1;
   return 0;
 }
 
@@ -203,9 +203,9 @@ static int each(call *c, size_t count, int (*one)(call *, size_t)) {
 
 static int check_inputs(const call *c, const tgi_plan *plan) {
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
-    if (c->inputs[i].bytes != plan->replay->inputs[i].bytes)
+    if (c->inputs[i].bytes != plan->inputs[i])
       return tgi_fail(c->err, "Input \"%s\" has %llu bytes, but its plan takes %llu.", c->partition->inputs[i],
-                      (unsigned long long)c->inputs[i].bytes, (unsigned long long)plan->replay->inputs[i].bytes);
+                      (unsigned long long)c->inputs[i].bytes, (unsigned long long)plan->inputs[i]);
   return 0;
 }
 

@@ -130,7 +130,7 @@ static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error 
 
 /* Takes an input from the partition that made it, on the device, where its bytes stay valid when the host has copied them for
  * another node. Without such a partition, the host's bytes are used unless they are stale. */
-static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, tg_error *err) {
+static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
   size_t index;
   tg_kernel *maker;
   tg_replay *producer = NULL;
@@ -141,7 +141,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
   tg_kernel_release(maker);
   p->producers[i] = producer;
   if (producer->outputs[index].bytes != tensor->bytes) return wrong_bytes(tensor, producer->outputs[index].bytes, err);
-  if (producer->device == replay->device) {
+  if (producer->device == plan->replay->device) {
     p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer, .bytes = tensor->bytes};
     atomic_fetch_add(&kernel->base.device_inputs, 1);
     return 0;
@@ -152,12 +152,12 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
                       : tgi_fail(err, "An input is on another GPU device and has no memory on the host.");
 }
 
-static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
+static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.ports; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
-    if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err);
+    if (tensor->bytes != plan->inputs[i]) return wrong_bytes(tensor, plan->inputs[i], err);
     p->inputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
-    if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err)) return 1;
+    if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, plan, i, p, err)) return 1;
     if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err);
   }
   return 0;
@@ -168,17 +168,17 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
-    if (tensor->bytes != plan->replay->outputs[i].bytes) return wrong_bytes(tensor, plan->replay->outputs[i].bytes, err);
+    if (tensor->bytes != plan->outputs[i]) return wrong_bytes(tensor, plan->outputs[i], err);
     if (!kernel->stays[i]) p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
   return 0;
 }
 
-static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
+static int fill_states(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.states; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
-    if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err);
+    if (tensor->bytes != plan->states[i]) return wrong_bytes(tensor, plan->states[i], err);
     p->states[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!tensor->data) return no_memory("Variable", tensor, err);
   }
@@ -200,15 +200,14 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
 }
 
 static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
-  tg_replay *replay = plan->replay;
   ports p = {0};
   int failed = !make_ports(&p, kernel)
                    ? tgi_no_memory(err, "a run")
-                   : fill_inputs(kernel, context, replay, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
-                         fill_states(kernel, context, replay, &p, err) ||
+                   : fill_inputs(kernel, context, plan, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
+                         fill_states(kernel, context, plan, &p, err) ||
                          tgi_partition_run(&kernel->base, plan, p.inputs, p.outputs, p.states, err);
   free_ports(&p, kernel);
-  if (!failed) publish_outputs(kernel, context, replay);
+  if (!failed) publish_outputs(kernel, context, plan->replay);
   return failed;
 }
 

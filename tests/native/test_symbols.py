@@ -1,0 +1,379 @@
+"""Plans that hold for many shapes: what native code makes of the shapes of a run."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import native_plans
+from tests.support.fake_host import OK, Host, V, X, Y
+from tests.support.symbolic_plans import ROOM, SHOWN, Tables, copying, counting, plan, wanted
+from tflgpu_plugin import native, providers
+from tflgpu_plugin.ir import Plan
+from tflgpu_plugin.ir.plan import FORMULAS, GUARDS, WORDS
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import create
+from tflgpu_plugin.runtime.program import Instance, Program, native_symbols
+
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(sys.platform == "win32", reason="calls with open ends as on Linux"),
+]
+MAPPABLE = "mappable-primary-buffers"
+MOST = 1 << 63
+STARTED: Mapping[int, tuple[int, ...]] = {X: (8,)}
+
+
+@pytest.fixture(scope="module", params=["mapped", "staged"])
+def device(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A device of its own, that maps buffers or does not."""
+    opened = adapter.open_device(adapter.select(None))
+    if request.param == "mapped" and MAPPABLE not in opened.target.features:
+        pytest.skip("this adapter does not share its memory")
+    features = opened.target.features - {MAPPABLE}
+    mapped = {MAPPABLE} if request.param == "mapped" else set()
+    yield create(opened.info, sorted(features | mapped))
+    gc.collect()
+
+
+@dataclass
+class Open(Host):
+    """A host whose kernel has plans with symbols, or without where it is `plain`."""
+
+    tables: Tables | None = None
+    device: Any = None
+    change: Callable[[Plan], Plan] = lambda made: made
+    plain: bool = False
+    more: tuple[int, ...] = ()  # the numbers of further symbols
+    made: Any = None  # the newest instance
+
+    def build(self, number: int, kernel: Any) -> None:
+        assert self.tables
+        made = self.change(plan(self.tables, len(self.data[X]), self.more))
+        self.made = Instance(Program(made, self.device))
+        self.hand_over(self.made, kernel)
+
+    def hand_over(self, made: Instance, kernel: Any) -> None:
+        looked = [n for k in self.shape_only for n in (self.data[k].ndim, *self.data[k].shape)]
+        shapes = [1, *made.plan.inputs[0].shape, *looked]
+        symbols = None if self.plain else native_symbols(made.plan)
+        results = [1, *made.plan.outputs[0].shape]
+        native_plans.add(kernel, shapes, results, made.replay, symbols=symbols)
+
+    def run(self, n: int) -> bool:
+        """Whether the plan for n numbers was there; its result must be the right one."""
+        before = len(self.built)
+        self.shape(X, (n,))
+        assert self.prepare() == [OK]
+        self.data[X][:] = x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+        self.data[Y][:] = np.nan
+        assert not self.invoke() and self.tables
+        found = self.data[Y].view(np.uint32)
+        assert np.array_equal(found, wanted(self.tables, x, *self.more)), n
+        return len(self.built) == before
+
+
+Make = Callable[..., Open]
+
+
+@pytest.fixture
+def started(device: Any) -> Iterator[Make]:
+    hosts: list[Open] = []
+
+    def make(tables: Tables, shapes: Mapping[int, tuple[int, ...]] = STARTED, **more: Any) -> Open:
+        hosts.append(Open(None, tables=tables, device=device, **more))  # type: ignore[arg-type]
+        for k, shape in shapes.items():
+            hosts[-1].shape(k, shape)
+        assert hosts[-1].apply() == OK and hosts[-1].prepare() == [OK]
+        return hosts[-1]
+
+    yield make
+    for each in hosts:
+        each.destroy()
+    providers.find("tflite").connect()  # for the tests that come after
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_one_plan_is_run_with_many_shapes(started: Make, axis: int) -> None:
+    running = started(copying(axis))
+    sizes = (8, 9, 1, 100, 3, 3, 3, 7, 100, 99, 8, 8, 1, 2, 4, 5, 64)
+    for n in sizes:
+        assert running.run(n)
+        assert running.data[Y].shape == (n + SHOWN,)
+    state = running.state()
+    assert (state.runs, state.failures) == (len(sizes), 0)
+    assert state.uploaded_bytes == 4 * sum(sizes)
+    assert state.downloaded_bytes == 4 * sum(n + SHOWN for n in sizes)
+
+
+def test_shapes_that_last_and_others_between(started: Make) -> None:
+    """Commands are prepared for shapes that repeat, and given up when another lasts."""
+    running = started(copying())
+    for n, runs in ((8, 3), (20, 1), (8, 2), (30, 12), (31, 1), (30, 4), (5, 30), (30, 1), (5, 2)):
+        assert all(running.run(n) for _ in range(runs))
+
+
+def test_shapes_without_numbers(started: Make) -> None:
+    """What has no bytes in one run has some in the next."""
+    tables = copying()
+    tables.groups[0] = (1, 0, tables.formula("max", ("formula", 0), 1))
+    running = started(tables)
+    assert all(running.run(n) for n in (5, 0, 0, 0, 6, 6, 6, 0, 3, 0, 0))
+
+
+def test_runs_as_the_plan_was_made(started: Make) -> None:
+    """Python's own, between those of a host."""
+    tables = copying()
+    tables.words.append((20, tables.formula("mul", 0, 3), "i32"))
+    running = started(tables)
+    x = np.arange(8, dtype=np.float32)
+    for n in (30, 30, 8, 3, 41):
+        assert running.run(n)
+        for _ in range(2):
+            (found,) = running.made.run([x])
+            assert np.array_equal(found.view(np.uint32), wanted(tables, x))
+
+
+def test_one_replay_has_two_plans(started: Make) -> None:
+    """What only the symbols of one change is as it was made in runs of the other."""
+    first, second = copying(), copying()
+    first.words.append((32, first.formula("mul", 0, 2), "u32"))
+    first.words.append((40, first.constant(7), "u32"))
+    second.words.append((32, second.constant(16), "u32"))
+    second.words.append((40, second.constant(7), "u32"))
+    running = started(first)
+    made = running.made
+    other = started(second, shape_only=(V,))
+    other.made.replay = made.replay
+    other.hand_over(other.made, other.kernels[0])
+    for n in (9, 20, 20, 8, 5):
+        assert running.run(n) and other.run(n + 1) and running.run(n)
+
+
+def test_an_output_stays_on_the_device(started: Make) -> None:
+    tables = copying()
+    running = started(tables, stays=True)
+    for n in (8, 30, 30, 5):
+        running.shape(X, (n,))
+        assert running.prepare() == [OK]
+        running.data[X][:] = x = np.arange(n, dtype=np.float32)
+        assert not running.invoke() and running.tensors[Y].is_stale
+        assert not running.fetch(Y)
+        assert np.array_equal(running.data[Y].view(np.uint32), wanted(tables, x)), n
+    assert running.built == [0]
+
+
+def test_a_state_goes_from_shape_to_shape(started: Make) -> None:
+    """After commands that were prepared for nothing, too, and set between runs."""
+    running = started(copying(), states=(V,), change=lambda made: counting(made, 16))
+    mine, total = np.zeros(16, np.float32), np.float32(0)
+    for _ in range(4):
+        running.made.run([np.zeros(8, np.float32)], [mine])
+    assert np.all(mine == 32)
+    for step, n in enumerate((8, 8, 8, 20, *[21] * 12, 8, 8, 8, 9)):
+        if step == 5:
+            running.data[V][:] = total = np.float32(1000)
+        assert running.run(n)
+        total += n
+        assert np.all(running.data[V] == total), step
+
+
+def test_a_state_may_change_its_size(started: Make) -> None:
+    tables = copying()
+    tables.sizes.append((2, ("formula", 1)))
+    tables.groups.append((2, 0, 0))
+
+    def change(made: Plan) -> Plan:
+        (n,) = made.inputs[0].shape
+        made = counting(made, ROOM)
+        state = replace(made.states[0], shape=(n,), bytes=4 * n)
+        last = replace(made.dispatches[2], groups=(n, 1, 1))
+        return replace(made, states=(state,), dispatches=(*made.dispatches[:2], last))
+
+    running = started(tables, {X: (16,)}, states=(V,), change=change)
+    for n in (16, 8, 8, 30, 7, 7, 8):
+        running.shape(V, (n,))
+        running.data[V][:] = before = np.arange(n, dtype=np.float32)
+        assert running.run(n)
+        assert np.array_equal(running.data[V], before + n), n
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def test_arithmetic_is_pythons(started: Make) -> None:
+    """Of numbers of both signs, with quotients that are whole and others."""
+    tables = copying()
+    shifted, at = tables.formula("sub", 0, 50), 4
+    for name in FORMULAS:
+        for other in (-7, -1, 1, 4, 60):
+            tables.words.append((at, tables.formula(name, shifted, other), "i32"))
+            at += 4
+    tables.words += [(at, shifted, "f32"), (at + 4, shifted, "i32"), (at + 8, 0, "f32")]
+    running = started(tables)
+    assert all(running.run(n) for n in (8, 43, 46, 50, 54, 57, 64, 100))
+
+
+def test_kinds_have_the_numbers_of_the_library() -> None:
+    for names in (FORMULAS, GUARDS, WORDS):
+        found = [getattr(native.lib, f"TG_{name.upper()}") for name in names]
+        assert found == list(range(len(names)))
+
+
+def test_every_type_has_its_words(started: Make) -> None:
+    tables = copying()
+    large = tables.formula("mul", tables.formula("add", 0, (1 << 20) - 8), 1 << 11)
+    tables.words += [(8, large, "u32"), (12, tables.formula("sub", 0, 1 << 31), "i32"),
+                     (16, tables.formula("mul", large, large), "f32")]  # fmt: skip
+    running = started(tables)
+    assert all(running.run(n) for n in (8, 7, 1, 100))
+
+
+Refuse = Callable[[Tables], None]
+
+
+def _jump(tables: Tables, by: int) -> Any:
+    """0 for less than 20, then `by`."""
+    return tables.formula("mul", tables.formula("div", 0, 20), by)
+
+
+def _word(kind: str, factor: int) -> Refuse:
+    return lambda t: t.words.append((8, t.formula("mul", 0, factor), kind))
+
+
+def _divided(name: str, by: int, a: int = 1) -> Refuse:
+    """By n - `by`."""
+    return lambda t: void(t.formula(name, t.constant(a), t.formula("sub", 0, by)))
+
+
+def void(*_: Any) -> None:
+    """Nothing."""
+
+
+def _sum(sign: int) -> Refuse:
+    def add(t: Tables) -> None:
+        part = t.formula("mul", 0, sign * (MOST // 32))
+        t.formula("add" if sign > 0 else "sub", part, MOST // 2)
+
+    return add
+
+
+def _group(by: int) -> Refuse:
+    return lambda t: t.groups.append((0, 0, t.formula("add", _jump(t, by), 16)))
+
+
+def _size(port: int, by: int) -> Refuse:
+    def change(t: Tables) -> None:
+        t.sizes[port] = (port, t.formula("add", t.sizes[port][1], _jump(t, by)))
+
+    return change
+
+
+def _extent(by: int) -> Refuse:
+    def change(t: Tables) -> None:
+        t.extents[0] = (1, t.formula("add", t.extents[0][1], _jump(t, by)))
+
+    return change
+
+
+def _guard(name: str, *formula: Any) -> Refuse:
+    return lambda t: t.guards.append((name, t.formula(formula[0], 0, formula[1])))
+
+
+REFUSED: dict[str, tuple[Refuse, int, int]] = {
+    "a product": (lambda t: void(t.formula("mul", 0, MOST // 10)), 10, 11),
+    "a sum": (_sum(1), 15, 20),
+    "a difference": (_sum(-1), 15, 20),
+    "a quotient by 0": (_divided("div", 20), 19, 20),
+    "a rest by 0": (_divided("mod", 20), 21, 20),
+    "a quotient, rounded up, by 0": (_divided("ceil", 20), 19, 20),
+    "the largest quotient": (_divided("div", 21, -MOST), 19, 20),
+    "an unsigned word": (_word("u32", 1 << 28), 15, 16),
+    "an unsigned word below 0": (
+        lambda t: t.words.append((8, t.formula("add", t.formula("mul", 0, -1), 20), "u32")), 20, 21,
+    ),
+    "a signed word": (_word("i32", 1 << 27), 15, 16),
+    "a signed word below 0": (_word("i32", -(1 << 27)), 16, 17),
+    "no workgroups": (_group(-16), 19, 20),
+    "workgroups below 0": (_group(-17), 19, 20),
+    "too many workgroups": (_group(1 << 30), 19, 20),
+    "an input's buffer": (void, ROOM, ROOM + 1),
+    "an input below 0": (_size(0, -200), 19, 20),
+    "an output's buffer": (_size(1, 1 << 20), 19, 20),
+    "an output below 0": (_size(1, -500), 19, 20),
+    "an extent": (_extent(1 << 31), 19, 20),
+    "an extent below 0": (_extent(-200), 19, 20),
+    "at least 0": (_guard("not_negative", "sub", 5), 5, 4),
+    "not 0": (_guard("not_zero", "sub", 13), 12, 13),
+    "0": (_guard("zero", "div", 40), 39, 40),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_plan_is_not_run_where_it_does_not_hold(started: Make, name: str) -> None:
+    """The last shape that it holds for, and the first for which another is built."""
+    change, good, bad = REFUSED[name]
+    tables = copying()
+    change(tables)
+    running = started(tables)
+    assert running.run(good)
+    running.tables, running.plain = copying(), True
+    running.change = lambda made: made
+    assert not running.run(bad)
+    assert running.run(bad)
+    running.tables = tables
+    assert running.run(good) and running.run(8)
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make) -> None:
+    """Of a second tensor (n, m, 5); m is a symbol, too."""
+    tables = replace(copying(), symbols=2, places=[(1, 0), (3, 0), (4, 1)])
+    tables.words.append((12, 1, "u32"))
+
+    def shaped(n: int, *shape: int) -> bool:
+        running.shape(V, shape)
+        running.more = shape[1:2]
+        return running.run(n)
+
+    running = started(tables, shapes={X: (8,), V: (8, 3, 5)}, shape_only=(V,), more=(3,))
+    assert shaped(9, 9, 4, 5) and shaped(8, 8, 3, 5) and shaped(9, 9, 3, 5)
+    running.plain = True
+    for shape in ((8, 4, 5), (9, 4, 6), (9, 4)):
+        assert not shaped(9, *shape)
+    assert shaped(9, 9, 7, 5) and shaped(10, 10, 4, 5)
+
+
+def test_a_plan_that_others_follow_from_is_in_use(started: Make) -> None:
+    """Of 8 plans it is not the one that goes, unless no run follows from it."""
+    tables = copying()
+    tables.guards.append(("zero", tables.formula("div", 0, 40)))
+    running = started(tables)
+    running.plain = True
+    for n in range(41, 49):
+        assert running.run(9) and running.run(10 + n % 2) and not running.run(n)
+    assert not running.run(41)
+    for n in range(50, 58):
+        assert not running.run(n)
+    assert not running.run(9)
+
+
+def test_what_the_host_makes_next_takes_over_the_plans(started: Make) -> None:
+    running = started(copying())
+    assert running.run(9)
+    after = started(copying())
+    after.plain = True
+    partitions = [native.ffi.cast("tg_partition *", each.kernels[0]) for each in (after, running)]
+    native.lib.tg_partition_adopt(*partitions)
+    assert after.run(9) and after.run(30) and running.run(31)

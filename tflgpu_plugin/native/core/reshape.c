@@ -1,0 +1,57 @@
+/* Giving a replay the numbers of another shape. Its pipelines, buffers and bind groups stay. */
+#include "core/internal.h"
+
+static void put_word(tg_replay *replay, const tg_word *word, int64_t number) {
+  bool fits = true;
+  uint32_t bits = tgi_word_bits(word->kind, number, &fits);
+  uint8_t *at = replay->uniform_image + word->offset;
+  if (!memcmp(at, &bits, sizeof bits)) return;
+  memcpy(at, &bits, sizeof bits);
+  bool clean = replay->dirty_start == replay->dirty_end;
+  uint64_t end = word->offset + sizeof bits;
+  if (clean || word->offset < replay->dirty_start) replay->dirty_start = word->offset;
+  if (clean || end > replay->dirty_end) replay->dirty_end = end;
+}
+
+static void put_numbers(tg_replay *replay, const tgi_symbols *symbols, const int64_t *registers) {
+  const tg_symbols *tables = &symbols->tables;
+  for (size_t i = 0; i < tables->word_count; i++) put_word(replay, &tables->words[i], registers[tables->words[i].reg]);
+  for (size_t i = 0; i < tables->group_count; i++) {
+    const tg_group *group = &tables->groups[i];
+    replay->steps[group->dispatch].groups[group->axis] = (uint32_t)registers[group->reg];
+  }
+}
+
+/* A state of another size is written anew. */
+static void put_bytes(tg_replay *replay, const uint64_t *bytes) {
+  for (tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++) {
+    uint64_t now = bytes ? *bytes++ : slot->made;
+    slot->shadow_valid &= now == slot->bytes;
+    slot->bytes = now;
+  }
+}
+
+int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err) {
+  tgi_symbols *before = replay->symbols, *symbols = setting ? setting->symbols : NULL;
+  uint64_t number = symbols ? setting->number : 0;
+  if (number == replay->shape) return 0;
+  if (symbols && symbols->tables.word_count && !replay->uniform_image) {
+    replay->uniform_image = tgi_copy(&replay->memory, symbols->tables.uniforms, symbols->tables.uniform_bytes, 1);
+    if (!replay->uniform_image) return tgi_no_memory(err, "a run");
+  }
+  if (before && before != symbols) put_numbers(replay, before, before->made);
+  if (symbols) put_numbers(replay, symbols, setting->registers);
+  put_bytes(replay, symbols ? setting->bytes : NULL);
+  if (symbols) tgi_retain(symbols);
+  tgi_symbols_release(before);
+  replay->symbols = symbols;
+  replay->shape = number;
+  replay->repeats = 0;
+  return 0;
+}
+
+void tgi_write_uniforms(const tg_replay *replay) {
+  uint64_t start = replay->dirty_start, bytes = replay->dirty_end - start;
+  const tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
+  if (bytes) W(QueueWriteBuffer)(replay->device->queue, uniforms->wgpu, start, replay->uniform_image + start, bytes);
+}
