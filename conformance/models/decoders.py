@@ -17,6 +17,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 F32, I64, BOOL, I32 = 1, 7, 9, 6  # as ONNX counts types of elements
 LAST = np.iinfo(np.int64).max
+PARTS = ("key", "value")
 MICROSOFT = "com.microsoft"
 
 
@@ -34,6 +35,16 @@ class Size:
     def head(self) -> int:
         """Returns the width of a head."""
         return self.width // self.heads
+
+
+def pasts(layers: int) -> list[str]:
+    """Returns the names of the inputs with the cache, by layer keys and values."""
+    return [f"past_key_values.{layer}.{part}" for layer in range(layers) for part in PARTS]
+
+
+def presents(layers: int) -> list[str]:
+    """Returns the names of the outputs with the cache."""
+    return [f"present.{layer}.{part}" for layer in range(layers) for part in PARTS]
 
 
 @dataclass
@@ -97,7 +108,7 @@ def gpt(size: Size) -> bytes:
     table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
     ids = w.op("Reshape", "input_ids", w.joined(-1, w.extent("input_ids", 1)))
     words = w.op("Gather", table, ids)
-    past, tokens = w.extent("past.0", 2), w.extent(words, 1)
+    past, tokens = w.extent(pasts(1)[0], 2), w.extent(words, 1)
     steps = w.op("Range", np.int64(0), w.op("Cast", tokens, to=I64), np.int64(1))
     places = w.op("Unsqueeze", w.op("Add", steps, past), np.array([0]))
     x = w.op("Add", words, w.op("Gather", w.weights(size.positions, size.width), places))
@@ -115,9 +126,9 @@ def _decoder(w: Writer, size: Size, heads: int) -> bytes:
         "input_ids": (I64, ("batch", "tokens")), "attention_mask": (I64, ("batch", "total")),
     }  # fmt: skip
     outputs: dict[str, Any] = {"logits": (F32, ("batch", "tokens", size.words))}
-    for k in range(2 * size.layers):
-        inputs[f"past.{k}"] = F32, ("batch", heads, "past", size.head)
-        outputs[f"present.{k}"] = F32, ("batch", heads, "present", size.head)
+    for past, present in zip(pasts(size.layers), presents(size.layers), strict=True):
+        inputs[past] = F32, ("batch", heads, "past", size.head)
+        outputs[present] = F32, ("batch", heads, "present", size.head)
     return w.model(inputs, outputs)
 
 
@@ -153,9 +164,9 @@ def _layer(w: Writer, size: Size, x: str, seen: str, layer: int) -> str:
     parts = tuple(f"{part}_{layer}" for part in "qkv")
     w.op("Split", packed, np.array([size.width] * 3), out=parts, axis=2)
     queries, keys, values = (_heads(w, size, part) for part in parts)
-    present = f"present.{2 * layer}", f"present.{2 * layer + 1}"
-    w.op("Concat", f"past.{2 * layer}", keys, axis=-2, out=present[0])
-    w.op("Concat", f"past.{2 * layer + 1}", values, axis=-2, out=present[1])
+    past, present = (names(layer + 1)[-2:] for names in (pasts, presents))
+    w.op("Concat", past[0], keys, axis=-2, out=present[0])
+    w.op("Concat", past[1], values, axis=-2, out=present[1])
     turned, scale = w.op("Transpose", present[0], perm=[0, 1, 3, 2]), np.float32(size.head**-0.25)
     scores = w.op("MatMul", w.op("Mul", queries, scale), w.op("Mul", turned, scale))
     bias = w.op("Where", seen, np.zeros(1, np.float32), np.full(1, -np.inf, np.float32))
@@ -210,9 +221,9 @@ def grouped(size: Size) -> bytes:
     for layer in range(size.layers):
         y, packed = _root_mean(w, size, x), (size.heads // 2 * 2 + size.heads) * size.head
         y = w.op("MatMul", y, w.weights(size.width, packed))
-        inner = f"attention_{layer}", f"present.{2 * layer}", f"present.{2 * layer + 1}"
-        pasts = f"past.{2 * layer}", f"past.{2 * layer + 1}"
-        w.op("GroupQueryAttention", y, "", "", *pasts, ends, total, *rotation, out=inner,
+        inner = f"attention_{layer}", *presents(layer + 1)[-2:]
+        cache = pasts(layer + 1)[-2:]
+        w.op("GroupQueryAttention", y, "", "", *cache, ends, total, *rotation, out=inner,
              domain=MICROSOFT, num_heads=size.heads, kv_num_heads=size.heads // 2,
              do_rotary=1)  # fmt: skip
         x = w.op("Add", x, w.op("MatMul", inner[0], w.weights(size.width, size.width)))
@@ -245,5 +256,26 @@ def empty(size: Size, batch: int, length: int = 0, heads: int = 0) -> list[Array
 
 def fed(ids: Array, mask: Array, cache: Sequence[Array]) -> dict[str, Array]:
     """Returns the inputs of a decoder for these tokens after those of the cache."""
-    pasts = {f"past.{k}": array for k, array in enumerate(cache)}
-    return {"input_ids": ids, "attention_mask": mask, **pasts}
+    named = dict(zip(pasts(len(cache) // 2), cache, strict=True))
+    return {"input_ids": ids, "attention_mask": mask, **named}
+
+
+def genai_settings(size: Size) -> dict[str, Any]:
+    """Returns the content of genai_config.json beside `model.onnx`, which is `grouped`."""
+    inputs = {"input_ids": "input_ids", "attention_mask": "attention_mask",
+              "past_key_names": "past_key_values.%d.key",
+              "past_value_names": "past_key_values.%d.value"}  # fmt: skip
+    outputs = {"logits": "logits", "present_key_names": "present.%d.key",
+               "present_value_names": "present.%d.value"}  # fmt: skip
+    decoder = {
+        "filename": "model.onnx", "head_size": size.head, "hidden_size": size.width,
+        "num_attention_heads": size.heads, "num_key_value_heads": size.heads // 2,
+        "num_hidden_layers": size.layers, "inputs": inputs, "outputs": outputs,
+        "session_options": {"log_severity_level": 3, "provider_options": []},
+    }  # fmt: skip
+    model = {
+        "type": "llama", "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+        "context_length": size.positions, "vocab_size": size.words, "decoder": decoder,
+    }  # fmt: skip
+    search = {"max_length": size.positions, "past_present_share_buffer": True}
+    return {"model": model, "search": search}

@@ -110,7 +110,7 @@ def test_prompts_of_all_lengths_and_a_token_after_each() -> None:
 
 
 def test_lengths_that_jump_shrink_and_come_again() -> None:
-    """As with speculative decoding, and with new conversations in one session."""
+    """Speculative decoding does this, and a new conversation in one session."""
     pair = _pair(decoders.gpt, ONE)
     pair.clear(1, decoders.empty(ONE, 1))
     for kept, tokens in ((0, 1), (1, 31), (2, 5), (7, 1), (3, 5), (8, 1), (9, 100), (108, 3),
