@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from tests.support import native_plans
 from tests.support.fake_host import OK, Host, V, X, Y
 from tests.support.symbolic_plans import ROOM, SHOWN, Tables, copying, counting, plan, wanted
-from tflgpu_plugin import native, providers
-from tflgpu_plugin.ir import Plan
+from tflgpu_plugin import engine, native, providers
+from tflgpu_plugin.ir import Graph, Plan, Target
 from tflgpu_plugin.ir.plan import FORMULAS, GUARDS, WORDS
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import create
@@ -377,3 +378,68 @@ def test_what_the_host_makes_next_takes_over_the_plans(started: Make) -> None:
     partitions = [native.ffi.cast("tg_partition *", each.kernels[0]) for each in (after, running)]
     native.lib.tg_partition_adopt(*partitions)
     assert after.run(9) and after.run(30) and running.run(31)
+
+
+# ---- onnxruntime ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session whose partition is built with plans of this file."""
+    pytest.importorskip("onnxruntime")
+    from tests.support import onnx_models
+    from tflgpu_plugin.compile import compiler
+
+    def compile(graph: Graph, target: Target) -> Plan:
+        (n,) = graph.shape(graph.inputs[0])
+        made = plan(TABLES, n)
+        ports = (made.inputs[0], graph.inputs[0]), (made.outputs[0], graph.outputs[0])
+        inputs, outputs = ((replace(port, tensor=tensor),) for port, tensor in ports)
+        symbols = made.symbols if n >= LEAST else None
+        return replace(made, inputs=inputs, outputs=outputs, symbols=symbols)
+
+    monkeypatch.setattr(compiler, "compile", compile)
+    padded = onnx_models.node("Pad", ["x", "pads"], ["y"])
+    pads = {"pads": np.int64([SHOWN, 0])}
+    return onnx_models.session(onnx_models.model([padded], {"x": ("n",)}, {"y": ("m",)}, pads))
+
+
+LEAST = 3
+TABLES = copying()
+TABLES.words.append((28, TABLES.formula("mul", 0, 3), "i32"))
+TABLES.guards.append(("not_negative", TABLES.formula("sub", 0, LEAST)))
+
+
+def check(session: Any, n: int) -> None:
+    x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+    (found,) = session.run(None, {"x": x})
+    assert np.array_equal(found.view(np.uint32), wanted(TABLES, x)), n
+
+
+def test_two_threads_run_one_plan_with_shapes_of_their_own(session: Any) -> None:
+    errors = list[BaseException]()
+
+    def work(shapes: Iterator[int]) -> None:
+        try:
+            for n in shapes:
+                check(session, n)
+        except BaseException as error:
+            errors.append(error)
+
+    with engine.watch() as built:
+        check(session, 5)
+        before = len(built)
+        given = (range(LEAST, 90), range(90, LEAST, -1), [7, 7, 7, 70] * 20)
+        threads = [threading.Thread(target=work, args=(iter(each),)) for each in given]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors and len(built) == before
+
+
+def test_a_session_has_another_plan_built_where_one_does_not_hold(session: Any) -> None:
+    with engine.watch() as built:
+        for n, builds in ((5, 0), (LEAST, 0), (2, 1), (70, 1), (1, 2), (2, 2), (71, 2)):
+            check(session, n)
+            assert len(built) == builds, n
