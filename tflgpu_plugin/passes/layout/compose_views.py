@@ -13,39 +13,53 @@ from tflgpu_plugin.ops.views import View
 def compose_views(graph: Graph) -> Graph:
     """Removes a reshape, transpose or slice that only such nodes read, if these can read its input
     directly without more launches."""
-    joining, k = _Joining(graph, graph.consumers()), 0
-    while k < len(joining.graph.nodes):
-        if not joining.join(joining.graph.nodes[k]):
-            k += 1
-    return joining.graph
+    joining = _Joining(graph)
+    for node in graph.nodes:
+        if node.id in joining.nodes:
+            joining.join(joining.nodes[node.id])
+    left = [*joining.nodes.values()]
+    return graph.with_nodes(left) if len(left) < len(graph.nodes) else graph
 
 
 @dataclass
 class _Joining:
+    """A graph under change: the readers of each tensor, and the nodes that are left, by id."""
+
     graph: Graph
-    readers: dict[int, list[Node]]
     lying: dict[tuple[object, ...], bool] = field(default_factory=dict)  # networks repeat views
 
-    def join(self, node: Node) -> bool:
-        """Removes a movement and lets its readers read its input. Returns whether it did."""
-        graph, gone, found = self.graph, [node], dict[int, View]()
-        view = movement.view_of(graph, node)
+    def __post_init__(self) -> None:
+        self.needed, self.readers = self.graph.needed(), self.graph.consumers()
+        self.nodes = {node.id: node for node in self.graph.nodes}
+        self.place = {number: k for k, number in enumerate(self.nodes)}
+
+    def join(self, node: Node) -> None:
+        """Removes a movement and lets its readers read its input, if they can."""
+        gone, found = [node], dict[int, View]()
+        view = movement.view_of(self.graph, node)
         if view is None or not all(map(movement.moves, self.readers.get(node.outputs[0], ()))):
-            return False
+            return
         if not self._launches(node, node) or not self._through(view, gone, found):
-            return False
-        made: dict[int, Node | None] = dict.fromkeys(n.id for n in gone)
-        for n in graph.nodes:
-            if n.id in found:
-                read = replace(
-                    n, op="view", inputs=node.inputs[:1], attributes={"view": found[n.id]}
-                )
-                made[n.id] = replace(read, **merged(*gone, n))
-                gone = []  # one node replaces these
-        nodes = [made.get(n.id, n) for n in graph.nodes]
-        self.graph = graph.with_nodes([n for n in nodes if n is not None])
-        self.readers = self.graph.consumers()
-        return True
+            return
+        for old in gone:
+            self._replace(old)
+        first = min(found, key=self.place.__getitem__)  # replaces those gone
+        for number, joined in found.items():
+            old, attributes = self.nodes[number], {"view": joined}
+            made = replace(old, op="view", inputs=node.inputs[:1], attributes=attributes)
+            origin = (*gone, old) if number == first else (old,)
+            self._replace(old, replace(made, **merged(*origin)))
+
+    def _replace(self, old: Node, made: Node | None = None) -> None:
+        """Replaces a node, or removes it."""
+        for tensor in old.reads:
+            self.readers[tensor].remove(old)
+        if made is None:
+            del self.nodes[old.id]
+            return
+        self.nodes[old.id] = made
+        for tensor in made.reads:
+            self.readers[tensor].append(made)
 
     def _through(self, view: View, gone: list[Node], found: dict[int, View]) -> bool:
         """Whether all readers of the last node of `gone`, whose result is this view of the first
@@ -53,7 +67,7 @@ class _Joining:
         `found`, and appends movements in between that cost nothing to `gone`."""
         node = gone[-1]
         output = node.outputs[0]
-        if node.epilogue or output in self.graph.needed() or output not in self.readers:
+        if node.epilogue or output in self.needed or not self.readers.get(output):
             return False
         for reader in self.readers[output]:
             step = movement.view_of(self.graph, reader)
