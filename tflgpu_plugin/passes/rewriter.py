@@ -19,6 +19,9 @@ Perm = tuple[int, ...]
 class Rewriter(Editor):
     """An editor of a graph that treats nodes that only move data as views of their inputs."""
 
+    _nodes: list[Node]
+    _put: dict[int, list[Node]]  # what comes in place of nodes, by their ids
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._views: dict[int, tuple[Node, dict[int, Tensor], View | None]] = {}
@@ -62,8 +65,22 @@ class Rewriter(Editor):
         return self.layout("view", source, output, *origin, view=view, **attributes)
 
     def put(self, made: Sequence[Node], *gone: Node) -> None:
-        """Replaces nodes with new ones, at the position of the first."""
-        numbers = {node.id for node in gone}
-        place = next(k for k, node in enumerate(self.nodes) if node.id in numbers)
-        kept = [node for node in self.nodes[place:] if node.id not in numbers]
-        self.nodes[place:] = [*made, *kept]
+        """Replaces nodes of the graph with new ones, at the position of the first: all such changes
+        in one walk, when `nodes` are read next."""
+        added = [*made]
+        self._put |= {node.id: added for node in gone}
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Returns the nodes in order."""
+        if put := self._put:
+            before, self.nodes = self._nodes, []
+            for node in before:
+                made = put.get(node.id, [node])
+                self._nodes += made
+                made.clear()  # nothing comes in place of the other ones
+        return self._nodes
+
+    @nodes.setter
+    def nodes(self, nodes: list[Node]) -> None:
+        self._nodes, self._put = nodes, {}

@@ -253,5 +253,4 @@ class _AttentionFusion:
         if y != output:
             nodes.append(e.layout("reshape", y, output, product, shape=e.shape(output)))
         e.put(nodes, product)
-        gone = {node.id for node in (*found.steps, *tail)}
-        e.nodes = [node for node in e.nodes if node.id not in gone]
+        e.put((), *found.steps, *tail)

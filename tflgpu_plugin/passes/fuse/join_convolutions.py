@@ -143,7 +143,7 @@ def _join(e: Rewriter, branches: list[_Branch]) -> None:
     vec4 come last."""
     branches = sorted(branches, key=lambda branch: branch.channels % 4 > 0)
     origin, starts = [b.node for b in branches], list(_starts(branches))
-    first = next(node for node in e.nodes if node in origin)
+    first = next(node for node in e.graph.nodes if node in origin)
     shape = (*e.shape(first.outputs[0])[:-1], starts[-1] + branches[-1].channels)
     whole = e.tensor(shape, like=first.outputs[0])
     filters = _side_by_side(branches, [b.weights for b in branches])

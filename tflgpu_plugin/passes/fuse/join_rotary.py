@@ -5,6 +5,7 @@ them anyway. For any other reader it writes heads on an axis of their own direct
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin import ops
@@ -30,8 +31,9 @@ def join_rotary(graph: Graph) -> Graph:
     if not rotated:
         return graph
     e = Rewriter(graph)
+    readers = e.readers()
     for node in rotated:
-        _apart(e, node)
+        _apart(e, readers, node)
     makers = e.producers()
     groups: dict[tuple[object, ...], list[_Part]] = {}
     for node in [node for node in e.nodes if node.op == "rotary" and not node.epilogue]:
@@ -45,13 +47,16 @@ def join_rotary(graph: Graph) -> Graph:
         ends = [part.start + part.width for part in parts]
         if len(parts) > 1 and ends[:-1] == [part.start for part in parts[1:]]:
             _join(e, parts)
-    return graph if e.nodes == list(graph.nodes) else e.finish()
+    if e.nodes == list(graph.nodes):
+        return graph
+    e.drop_unused()
+    return e.finish()
 
 
-def _apart(e: Rewriter, node: Node) -> None:
+def _apart(e: Rewriter, readers: Mapping[int, list[Node]], node: Node) -> None:
     """Lets the node write heads on an axis of their own, if its reader needs them so and moves
     nothing."""
-    tensor, readers = node.outputs[0], e.readers()
+    tensor = node.outputs[0]
     read = readers.get(tensor, [])
     if len(e.shape(tensor)) != 3 or tensor in e.needed:
         return
@@ -103,4 +108,3 @@ def _join(e: Rewriter, parts: list[_Part]) -> None:
     for part in parts:
         nodes.append(e.cut(made, part.node.outputs[0], part.start - first.start, part.node))
     e.put(nodes, *origin)
-    e.drop_unused()

@@ -24,17 +24,23 @@ def keep_dense_rows(graph: Graph) -> Graph:
     e = Rewriter(graph)
     uses = DefUse(e)
     layers = [node for node in graph.nodes if node.op == "fully_connected"]
-    if not any([_kept(uses, node) for node in layers]):
+    names: dict[int, int] = {}
+    for node in layers:
+        names |= _kept(uses, node)
+    if not names:
         return graph
+    e.rename(names)
     clean(e)
     return e.finish()
 
 
-def _kept(uses: DefUse, node: Node) -> bool:
+def _kept(uses: DefUse, node: Node) -> dict[int, int]:
+    """Replaces a layer by one that keeps the axes of its rows, if the reshapes after it restore
+    these. Returns its new result by the tensors that are the same."""
     e = uses.e
     layer = e.shape(node.outputs[0])
     if node.epilogue or not uses.plain(node) or node.outputs[0] in e.needed:
-        return False
+        return {}
     for source, view, _ in list(uses.sources(node.operand()))[:0:-1]:
         given = e.shape(source)
         if not view.reshapes(given) or given[-1:] != e.shape(node.operand())[-1:]:
@@ -49,9 +55,8 @@ def _kept(uses: DefUse, node: Node) -> bool:
         inputs = (source, *node.inputs[1:])
         again = replace(node, inputs=inputs, outputs=(made,), attributes=attributes)
         e.put([again, e.layout("reshape", made, node.outputs[0], node, shape=layer)], node)
-        e.rename({end: made for end in apart if end is not None})
-        return True
-    return False
+        return {end: made for end in apart if end is not None}
+    return {}
 
 
 def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
