@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
 def lower_bound(alive: Mapping[int, Life]) -> int:
     """Returns the largest sum of sizes alive at one launch, the least memory that any assignment
     needs."""
-    begins = {life.first for life in alive.values()}  # the maximum is at one of these
-    return max(
-        (sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in begins), default=0
-    )
+    grows: dict[int, int] = {}  # by how much more is alive at a launch than before it
+    for life in alive.values():
+        grows[life.first] = grows.get(life.first, 0) + life.size
+        grows[life.last + 1] = grows.get(life.last + 1, 0) - life.size
+    return max(accumulate(grows[step] for step in sorted(grows)), default=0)

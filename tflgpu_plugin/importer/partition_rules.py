@@ -55,17 +55,17 @@ PartitionRule = Callable[[Parted], dict[int, Refusal]]
 def read_in_one_place(parted: Parted) -> dict[int, Refusal]:
     """Results of shape arithmetic are read in the same partition: alone they need no kernel, and
     they have no buffer on the device that another partition could read."""
-    readers: dict[int, set[int | None]] = {}
-    for node in parted.graph.nodes:
-        for tensor in node.reads:
-            readers.setdefault(tensor, set()).add(parted.place.get(node.id))
-    found = {}
-    for node in parted.graph.nodes:
-        if node.op == FOLDED and node.id in parted.place:
-            reading = set().union(*(readers.get(t, set()) for t in node.outputs))
-            if reading != {parted.place[node.id]}:
-                found[node.id] = ELSEWHERE
-    return found
+    graph, place = parted.graph, parted.place
+    folded = [node for node in graph.nodes if node.op == FOLDED and node.id in place]
+    at = {t: set[int | None]() for node in folded for t in node.outputs}
+    for node in graph.nodes if at else ():
+        for tensor in at.keys() & node.reads:
+            at[tensor].add(place.get(node.id))
+    return {
+        node.id: ELSEWHERE
+        for node in folded
+        if set().union(*(at[t] for t in node.outputs)) != {place[node.id]}
+    }
 
 
 def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:

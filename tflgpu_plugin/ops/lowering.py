@@ -180,9 +180,8 @@ class Lowering:
         kept = []
         for launch in reversed(self.launches):
             written = [self.root(source) for source in launch.writes]
-            needed = read.union(self.homes)
             results = [root for root in written if root != CHECK]
-            if all(isinstance(root, int) and root not in needed for root in results):
+            if all(isinstance(t, int) and t not in read and t not in self.homes for t in results):
                 continue
             try:
                 read |= {self.root(source) for source in launch.reads}

@@ -25,16 +25,16 @@ def fuse_epilogue(graph: Graph) -> Graph:
             if each is not None:
                 fusion.merge(producer, node, each)
                 break
-    return graph.with_nodes([fusion.nodes[number] for number in fusion.order])
+    return graph.with_nodes(sorted(fusion.nodes.values(), key=lambda n: fusion.place[n.id]))
 
 
 class _Fusion:
-    """A graph under change: nodes by id, their order, and the ids of each tensor's writer and
-    readers."""
+    """A graph under change: nodes by id, their places in order, and the ids of each tensor's writer
+    and readers."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
-        self.order = [node.id for node in graph.nodes]
+        self.place = {node.id: k for k, node in enumerate(graph.nodes)}
         self.needed = graph.needed()
         self.writer = {t: node.id for node in graph.nodes for t in node.outputs}
         self.readers: dict[int, list[int]] = {}
@@ -50,7 +50,7 @@ class _Fusion:
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
         found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
         found = [p for p in found if len(p.outputs) == 1 and ops.rows()[p.op].fuses]
-        return sorted(found, key=lambda p: -self.order.index(p.id))
+        return sorted(found, key=lambda p: -self.place[p.id])
 
     def merge(self, producer: Node, node: Node, each: EpilogueOp) -> None:
         epilogue = (*producer.epilogue, each, *node.epilogue)
@@ -58,15 +58,12 @@ class _Fusion:
             producer, outputs=node.outputs, epilogue=epilogue, **merged(producer, node)
         )
         del self.nodes[node.id]
-        place, end = self.order.index(producer.id), self.order.index(node.id)
+        place, end = self.place[producer.id], self.place[node.id]
         # The earlier position shortens the lifetime of the producer's inputs, but every operand
         # must be ready there.
         added = [t for t in _operands(node) if t in self.writer and t not in producer.outputs]
-        if all(self.order.index(self.writer[t]) < place for t in added):
-            del self.order[end]
-        else:
-            self.order[end] = producer.id
-            del self.order[place]
+        if any(self.place[self.writer[t]] > place for t in added):
+            self.place[producer.id] = end
         for tensor in _operands(node):
             self.readers[tensor] = [
                 producer.id if n == node.id else n for n in self.readers[tensor]
