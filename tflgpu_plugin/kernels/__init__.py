@@ -43,7 +43,7 @@ import numpy as np
 
 from tflgpu_plugin.kernels import accessors
 from tflgpu_plugin.kernels.accessors import EIGHT, Operand
-from tflgpu_plugin.kernels.bodies import body
+from tflgpu_plugin.kernels.bodies import Variant, body
 from tflgpu_plugin.kernels.epilogue import (
     EPILOGUE_OPS,
     ROWS,
@@ -99,10 +99,25 @@ def render(
 ) -> str:
     """Returns complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and
     types, and epilogue."""
-    main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
-    common = body("common", (("folded", "folded" in parameters),))
-    preamble = _preamble(operands, parameters, main)
-    own = "\n".join([*accessors.types(operands, main), *accessors.stores(operands, epilogue, main)])
+    given = tuple((name, _frozen(value)) for name, value in variant.items())
+    fields = tuple((name, parameter_type(value)) for name, value in parameters.items())
+    steps = tuple((name, tuple(each)) for name, each in epilogue.items())
+    return _rendered(kernel, tuple(operands), fields, steps, given)
+
+
+@lru_cache(256)  # layers of a model share kernels
+def _rendered(
+    kernel: str,
+    operands: tuple[Operand, ...],
+    fields: tuple[tuple[str, str], ...],
+    epilogue: tuple[tuple[str, tuple[FusedEpilogueOp, ...]], ...],
+    variant: Variant,
+) -> str:
+    main = body(kernel, variant)
+    common = body("common", (("folded", "folded" in dict(fields)),))
+    preamble = _preamble(operands, fields, main)
+    stores = accessors.stores(operands, dict(epilogue), main)
+    own = "\n".join([*accessors.types(operands, main), *stores])
     functions = _called(_calls(preamble + own) | _calls_of_body(main))
     return "\n".join([preamble, common, *functions, own, main])
 
@@ -154,9 +169,9 @@ def _inner_calls(name: str) -> frozenset[str]:
     return frozenset(_calls(_library()[name]))
 
 
-def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) -> str:
-    fields = ", ".join(f"{name}: {parameter_type(value)}" for name, value in parameters.items())
-    lines = [f"struct Params {{ {fields} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
+def _preamble(operands: Sequence[Operand], fields: Iterable[tuple[str, str]], main: str) -> str:
+    members = ", ".join(f"{name}: {kind}" for name, kind in fields)
+    lines = [f"struct Params {{ {members} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
     if any(operand.native for operand in operands):
         lines.insert(0, "enable f16;")
     return "\n".join([*lines, *accessors.bindings(operands, main)])
