@@ -33,4 +33,6 @@ def _rewrite(graph: Graph, node: Node) -> Node:
     if bias is None and attributes.get("activation") in ACTIVATIONS:
         epilogue.append(EpilogueOp(str(attributes["activation"])))
         attributes["activation"] = "none"
+    if len(epilogue) == len(node.epilogue):
+        return node
     return replace(node, inputs=inputs, attributes=attributes, epilogue=tuple(epilogue))

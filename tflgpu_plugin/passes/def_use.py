@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from math import isclose, isfinite
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Node, is_integer
+from tflgpu_plugin.ir import Graph, Node, is_integer
 from tflgpu_plugin.ops.views import View, through, whole as all_of
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -22,8 +23,16 @@ class DefUse:
 
     def __init__(self, e: Rewriter) -> None:
         self.e = e
-        self.producer, self.readers = e.producers(), e.readers()
+        self._before = Graph.over(e.tensors, *e.nodes)
         self._plain: dict[int, tuple[Node, bool]] = {}
+
+    @cached_property
+    def producer(self) -> dict[int, Node]:
+        return self._before.producers()
+
+    @cached_property
+    def readers(self) -> dict[int, list[Node]]:
+        return self._before.consumers()
 
     def plain(self, node: Node) -> bool:
         """Whether a node's operands and results are floats and not quantized."""

@@ -59,6 +59,8 @@ class _Simulation:
                 return [found]
             return [layer or replace(plain, epilogue=(*epilogue, self._step(node, levels)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
+        if not read:
+            return [node]
         raw = {t: self.e.add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
