@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from tflgpu_plugin.ir import Array
 
@@ -31,7 +32,7 @@ class Axis:
 
     @property
     def padded(self) -> bool:
-        return self.low > 0 or self.stop < self.extent
+        return self.low > 0 or (self.high is not None and self.high < self.extent)
 
     @property
     def straight(self) -> bool:
@@ -57,12 +58,15 @@ class Axis:
         return self.ends[1] - self.ends[0]
 
 
+_straight = attrgetter("straight")
+
+
 def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
     """Returns the same elements over as few axes as possible, since each axis costs a division per
     element. A row holds one axis, once for each operand that is read along it."""
     kept: list[tuple[Axis, ...]] = []
     for row in rows:
-        straight = all(axis.straight for axis in row)
+        straight = all(map(_straight, row))
         if straight and row[0].extent == 1:
             continue
         if kept and straight and all(map(_continues, kept[-1], row)):
@@ -76,7 +80,7 @@ def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
 
 
 def _continues(outer: Axis, inner: Axis) -> bool:
-    return outer.straight and outer.stride == inner.extent * inner.stride
+    return outer.stride == inner.extent * inner.stride and outer.straight
 
 
 def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:

@@ -85,13 +85,14 @@ def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> H
     """Returns heads that are a slice of rows of this width, if it can be read in place: a batch of
     one, and channels aligned to vec4; else None."""
     batch, count, length, depth = heads
-    for own in (n for n in range(count, 0, -1) if count % n == 0 and n * depth < width):
-        axes = (Axis(own, depth), Axis(count // own), Axis(length, width), Axis(depth, 1))
-        fits = view.key == View(heads, axes, view.offset).key
-        if fits and batch == 1 and depth % 4 == 0 and view.offset % 4 == 0:
-            rows, channels = (1, length, width), (view.offset, own * depth)
-            return HeadSource(source, rows, own, factor, part=channels)
-    return None
+    own = prod(axis.extent for axis in view.simple.axes if axis.stride) // (length * depth)
+    if batch != 1 or depth % 4 or view.offset % 4 or not 0 < own * depth < width or count % own:
+        return None
+    axes = (Axis(own, depth), Axis(count // own), Axis(length, width), Axis(depth, 1))
+    if view.key != View(heads, axes, view.offset).key:
+        return None
+    rows, channels = (1, length, width), (view.offset, own * depth)
+    return HeadSource(source, rows, own, factor, part=channels)
 
 
 def counts(uses: DefUse, tensor: int, every: int) -> Iterator[Lead]:
