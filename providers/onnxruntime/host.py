@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,11 @@ class Host:
         """Returns the array that `function(subject, out, length)` fills, with the length that
         `count(subject, out)` writes."""
         length = self.get(count, subject, "size_t")
-        out = self.ffi.new(f"{kind}[]", max(1, length))
+        if not length:
+            return []
+        out = self.ffi.new(f"{kind}[]", length)
         self.check(function(subject, out, length))
-        return list(out)[:length]
+        return list(out)
 
     def opsets(self, graph: Any) -> dict[str, int]:
         """Returns the opset version of each domain that the graph imports."""
@@ -147,7 +150,7 @@ class Host:
         if dtype is None:
             return None
         kind = np.dtype(NUMPY_DTYPES[dtype])
-        count = int(np.prod(shape, dtype=np.int64))
+        count = prod(shape)
         if not count:
             return np.zeros(shape, kind)
         address = self.get(self.api.get_tensor_data, value, "void *")
