@@ -14,7 +14,15 @@ from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupp
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
-from tflgpu_plugin.frontend.reports import CPU, GPU, REVERTED, NodeReport, Report, remember
+from tflgpu_plugin.frontend.reports import (
+    CPU,
+    GPU,
+    REVERTED,
+    NodeReport,
+    Report,
+    TensorReport,
+    remember,
+)
 from tflgpu_plugin.importer import arithmetic, loop_layer, partition, symbols
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.importer.node_reader import Default
@@ -40,6 +48,7 @@ __all__ = [
     "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
     "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",
     "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape", "Subgraph", "Table",
+    "TensorReport",
     "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast", "callbacks",
     "kept", "log", "loop_layer", "messages", "narrowed", "native", "operands", "otherwise",
     "packed", "parse", "partition", "rebuild_partition", "remember",

@@ -31,6 +31,7 @@ TESTS = {
              "tests/native/test_fake_host.py", "tests/native/test_refused_calls.py"),
     # Not how much memory is held: sanitizers keep what was freed.
     "lifetimes": ("tests/lifetimes/test_lifetimes.py", "tests/lifetimes/test_ort_lifetimes.py",
+                  "tests/lifetimes/test_ort_tensors.py",
                   "-k", "not memory"),
     "gone devices": ("tests/lifetimes/test_gone_devices.py", "tests/lifetimes/test_survival.py",
                      "-k", "gone or destroyed"),

@@ -3,12 +3,12 @@ reasons of failures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import GraphRecord, PerCaller, Report, native
+from tflgpu_plugin.providers import GraphRecord, PerCaller, Report, TensorReport, native
 
 from .context import Export, Interface, restored
 from .names import EP_NAME
@@ -71,6 +71,13 @@ class Session(providers.Client[Level]):
     last_is_first = True
 
     export: Export | None = None
+
+    def report(self) -> Report:
+        """Returns the report as of now, with the state of tensors on the GPU."""
+        state = native.ffi.new("tg_tensor_state *")
+        native.lib.tg_tensor_get_state(state)
+        counted = {one.name: int(getattr(state, one.name)) for one in fields(TensorReport)}
+        return replace(super().report(), tensors=TensorReport(**counted))
 
 
 kept: providers.Records[Session, Placed] = providers.Records()

@@ -84,6 +84,7 @@ PROVIDER = (
     "import onnxruntime",
     "tflgpu_plugin.assert_used(session)",
     "devices = ",
+    "on_gpu = ",
     "onnxruntime.ModelCompiler(",
 )
 LOGGING = "import logging"
@@ -205,6 +206,7 @@ image = numpy.zeros([n if isinstance(n, int) else 1 for n in given.shape], "f4")
 compiled = onnxruntime.InferenceSession("model_ctx.onnx", options)
 compiled.run(None, {given.name: image})
 """
+    others = [other.replace('"input"', "given.name") for other in others]
     code = "\n".join([first, image, second, *others, last])
     said = ran(sys.executable, "-c", code, folder=folder)
     assert plain(said) == plain(block("115 of 115 nodes on the GPU"))

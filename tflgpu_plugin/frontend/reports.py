@@ -88,12 +88,36 @@ class PartitionReport:
 
 
 @dataclass(frozen=True)
+class TensorReport:
+    """Tensors that the host keeps on the GPU, of all sessions of the process: `bytes` are in use,
+    `kept_bytes` are free and kept for reuse; `device_bytes` are the GPU buffers of both.
+    `uploaded_bytes` and `downloaded_bytes` have moved between the host and the GPU outside of runs.
+    """
+
+    bytes: int
+    most_bytes: int
+    kept_bytes: int
+    device_bytes: int
+    uploaded_bytes: int
+    downloaded_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"  tensors of all sessions: {self.bytes:,} bytes in use, {self.kept_bytes:,} kept for "
+            f"reuse, {self.device_bytes:,} in GPU buffers, {self.uploaded_bytes:,} sent, "
+            f"{self.downloaded_bytes:,} fetched"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
-    """The report of one delegate or session."""
+    """The report of one delegate or session, with `tensors` where its host may keep these on the
+    GPU."""
 
     adapter: AdapterReport | None
     nodes: tuple[NodeReport, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
+    tensors: TensorReport | None = None
 
     def count(self, where: str) -> int:
         """Returns how many nodes have this place: gpu, cpu or reverted."""
@@ -136,8 +160,9 @@ class Report:
         return json.dumps(with_old_keys(found), indent=2)
 
     def __str__(self) -> str:
+        tensors = [str(self.tensors)] if self.tensors and self.tensors.bytes else []
         return "\n".join(
-            [self._summary(), *map(_partition_line, self.partitions), *self._reasons()]
+            [self._summary(), *map(_partition_line, self.partitions), *tensors, *self._reasons()]
         )
 
     def _summary(self) -> str:

@@ -35,6 +35,24 @@ static bool find_lock(python_lock *lock) {
   return lock->current && lock->of_this_thread && lock->release && lock->acquire;
 }
 
+/* Gives up Python's lock if this thread has it; returns what take_lock needs, NULL without the lock. */
+static void *give_up_lock(const python_lock *lock) {
+  void *state = lock->current();
+  return state && state == lock->of_this_thread() ? lock->release() : NULL;
+}
+
+static void take_lock(const python_lock *lock, void *state) {
+  if (state) lock->acquire(state);
+}
+
+void tgi_without_python(void (*work)(void *), void *call) {
+  python_lock lock;
+  bool found = find_lock(&lock);
+  void *state = found ? give_up_lock(&lock) : NULL;
+  work(call);
+  if (found) take_lock(&lock, state);
+}
+
 typedef struct task {
   void (*work)(void *);
   void *call;
@@ -56,10 +74,9 @@ void tgi_run_on_helper(void (*work)(void *), void *call) {
     work(call);
     return;
   }
-  void *state = lock.current();
-  state = state && state == lock.of_this_thread() ? lock.release() : NULL;
+  void *state = give_up_lock(&lock);
   bool ran = tgi_on_new_thread(run_task, &one);
   if (ran && !one.done) tgi_park();
-  if (state) lock.acquire(state);
+  take_lock(&lock, state);
   if (!ran) work(call);
 }

@@ -107,6 +107,8 @@ void tgi_memory_free(tgi_memory *memory);
  * call. Nested work, and work for which no thread can be made, runs on the present thread. If Python ends the new thread before
  * its work is done, the process is exiting, and this function does not return. */
 void tgi_run_on_helper(void (*work)(void *), void *call);
+/* Runs `work(call)` on this thread, without the GIL if it has that: for waits in calls from Python that run none of our Python. */
+void tgi_without_python(void (*work)(void *), void *call);
 
 /* ---- python.c: calls from a host's thread into Python ------------------------------------------------------------------ */
 

@@ -218,4 +218,6 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
                               .downloaded_bytes = partition->downloaded,
                               .last_nanoseconds = partition->last_nanoseconds,
                               .device_inputs = partition->device_inputs};
+  for (size_t i = 0; partition->habits && i < partition->arity.outputs; i++)
+    out->downloaded_bytes += tgi_habit_bytes(partition->habits[i]);
 }

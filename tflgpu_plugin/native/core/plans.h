@@ -3,6 +3,7 @@
 #define TFLGPU_INTERNAL_PLANS_H
 
 #include "core/internal.h"
+#include "core/tensors.h"
 
 /* A plan for some input shapes. It stays usable after the partition has dropped it, and is immutable but for the members under
  * tgi_lock. */
@@ -41,6 +42,7 @@ struct tg_partition {
   int64_t number;
   tgi_arity arity;
   tgi_plans plans;
+  tgi_habit **habits;              /* of each output, where the host keeps tensors on the GPU, else NULL */
   atomic_uint live, times_freed;
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };

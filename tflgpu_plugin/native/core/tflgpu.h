@@ -236,6 +236,18 @@ typedef struct tg_partition_state {
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
 
+/* ---- tensors.c ---------------------------------------------------------------------------------------------- */
+
+/* Tensors that hosts keep on the GPU, of all sessions of the process. Bytes of runs are not in these counts. */
+typedef struct tg_tensor_state {
+  uint64_t blocks, bytes;          /* allocations in use */
+  uint64_t most_bytes;             /* in use at once, so far */
+  uint64_t kept_blocks, kept_bytes;                /* freed, and kept for reuse */
+  uint64_t device_bytes;           /* of all their device buffers */
+  uint64_t uploaded_bytes, downloaded_bytes;       /* moved between the host and the GPU outside of runs */
+} tg_tensor_state;
+void tg_tensor_get_state(tg_tensor_state *out);
+
 /* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
 /* Python's side of the TFLite delegate. The library may call these with or without the GIL; cffi takes it. On failure each

@@ -17,8 +17,13 @@ typedef struct tgo_env tgo_env;                           /* one per process, co
 typedef struct tgo_external tgo_external;                 /* location of a constant in a separate file */
 typedef struct tgo_graph tgo_graph;
 typedef struct tgo_hardware tgo_hardware;
+typedef struct tgo_kernel_def tgo_kernel_def;             /* what a kernel computes, and where it wants its tensors */
+typedef struct tgo_kernel_def_builder tgo_kernel_def_builder;
+typedef struct tgo_kernel_info tgo_kernel_info;
+typedef struct tgo_kernel_registry tgo_kernel_registry;
 typedef struct tgo_logger tgo_logger;
 typedef struct tgo_memory tgo_memory;                     /* kind of memory of a tensor */
+typedef struct tgo_memory_device tgo_memory_device;       /* the device that has a kind of memory */
 typedef struct tgo_node tgo_node;
 typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
 typedef struct tgo_run_options tgo_run_options;
@@ -26,6 +31,7 @@ typedef struct tgo_session tgo_session;
 typedef struct tgo_session_options tgo_session_options;
 typedef struct tgo_status tgo_status;
 typedef struct tgo_support tgo_support;                   /* collects what GetCapability claims */
+typedef struct tgo_stream tgo_stream;
 typedef struct tgo_tensor_info tgo_tensor_info;           /* element kind and shape */
 typedef struct tgo_type tgo_type;
 typedef struct tgo_value tgo_value;                       /* a tensor with its data */
@@ -36,7 +42,8 @@ typedef struct tgo_value_info tgo_value_info;             /* an edge of a graph 
 enum { TGO_OLDEST = 24, TGO_NEWEST = 29 };                /* minor versions: needed, and known */
 enum { TGO_FAIL = 1, TGO_INVALID_ARGUMENT = 2, TGO_EP_FAIL = 11 };  /* codes of create_status */
 enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2, TGO_FATAL = 4 };  /* log levels */
-enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware */
+enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware, and of devices that have memory */
+enum { TGO_CPU_INPUT = -2, TGO_CPU_OUTPUT = -1 };         /* memory of a kernel's tensors */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
 enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* kinds of elements */
 
@@ -51,6 +58,10 @@ enum { TGO_INT = 1, TGO_INTS = 2, TGO_FLOAT = 3, TGO_FLOATS = 4, TGO_TEXT = 5, T
 typedef struct tgo_factory tgo_factory;
 typedef struct tgo_ep tgo_ep;
 typedef struct tgo_compute tgo_compute;
+
+typedef struct tgo_allocator tgo_allocator;
+typedef struct tgo_transfer tgo_transfer;
+typedef struct tgo_kernel tgo_kernel;
 
 typedef struct tgo_fusion {
   uint32_t version;
@@ -69,9 +80,10 @@ struct tgo_factory {
   uint32_t (*get_vendor_id)(const tgo_factory *factory); /* 6 */
   const char *(*get_version)(const tgo_factory *factory); /* 7; a semantic version, three numbers */
   void *unused_validate_compiled;
-  void *unused_create_allocator;
-  void *unused_release_allocator;
-  tgo_status *(*create_transfer)(tgo_factory *factory, void **transfer); /* 11; called unasked; may give NULL */
+  tgo_status *(*create_allocator)(tgo_factory *factory, const tgo_memory *memory, const tgo_pairs *options,
+                                  tgo_allocator **allocator); /* 9 */
+  void (*release_allocator)(tgo_factory *factory, tgo_allocator *allocator);
+  tgo_status *(*create_transfer)(tgo_factory *factory, tgo_transfer **transfer); /* 11 */
   _Bool (*is_stream_aware)(const tgo_factory *factory); /* 12 */
   void *unused_after[48];
 };
@@ -85,7 +97,9 @@ struct tgo_ep {
   void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count); /* 4 */
   void *unused_layout[2];
   tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count); /* 7 */
-  void *unused_after[60];
+  void *unused_run[5];
+  tgo_status *(*get_kernel_registry)(tgo_ep *ep, const tgo_kernel_registry **registry); /* 13, 1.24 */
+  void *unused_after[54];
 };
 
 struct tgo_compute {
@@ -93,6 +107,32 @@ struct tgo_compute {
   tgo_status *(*create_state)(tgo_compute *compute, void *context, void **state); /* 1 */
   tgo_status *(*compute)(tgo_compute *compute, void *state, tgo_context *context);
   void (*release_state)(tgo_compute *compute, void *state); /* 3 */
+};
+
+struct tgo_allocator {
+  uint32_t version;
+  void *(*alloc)(tgo_allocator *allocator, size_t bytes); /* 1 */
+  void (*free)(tgo_allocator *allocator, void *memory);
+  const tgo_memory *(*info)(const tgo_allocator *allocator);
+  void *(*reserve)(tgo_allocator *allocator, size_t bytes); /* 4; for what stays as long as a session */
+  tgo_status *(*get_stats)(const tgo_allocator *allocator, tgo_pairs **stats);
+  void *unused_alloc_on_stream;
+  tgo_status *(*shrink)(tgo_allocator *allocator); /* 7, 1.25 */
+};
+
+struct tgo_transfer {
+  uint32_t version;
+  void (*release)(tgo_transfer *transfer); /* 1 */
+  _Bool (*can_copy)(const tgo_transfer *transfer, const tgo_memory_device *from, const tgo_memory_device *to);
+  tgo_status *(*copy)(tgo_transfer *transfer, const tgo_value **from, tgo_value **to, tgo_stream **streams,
+                      size_t count); /* 3; streams may be NULL */
+};
+
+struct tgo_kernel {
+  uint32_t version, flags;
+  tgo_status *(*compute)(tgo_kernel *kernel, tgo_context *context); /* 1 */
+  void (*release)(tgo_kernel *kernel);
+  void *unused_weights[2]; /* 3 */
 };
 
 /* ---- tables of the host --------------------------------------------------------------------------------------------- */
@@ -184,7 +224,10 @@ struct tgo_api {
   void *unused_311[6];
   const tgo_ep_api *(*get_ep_api)(void); /* 317 */
   tgo_status *(*get_byte_count)(const tgo_value *value, size_t *bytes); /* 318 */
-  void *unused_319[7];
+  void *unused_319[1];
+  tgo_status *(*create_memory)(const char *name, int device_kind, uint32_t vendor_id, int32_t device_id, int kind,
+                               size_t alignment, int allocator, tgo_memory **memory); /* 320 */
+  void *unused_321[5];
   tgo_status *(*get_initializer)(const tgo_value_info *value, const tgo_value **data); /* 326 */
   tgo_status *(*get_external)(const tgo_value_info *value, tgo_external **info); /* 327; NULL for data in the model */
   void *unused_328[1];
@@ -248,9 +291,32 @@ struct tgo_ep_api {
   void *unused_1[1];
   tgo_status *(*add_nodes_to_fuse)(tgo_support *support, const tgo_node *const *nodes, size_t count,
                                    const tgo_fusion *fusion); /* 2 */
-  void *unused_3[13];
+  void *unused_3[2];
+  tgo_status *(*add_memory)(tgo_ep_device *device, const tgo_memory *memory); /* 5; keeps the pointer */
+  const tgo_memory_device *(*get_memory_device)(const tgo_memory *memory); /* 6 */
+  const tgo_memory_device *(*get_value_device)(const tgo_value *value); /* 7 */
+  _Bool (*are_equal)(const tgo_memory_device *a, const tgo_memory_device *b); /* 8 */
+  int (*get_memory_device_kind)(const tgo_memory_device *device); /* 9 */
+  void *unused_10[6];
   tgo_status *(*create_hardware)(int kind, uint32_t vendor_id, uint32_t device_id, const char *vendor,
                                  const tgo_pairs *metadata, tgo_hardware **hardware); /* 16, 1.24 */
+  void *unused_17[1];
+  tgo_status *(*create_kernel_registry)(tgo_kernel_registry **registry); /* 18, 1.24 */
+  void *unused_19[1];
+  tgo_status *(*add_kernel)(tgo_kernel_registry *registry, const tgo_kernel_def *def,
+                            tgo_status *(*create)(void *given, const tgo_kernel_info *info, tgo_kernel **kernel),
+                            void *given); /* 20, 1.24 */
+  tgo_status *(*create_kernel_def_builder)(tgo_kernel_def_builder **builder); /* 21, 1.24 */
+  void (*release_kernel_def_builder)(tgo_kernel_def_builder *builder); /* 22, 1.24 */
+  tgo_status *(*set_op_type)(tgo_kernel_def_builder *builder, const char *type); /* 23, 1.24 */
+  tgo_status *(*set_domain)(tgo_kernel_def_builder *builder, const char *domain); /* 24, 1.24 */
+  tgo_status *(*set_versions)(tgo_kernel_def_builder *builder, int first, int last); /* 25, 1.24 */
+  tgo_status *(*set_provider)(tgo_kernel_def_builder *builder, const char *name); /* 26, 1.24 */
+  tgo_status *(*set_input_memory)(tgo_kernel_def_builder *builder, size_t index, int kind); /* 27, 1.24 */
+  tgo_status *(*set_output_memory)(tgo_kernel_def_builder *builder, size_t index, int kind); /* 28, 1.24 */
+  void *unused_29[3];
+  tgo_status *(*build_kernel_def)(tgo_kernel_def_builder *builder, tgo_kernel_def **def); /* 32, 1.24 */
+  void (*release_kernel_def)(tgo_kernel_def *def); /* 33, 1.24 */
 };
 
 /* ---- symbols that hosts look up ----------------------------------------------------------------------------------------- */

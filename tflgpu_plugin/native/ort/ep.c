@@ -9,6 +9,8 @@ static int compare(const void *a, const void *b) {
 }
 
 static void free_partition(tg_ort_partition *partition) {
+  for (size_t i = 0; partition->base.habits && i < partition->base.arity.outputs; i++)
+    tgi_habit_release(partition->base.habits[i]);
   tgi_memory_free(&partition->memory);
   free(partition);
 }
@@ -21,6 +23,12 @@ static void copy_guards(tg_ort_partition *partition, const tg_ort_partition_spec
   partition->guard_bytes = tgi_copy(memory, spec->guard_bytes, spec->guard_count, sizeof *spec->guard_bytes);
   for (size_t i = 0; partition->guard_data && i < spec->guard_count; i++)
     partition->guard_data[i] = tgi_copy(memory, spec->guard_data[i], spec->guard_bytes[i], 1);
+}
+
+static void make_habits(tg_ort_partition *partition) {
+  size_t count = partition->base.arity.outputs;
+  tgi_habit **habits = partition->base.habits = tgi_zeros(&partition->memory, count, sizeof(tgi_habit *));
+  for (size_t i = 0; habits && i < count; i++) partition->memory.lacks |= !(habits[i] = tgi_habit_create());
 }
 
 static void copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
@@ -36,6 +44,7 @@ static void copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   partition->outputs = tgi_copy_texts(memory, spec->outputs, spec->output_count);
   partition->values = tgi_copy_texts(memory, spec->values, spec->value_count);
   copy_guards(partition, spec);
+  make_habits(partition);
   if (spec->context) partition->context = tgi_copy(memory, spec->context, spec->context_bytes, 1);
   partition->context_bytes = spec->context_bytes;
   partition->embedded = spec->embedded;
@@ -207,6 +216,7 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   tgi_compute *compute = calloc(1, sizeof *compute);
   if (!compute) return NULL;
   compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
+  compute->factory = ep->factory;
   compute->api = api;
   compute->partition = partition;
   if (read_values(compute, fused, err)) {
@@ -293,6 +303,11 @@ int64_t tg_ort_identified(void) {
   return number;
 }
 
+static tgo_status *get_kernel_registry(tgo_ep *ep, const tgo_kernel_registry **registry) {
+  *registry = ((const tgi_ep *)ep)->factory->kernels;
+  return NULL;
+}
+
 static const char *get_name(const tgo_ep *ep) { return TGI_EP_NAME; }
 
 tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int64_t number,
@@ -304,7 +319,8 @@ tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int6
                       .get_capability = get_capability,
                       .compile = compile,
                       .release_computes = release_computes,
-                      .set_dynamic_options = set_dynamic_options};
+                      .set_dynamic_options = set_dynamic_options,
+                      .get_kernel_registry = get_kernel_registry};
   ep->factory = factory;
   ep->logger = logger;
   ep->client.number = number;
@@ -318,5 +334,6 @@ void tgi_ep_release(tgo_factory *factory, tgo_ep *host) {
   if (!ep) return;
   tgi_client_remove(&ep->client);
   drop_claimed(ep);
+  tgi_tensor_shrink();
   free(ep);
 }

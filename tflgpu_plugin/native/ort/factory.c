@@ -87,12 +87,6 @@ static uint32_t factory_vendor_id(const tgo_factory *factory) { return 0; }
 
 static const char *factory_version(const tgo_factory *factory) { return TFLGPU_VERSION; }
 
-/* The host calls this although we announce no memory of our own. */
-static tgo_status *create_transfer(tgo_factory *factory, void **transfer) {
-  *transfer = NULL;
-  return NULL;
-}
-
 static bool is_stream_aware(const tgo_factory *factory) { return false; }
 
 static const tgo_factory functions = {
@@ -103,7 +97,9 @@ static const tgo_factory functions = {
     .release_ep = tgi_ep_release,
     .get_vendor_id = factory_vendor_id,
     .get_version = factory_version,
-    .create_transfer = create_transfer,
+    .create_allocator = tgi_create_allocator,
+    .release_allocator = tgi_release_allocator,
+    .create_transfer = tgi_create_transfer,
     .is_stream_aware = is_stream_aware,
 };
 
@@ -148,8 +144,9 @@ tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_
   factory->host.version = version;
   factory->api = api;
   factory->ep_api = api->get_ep_api();
-  factories[(*written)++] = &factory->host;
-  return NULL;
+  tgo_status *status = tgi_announce(factory);
+  if (!status) factories[(*written)++] = &factory->host;
+  return status;
 }
 
 tgo_status *ReleaseEpFactory(tgo_factory *factory) {

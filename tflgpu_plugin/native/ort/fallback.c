@@ -111,14 +111,33 @@ static int give(const tgi_compute *compute, tgo_context *context, size_t i, tgo_
       tgi_take_status(api, api->get_output(context, i, dims, rank, &value), err))
     return 1;
   if (!value) return 0;            /* the output is not requested */
-  if (tgi_take_status(api, api->get_byte_count(made, &bytes), err) ||
-      tgi_take_status(api, api->get_byte_count(value, &room), err) ||
-      tgi_take_status(api, api->get_tensor_data(made, &from), err) ||
-      tgi_take_status(api, api->get_tensor_data(value, &to), err))
+  if (tgi_get_data(compute->factory, made, &bytes, &from, err) || tgi_get_data(compute->factory, value, &room, &to, err))
     return 1;
   if (bytes != room) return tgi_fail(err, "Output \"%s\" has another size on the host's own kernels.", compute->names.outputs[i]);
-  if (bytes) memcpy(to, from, bytes);
-  return 0;
+  return tgi_tensor_copy(to, from, bytes, err);
+}
+
+/* Returns a tensor on the CPU over the bytes of an input of the node. */
+static tgo_value *on_cpu(const tgi_compute *compute, const tgo_memory *cpu, tgo_context *context, size_t i, tg_error *err) {
+  const tgo_api *api = compute->api;
+  const tgo_value *value = NULL;
+  const int64_t *dims = NULL;
+  size_t rank = 0, bytes = 0;
+  tgo_value *made = NULL;
+  void *data = NULL;
+  int kind = 0;
+  if (tgi_take_status(api, api->get_input(context, i, &value), err)) return NULL;
+  if (!value) return tgi_none(err, "Input \"%s\" is absent.", compute->names.inputs[i]);
+  if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err) ||
+      tgi_get_data(compute->factory, value, &bytes, &data, err) || tgi_tensor_read(data, bytes, err) ||
+      tgi_take_status(api, api->create_tensor(cpu, data, bytes, dims, rank, kind, &made), err))
+    return NULL;
+  return made;
+}
+
+static void release_values(const tgo_api *api, tgo_value **values, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (values[i]) api->release_value(values[i]);
 }
 
 static int run(const tgi_compute *compute, tgi_fallback *fallback, tgo_context *context, tgo_value **values,
@@ -126,17 +145,15 @@ static int run(const tgi_compute *compute, tgi_fallback *fallback, tgo_context *
   const tgo_api *api = compute->api;
   size_t inputs = compute->names.input_count, outputs = compute->names.output_count;
   tgo_value **made = values + inputs;
-  for (size_t i = 0; i < inputs; i++) {
-    if (tgi_take_status(api, api->get_input(context, i, (const tgo_value **)&values[i]), err)) return 1;
-    if (!values[i]) return tgi_fail(err, "Input \"%s\" is absent.", compute->names.inputs[i]);
-  }
+  tgo_memory *cpu = NULL;
+  int failed = tgi_take_status(api, api->create_cpu_memory(0, 0, &cpu), err);
+  for (size_t i = 0; !failed && i < inputs; i++) failed = !(values[i] = on_cpu(compute, cpu, context, i, err));
+  if (cpu) api->release_memory(cpu);
+  if (failed) return 1;
   *status = api->run(fallback->session, NULL, (const char *const *)compute->names.inputs, (const tgo_value *const *)values,
                      inputs, (const char *const *)compute->names.outputs, outputs, made);
-  int failed = 0;
-  for (size_t i = 0; i < outputs; i++) {
-    if (made[i] && !*status && !failed) failed = give(compute, context, i, made[i], err);
-    if (made[i]) api->release_value(made[i]);
-  }
+  for (size_t i = 0; i < outputs && !*status && !failed; i++)
+    if (made[i]) failed = give(compute, context, i, made[i], err);
   return failed;
 }
 
@@ -154,6 +171,7 @@ int tgi_fallback_run(tgi_compute *compute, tgo_context *context, const char *rea
   if (fallback) {
     tgo_value **values = calloc(compute->names.input_count + compute->names.output_count + 1, sizeof *values);
     failed = values ? run(compute, fallback, context, values, status, err) : tgi_no_memory(err, "a run");
+    if (values) release_values(compute->api, values, compute->names.input_count + compute->names.output_count);
     free(values);
   }
   if (!failed && !*status) {

@@ -16,6 +16,8 @@ typedef struct tgi_factory {
   tgo_factory host;                /* first, so that the host's pointer is a tgi_factory's, too */
   const tgo_api *api;
   const tgo_ep_api *ep_api;
+  tgo_memory *memory;              /* of tensors on the GPU */
+  tgo_kernel_registry *kernels;    /* of the copies between this memory and the CPU's */
 } tgi_factory;
 
 /* A session, owned by the host. */
@@ -56,6 +58,7 @@ typedef struct tgi_names {
 /* A fused node: a partition in a session. */
 typedef struct tgi_compute {
   tgo_compute host;
+  const tgi_factory *factory;
   const tgo_api *api;
   tg_ort_partition *partition;
   tgi_memory memory;               /* owns names and positions */
@@ -82,6 +85,17 @@ bool tgi_ort_call(tg_ort_callbacks *newest, void (*work)(void *), void *call, tg
 bool tgi_adapters_are_known(void);    /* whether tg_ort_set_adapters was called, even with no adapter */
 tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,
                             size_t capacity, size_t *written);
+
+/* ---- device_memory.c -------------------------------------------------------------------------------------------------- */
+
+/* Makes what a factory announces: memory and kernels. */
+tgo_status *tgi_announce(tgi_factory *factory);
+tgo_status *tgi_create_allocator(tgo_factory *host, const tgo_memory *memory, const tgo_pairs *options,
+                                 tgo_allocator **allocator);
+void tgi_release_allocator(tgo_factory *host, tgo_allocator *allocator);
+tgo_status *tgi_create_transfer(tgo_factory *host, tgo_transfer **transfer);
+/* Gets a value's bytes, which may be on the GPU; fails for memory that neither the CPU nor this provider has. */
+int tgi_get_data(const tgi_factory *factory, const tgo_value *value, size_t *bytes, void **data, tg_error *err);
 
 /* ---- compiled_model.c ------------------------------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@ typedef struct call {
   tg_error *err;
   tgi_memory memory;               /* owns the following lists except shapes */
   tg_port *inputs, *outputs;       /* counts follow the outputs */
+  void **addresses;                /* of outputs that the host gets */
   int32_t *counts;
   void **counted;                  /* per output: memory of ours where a count says how much the host gets, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
@@ -42,7 +43,12 @@ static int get_input(const call *c, size_t position, const char *name, const tgo
 }
 
 static int get_data(const call *c, const tgo_value *value, size_t *bytes, void **data) {
-  return failed(c, c->api->get_byte_count(value, bytes)) || failed(c, c->api->get_tensor_data((tgo_value *)value, data));
+  return tgi_get_data(c->compute->factory, value, bytes, data, c->err);
+}
+
+/* Gets data that is read here, on the CPU. */
+static int get_host_data(const call *c, const tgo_value *value, size_t *bytes, void **data) {
+  return get_data(c, value, bytes, data) || tgi_tensor_read(*data, *bytes, c->err);
 }
 
 static int read_input(call *c, size_t i) {
@@ -75,12 +81,11 @@ static int read_value(call *c, size_t i) {
   const char *name = c->partition->values[i];
   const tgo_value *value = NULL;
   const int64_t *dims = NULL;
-  size_t rank = 0, count = 1;
+  size_t rank = 0, count = 1, bytes = 0;
   void *data = NULL;
   int kind = 0;
   if (get_input(c, c->compute->values[i], name, &value) ||
-      failed(c, c->api->get_kind_and_dims(value, &kind, &dims, &rank)) ||
-      failed(c, c->api->get_tensor_data((tgo_value *)value, &data)))
+      failed(c, c->api->get_kind_and_dims(value, &kind, &dims, &rank)) || get_host_data(c, value, &bytes, &data))
     return 1;
   for (size_t k = 0; k < rank; k++) count *= (size_t)dims[k];
   bool known = kind == TGO_F32 || kind == TGO_I32 || kind == TGO_I64 || kind == TGO_BOOL;
@@ -96,7 +101,7 @@ static int check_guard(call *c, size_t i) {
   const tgo_value *value = NULL;
   size_t bytes = 0;
   void *data = NULL;
-  if (get_input(c, c->compute->guards[i], name, &value) || get_data(c, value, &bytes, &data)) return 1;
+  if (get_input(c, c->compute->guards[i], name, &value) || get_host_data(c, value, &bytes, &data)) return 1;
   if (bytes == c->partition->guard_bytes[i] && !memcmp(data, c->partition->guard_data[i], bytes)) return 0;
   return tgi_fail(c->err,
                   "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
@@ -128,10 +133,11 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes) 
   tgo_value *value = NULL;
   if (get_output(c, i, shape, &value)) return 1;
   if (!value) return 0;            /* not requested: it stays on the device */
-  if (get_data(c, value, &size, &c->outputs[i].host)) return 1;
+  if (get_data(c, value, &size, &c->addresses[i])) return 1;
   if (size != bytes)
     return tgi_fail(c->err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], size,
                     (unsigned long long)bytes);
+  c->outputs[i].host = c->addresses[i];
   c->outputs[i].bytes = size;
   return 0;
 }
@@ -165,6 +171,7 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes)
                     (unsigned long long)bytes);
   for (size_t k = 0; k < lines && size; k++)
     memcpy((char *)data + k * (size / lines), (char *)c->counted[i] + k * (bytes / lines), size / lines);
+  tgi_tensor_wrote(data, &(tg_port){.host = data, .bytes = size}, NULL);
   return 0;
 }
 
@@ -209,10 +216,30 @@ static int check_inputs(const call *c, const tgi_plan *plan) {
   return 0;
 }
 
+/* Finds the tensors that are on the GPU, or will be. */
+static int find_tensors(call *c, tg_device *device) {
+  for (size_t i = 0; i < c->partition->base.arity.ports; i++)
+    if (tgi_tensor_input(device, &c->inputs[i], c->err)) return 1;
+  for (size_t i = 0; i < c->partition->base.arity.outputs; i++)
+    if (c->addresses[i] && tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], c->err)) return 1;
+  return 0;
+}
+
+static void leave_tensors(call *c, bool written) {
+  for (size_t i = 0; i < c->partition->base.arity.ports; i++) tgi_tensor_leave(&c->inputs[i]);
+  for (size_t i = 0; i < c->partition->base.arity.outputs; i++) {
+    if (c->addresses[i] && written) tgi_tensor_wrote(c->addresses[i], &c->outputs[i], c->partition->base.habits[i]);
+    tgi_tensor_leave(&c->outputs[i]);
+  }
+}
+
 static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
-  return check_inputs(c, plan) || read_outputs(c, plan) ||
-         tgi_partition_run(&c->partition->base, plan, c->inputs, c->outputs, NULL, c->err) || give_outputs(c, plan);
+  if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
+  int failed = find_tensors(c, plan->replay->device) ||
+               tgi_partition_run(&c->partition->base, plan, c->inputs, c->outputs, NULL, c->err);
+  leave_tensors(c, !failed);
+  return failed || give_outputs(c, plan);
 }
 
 static int run(call *c) {
@@ -220,6 +247,7 @@ static int run(call *c) {
   c->inputs = tgi_zeros(&c->memory, arity.inputs + arity.outputs + arity.counts, sizeof *c->inputs);
   c->counts = tgi_zeros(&c->memory, arity.counts, sizeof *c->counts);
   c->counted = tgi_zeros(&c->memory, arity.outputs, sizeof *c->counted);
+  c->addresses = tgi_zeros(&c->memory, arity.outputs, sizeof *c->addresses);
   if (c->memory.lacks) return no_memory(c);
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)

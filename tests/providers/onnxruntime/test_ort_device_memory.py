@@ -1,0 +1,338 @@
+"""Tensors on the GPU in onnxruntime: made by hand, bound to inputs and outputs, passed between
+sessions and partitions, and read later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from tests.support.onnx_models import EP, Array, cpu, model, node, session, values
+from tflgpu_plugin import native
+
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytestmark = pytest.mark.adapter
+
+GPU = ("gpu", 0)
+TWO = {"c": np.full(1, 2, np.float32)}
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    tflgpu_plugin.register()
+
+
+def one_op(op: str, shape: Any = ("n",)) -> bytes:
+    """y = op(x, 2)."""
+    return model([node(op, ["x", "c"], ["y"])], {"x": shape}, {"y": shape}, TWO)
+
+
+def on_gpu(data: Array) -> Any:
+    return ort.OrtValue.ortvalue_from_numpy(data, *GPU)
+
+
+def room(shape: Any, kind: Any = np.float32) -> Any:
+    return ort.OrtValue.ortvalue_from_shape_and_type(shape, kind, *GPU)
+
+
+def run(
+    session: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Runs with these OrtValues bound; outputs that are not given go to new tensors on the GPU."""
+    binding = session.io_binding()
+    for name, value in inputs.items():
+        binding.bind_ortvalue_input(name, value)
+    for output in session.get_outputs():
+        if given := (outputs or {}).get(output.name):
+            binding.bind_ortvalue_output(output.name, given)
+        else:
+            binding.bind_output(output.name, *GPU)
+    session.run_with_iobinding(binding)
+    return list(binding.get_outputs())
+
+
+def state() -> Any:
+    """The state of all tensors on the GPU."""
+    found = native.ffi.new("tg_tensor_state *")
+    native.lib.tg_tensor_get_state(found)
+    return found
+
+
+def moved(*sessions: Any) -> tuple[int, int]:
+    """Bytes sent to the GPU and fetched from it, by these sessions and by copies between them."""
+    found = state()
+    parts = [p for one in sessions for p in tflgpu_plugin.report(one).partitions]
+    return (
+        found.uploaded_bytes + sum(p.uploaded_bytes for p in parts),
+        sum(p.downloaded_bytes for p in parts),
+    )
+
+
+# ---- tensors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2", "i8", "i4", "u1", "?"])
+@pytest.mark.parametrize("shape", [(3, 5), (1,), (), (0, 4), (7, 11, 13)])
+def test_a_tensor_comes_back(shape: Any, kind: str) -> None:
+    data = np.asarray(100 * values(*shape)).astype(kind)
+    tensor = on_gpu(data)
+    np.testing.assert_array_equal(tensor.numpy(), data)
+    tensor.update_inplace(data[::-1].copy() if shape else data)
+    np.testing.assert_array_equal(tensor.numpy(), data[::-1] if shape else data)
+
+
+def test_tensors_are_copied_in_all_directions() -> None:
+    from onnxruntime.capi.onnxruntime_inference_collection import copy_tensors
+
+    data = values(1000)
+    host = ort.OrtValue.ortvalue_from_numpy(data)
+    device, other = room([1000]), room([1000])
+    copy_tensors([host], [device])
+    copy_tensors([device], [other])
+    back = ort.OrtValue.ortvalue_from_shape_and_type([1000], np.float32)
+    copy_tensors([other], [back])
+    np.testing.assert_array_equal(back.numpy(), data)
+
+
+def test_a_copy_on_the_device_moves_nothing_and_stays_as_it_is() -> None:
+    from onnxruntime.capi.onnxruntime_inference_collection import copy_tensors
+
+    double = session(one_op("Mul"))
+    data = values(4096)
+    (y,) = run(double, {"x": on_gpu(data)})
+    copy, before = room([4096]), moved(double)
+    copy_tensors([y], [copy])
+    run(double, {"x": y}, {"y": y})  # y is overwritten, the copy is not
+    assert moved(double) == before
+    np.testing.assert_array_equal(copy.numpy(), 2 * data)
+    np.testing.assert_array_equal(y.numpy(), 4 * data)
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def test_bound_tensors_give_what_an_ordinary_run_gives() -> None:
+    ours, data = session(one_op("Mul")), values(300)
+    plain = ours.run(None, {"x": data})[0]
+    (y,) = run(ours, {"x": on_gpu(data)})
+    assert y.device_name() != "cpu" and y.shape() == [300]
+    np.testing.assert_array_equal(y.numpy(), plain)
+    np.testing.assert_array_equal(plain, 2 * data)
+
+
+def test_two_sessions_share_a_tensor_without_the_cpu() -> None:
+    double, plus = session(one_op("Mul")), session(one_op("Add"))
+    data = values(1 << 18)
+    x = on_gpu(data)
+    for _ in range(2):  # the second run with a tensor from the host keeps it on the device
+        run(double, {"x": x})
+    before = moved(double, plus)
+    for _ in range(3):
+        (y,) = run(double, {"x": x})
+        (z,) = run(plus, {"x": y})
+    assert moved(double, plus) == before
+    np.testing.assert_array_equal(z.numpy(), 2 * data + 2)
+    assert moved(double, plus) == (before[0], before[1] + data.nbytes)
+
+
+def test_an_output_is_bound_to_a_tensor_and_to_its_own_input() -> None:
+    double, data = session(one_op("Mul")), values(64)
+    y = room([64])
+    run(double, {"x": on_gpu(data)}, {"y": y})
+    np.testing.assert_array_equal(y.numpy(), 2 * data)
+    for times in range(2, 6):
+        run(double, {"x": y}, {"y": y})
+        if times % 2:
+            np.testing.assert_array_equal(y.numpy(), 2**times * data)
+
+
+def test_inputs_on_both_sides() -> None:
+    add = session(model([node("Add", ["a", "b"], ["y"])], {"a": ["n"], "b": ["n"]}, {"y": ["n"]}))
+    a, b = values(30), values(30)
+    given = {"a": on_gpu(a), "b": ort.OrtValue.ortvalue_from_numpy(b)}
+    (y,) = add.run_with_ort_values(None, given)
+    np.testing.assert_array_equal(y.numpy(), a + b)
+    binding = add.io_binding()
+    binding.bind_cpu_input("a", a)
+    binding.bind_ortvalue_input("b", on_gpu(b))
+    binding.bind_output("y")
+    add.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], a + b)
+
+
+def test_a_part_of_a_tensor_is_bound_by_its_address() -> None:
+    double, data = session(one_op("Mul")), values(16)
+    x, y = on_gpu(data), room([16])
+    run(double, {"x": x}, {"y": y})
+    for first, count in ((4, 8), (3, 5)):
+        binding = double.io_binding()
+        place = y.data_ptr() + 4 * first
+        binding.bind_input("x", *GPU, np.float32, [count], place)
+        binding.bind_output("y", *GPU, np.float32, [count], place)
+        double.run_with_iobinding(binding)
+        data[first : first + count] *= 2
+        np.testing.assert_array_equal(y.numpy(), 2 * data)
+        run(double, {"x": on_gpu(data)}, {"y": y})
+
+
+def test_new_shapes_and_empty_tensors() -> None:
+    double = session(one_op("Mul"))
+    for count in (5, 0, 9, 0, 5, 1):
+        data = values(count)
+        (y,) = run(double, {"x": on_gpu(data)})
+        np.testing.assert_array_equal(y.numpy(), 2 * data)
+
+
+def test_ordinary_runs_after_bound_ones_and_back() -> None:
+    double, data = session(one_op("Mul")), values(512)
+    x = on_gpu(data)
+    for _ in range(3):
+        for _ in range(2):
+            np.testing.assert_array_equal(double.run(None, {"x": data})[0], 2 * data)
+        for _ in range(2):
+            np.testing.assert_array_equal(run(double, {"x": x})[0].numpy(), 2 * data)
+
+
+MIXED = [
+    node("Mul", ["x", "c"], ["a"]),
+    node("Sin", ["a"], ["b"], name="on_the_cpu"),
+    node("Add", ["a", "b"], ["y"]),
+]
+
+
+def test_two_partitions_of_a_session_are_joined_on_the_device() -> None:
+    data = model(MIXED, {"x": ["n"]}, {"y": ["n"]}, TWO)
+    ours, feed = session(data, exclude="on_the_cpu"), values(256)
+    assert [len(p.nodes) for p in tflgpu_plugin.report(ours).partitions] == [1, 1]
+    wanted = cpu(data).run(None, {"x": feed})[0]
+    for _ in range(2):
+        np.testing.assert_allclose(ours.run(None, {"x": feed})[0], wanted, rtol=1e-6)
+    before = [p.uploaded_bytes for p in tflgpu_plugin.report(ours).partitions]
+    ours.run(None, {"x": feed})
+    after = [p.uploaded_bytes for p in tflgpu_plugin.report(ours).partitions]
+    # The first one gets x; the second one gets b from the CPU, and a on the device.
+    assert [b - a for a, b in zip(before, after, strict=True)] == [feed.nbytes, feed.nbytes]
+
+
+def test_bodies_of_control_flow_take_tensors_on_the_gpu() -> None:
+    from onnx import TensorProto, helper
+
+    def body(op: str) -> Any:
+        made = helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n"])
+        return helper.make_graph([node(op, ["a", "c"], ["z"])], op, [], [made])
+
+    nodes = [
+        node("Mul", ["x", "c"], ["a"]),
+        node("If", ["k"], ["y"], then_branch=body("Mul"), else_branch=body("Add")),
+    ]
+    data = model(nodes, {"x": ["n"], "k": []}, {"y": ["n"]}, TWO, kinds={"k": np.bool_})
+    ours, x = session(data), values(40)
+    for k in (True, False, True):
+        (y,) = run(ours, {"x": on_gpu(x), "k": on_gpu(np.array(k))})
+        np.testing.assert_array_equal(y.numpy(), 4 * x if k else 2 * x + 2)
+
+
+def test_numbers_that_select_the_plan_are_read_from_the_gpu() -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("Tile", ["r", "times"], ["y"])]
+    data = model(nodes, {"x": [4], "times": [1]}, {"y": None}, kinds={"times": np.int64})
+    ours, x = session(data), np.abs(values(4))
+    for times in (2, 3, 2):
+        (y,) = run(ours, {"x": on_gpu(x), "times": on_gpu(np.array([times]))})
+        np.testing.assert_array_equal(y.numpy(), np.tile(x, times))
+
+
+def test_counted_results_go_to_the_gpu() -> None:
+    data = model(
+        [node("NonZero", ["x"], ["y"])], {"x": ["n", 4]}, {"y": None}, kinds={"y": np.int64}
+    )
+    ours = session(data)
+    for _ in range(2):
+        x = (values(3, 4) > 0).astype(np.float32)
+        (y,) = run(ours, {"x": on_gpu(x)})
+        np.testing.assert_array_equal(y.numpy(), np.array(np.nonzero(x)))
+
+
+def test_a_run_that_the_gpu_cannot_do_reads_and_writes_tensors_there() -> None:
+    data = model([node("Add", ["a", "a"], ["y"])], {"a": [2]}, {"y": [2]},
+                 kinds={"a": np.int64, "y": np.int64})  # fmt: skip
+    ours, y = session(data), room([2], np.int64)
+    for a in (np.array([1, 2]), np.array([2**31, 3]), np.array([4, 5])):
+        run(ours, {"a": on_gpu(a)}, {"y": y})
+        np.testing.assert_array_equal(y.numpy(), a + a)
+    run(ours, {"a": y}, {"y": y})
+    large = on_gpu(np.array([2**31, 3]))
+    run(ours, {"a": large}, {"y": large})  # the failed run leaves its input alone
+    np.testing.assert_array_equal(large.numpy(), [2**32, 6])
+    report = tflgpu_plugin.report(ours)
+    assert (report.runs, report.host_runs) == (3, 2)
+
+
+def test_memory_of_another_provider_is_refused() -> None:
+    double, data = session(one_op("Mul")), values(8)
+    double.disable_fallback()
+    binding = double.io_binding()
+    binding.bind_input("x", *GPU, np.float32, [8], data.ctypes.data)
+    binding.bind_output("y", *GPU)
+    with pytest.raises(Exception, match="in GPU memory of another provider"):
+        double.run_with_iobinding(binding)
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_freed_tensors_are_reused_and_bounded() -> None:
+    double = session(one_op("Mul"))
+    for count in range(1000, 60_000, 1000):
+        (y,) = run(double, {"x": on_gpu(values(count))})
+        y.numpy()
+    found = state()
+    assert 0 < found.kept_bytes <= found.most_bytes
+    options = ort.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "gpu:0")
+    del y
+    double.run(None, {"x": values(10)}, options)
+    assert state().kept_bytes <= 4096
+    del double
+    assert state().kept_bytes == 0
+
+
+def test_the_report_names_tensors_on_the_gpu() -> None:
+    double = session(one_op("Mul"))
+    (y,) = run(double, {"x": on_gpu(values(25_000))})
+    found = tflgpu_plugin.report(double).tensors
+    assert found.bytes >= 100_000 and found.device_bytes >= 100_000
+    assert f"{found.device_bytes:,} in GPU buffers" in str(tflgpu_plugin.report(double))
+    assert y.shape() == [25_000]
+
+
+def test_threads_share_tensors() -> None:
+    sessions = [session(one_op("Mul")), session(one_op("Add"))]
+    x, wrong = on_gpu(values(2048)), list[str]()
+    data = x.numpy()
+
+    def work(first: int) -> None:
+        for turn in range(25):
+            (y,) = run(sessions[first], {"x": x})
+            (z,) = run(sessions[1 - first], {"x": y})
+            wanted = 2 * data + 2 if first == 0 else 2 * (data + 2)
+            if not np.array_equal(z.numpy(), wanted):
+                wrong.append(f"thread {first}, turn {turn}")
+
+    threads = [threading.Thread(target=work, args=(k % 2,)) for k in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_a_session_names_our_memory() -> None:
+    assert EP in session(one_op("Mul")).get_providers()
+    (device, *_) = [d for d in ort.get_ep_devices() if d.ep_name == EP]
+    info = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT)
+    assert info.name == "tflgpu"

@@ -1,0 +1,35 @@
+/* Memory for tensors that a host keeps on the GPU: blocks, and the tensors in them. */
+#ifndef TFLGPU_INTERNAL_BLOCKS_H
+#define TFLGPU_INTERNAL_BLOCKS_H
+
+#include "core/tensors.h"
+
+/* A tensor in a block: where its newest bytes are. Ranges without a tensor are in host memory. Under tgi_lock. */
+typedef struct tgi_tensor {
+  struct tgi_tensor *next;
+  uint64_t offset, bytes;
+  bool on_host, on_device;
+  bool used;                       /* a run has read it from host memory */
+  tg_buffer *buffer;               /* its bytes with on_device, else kept for the next ones; or NULL */
+  tg_buffer *spare;                /* for a run that reads `buffer` and writes the same tensor; or NULL */
+  tgi_habit *habit;                /* of the output that wrote it; or NULL */
+} tgi_tensor;
+
+/* An allocation. */
+typedef struct tgi_block {
+  struct tgi_block *next;          /* of those kept for reuse: the one freed before it */
+  uint8_t *memory;
+  size_t bytes;
+  tgi_tensor *tensors;             /* they do not overlap */
+} tgi_block;
+
+/* A range of a block. */
+typedef struct tgi_range {
+  tgi_block *block;                /* NULL: other memory */
+  uint64_t offset, bytes;
+} tgi_range;
+
+tgi_range tgi_range_of(const void *address, uint64_t bytes);   /* with tgi_lock held */
+void tgi_tensors_free(tgi_tensor *list);         /* without it */
+
+#endif

@@ -1,0 +1,252 @@
+/* Tensors that a host keeps on the GPU: where their bytes are, and moving them. */
+#include "core/blocks.h"
+
+/* ---- the tensors of a block, under tgi_lock ----------------------------------------------------------------------------- */
+
+static bool overlaps(const tgi_tensor *one, tgi_range r) {
+  return one->offset < r.offset + r.bytes && r.offset < one->offset + one->bytes;
+}
+
+static bool is_exact(const tgi_tensor *one, tgi_range r) { return one->offset == r.offset && one->bytes == r.bytes; }
+
+static bool covers(const tgi_tensor *one, tgi_range r) {
+  return one->offset <= r.offset && r.offset + r.bytes <= one->offset + one->bytes;
+}
+
+static tgi_tensor *find(tgi_range r, bool (*suits)(const tgi_tensor *, tgi_range)) {
+  tgi_tensor *one = r.block ? r.block->tensors : NULL;
+  while (one && !suits(one, r)) one = one->next;
+  return one;
+}
+
+/* Moves the tensors that overlap the range, but are not exactly there, to a list of garbage. */
+static tgi_tensor *remove_others(tgi_range r) {
+  tgi_tensor *garbage = NULL;
+  for (tgi_tensor **at = &r.block->tensors; *at;) {
+    tgi_tensor *one = *at;
+    if (!overlaps(one, r) || is_exact(one, r)) {
+      at = &one->next;
+      continue;
+    }
+    *at = one->next;
+    one->next = garbage;
+    garbage = one;
+  }
+  return garbage;
+}
+
+/* ---- moving bytes ---------------------------------------------------------------------------------------------------- */
+
+/* A tensor whose newest bytes are on a device, as read_back needs it. */
+typedef struct stale {
+  tg_buffer *buffer;               /* retained; NULL: there is none */
+  uint8_t *memory;
+} stale;
+
+static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
+  WGPUBufferUsage usage = WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
+  tg_buffer *staging = NULL;
+  if (tgi_enter(err)) return 1;
+  int failed = tgi_check_alive(buffer->device, err) ||
+               !(staging = tgi_buffer_create(buffer->device, buffer->bytes, usage, err)) ||
+               tgi_buffer_read(buffer, staging, to, buffer->bytes, err);
+  tg_buffer_release(staging);
+  tgi_leave();
+  if (!failed) tgi_tensors_moved(0, buffer->bytes);
+  return failed;
+}
+
+/* Reads back the whole tensor and notes that it is on the host, too. Consumes the reference to the buffer. */
+static int read_back(const void *address, uint64_t bytes, stale found, tg_error *err) {
+  int failed = read_buffer(found.buffer, found.memory, err);
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  for (tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !failed; one = one->next) {
+    if (!one->on_device || one->buffer != found.buffer) continue;
+    one->on_host = true;
+    tgi_habit_downloaded(one->habit, one->bytes);
+  }
+  tgi_unlock();
+  tg_buffer_release(found.buffer);
+  return failed;
+}
+
+/* Returns one of the tensors in this range that are only on a device. beyond: only those that reach out of the range. */
+static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
+  stale found = {0};
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !found.buffer; one = one->next) {
+    bool within = r.offset <= one->offset && one->offset + one->bytes <= r.offset + r.bytes;
+    if (!overlaps(one, r) || one->on_host || (beyond && within)) continue;
+    tgi_habit_note(one->habit, TGI_ON_HOST);
+    tgi_retain(one->buffer);
+    found = (stale){one->buffer, r.block->memory + one->offset};
+  }
+  tgi_unlock();
+  return found;
+}
+
+static int settle(const void *address, uint64_t bytes, bool beyond, tg_error *err) {
+  stale found;
+  int failed = 0;
+  while (!failed && (found = find_stale(address, bytes, beyond)).buffer) failed = read_back(address, bytes, found, err);
+  return failed;
+}
+
+int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one; one = one->next)
+    if (overlaps(one, r)) tgi_habit_note(one->habit, TGI_ON_HOST);
+  tgi_unlock();
+  return settle(address, bytes, false, err);
+}
+
+/* What a write leaves at an address; `buffer` is NULL where nothing is on the device. */
+typedef struct written {
+  bool on_host;
+  tg_buffer *buffer;
+  tgi_habit *habit;
+} written;
+
+/* Gives the tensor its new buffer; returns one of the old ones that is of no use. An output that stays in host memory needs
+ * none. */
+static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
+  tg_buffer *old = one->buffer, *garbage = one->spare;
+  if (buffer == old || (!buffer && !one->habit)) return NULL;
+  if ((one->buffer = buffer)) tgi_retain(buffer);
+  if (garbage && garbage == buffer) {
+    atomic_fetch_sub(&buffer->refs, 1);
+    garbage = one->spare = NULL;
+  }
+  if (!old || atomic_load(&old->refs) == 1) return old;
+  one->spare = old;                /* the run that wrote `buffer` has read it */
+  return garbage;
+}
+
+/* Whoever writes a part of a tensor has read the rest of it back before, see settle. */
+static void set(void *address, uint64_t bytes, written what) {
+  tgi_tensor *made = calloc(1, sizeof *made), *others = NULL;
+  tg_buffer *garbage = NULL;
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  if (r.block) others = remove_others(r);
+  tgi_tensor *one = find(r, is_exact);
+  if (!one && r.block && (one = made)) {
+    *made = (tgi_tensor){.next = r.block->tensors, .offset = r.offset, .bytes = bytes};
+    r.block->tensors = made;
+    made = NULL;
+  }
+  if (one) {
+    tgi_habit_release(one->habit);
+    tgi_habit_retain(one->habit = what.habit);
+    garbage = replace_buffer(one, what.buffer);
+    one->on_device = what.buffer != NULL;
+    one->on_host = what.on_host;
+    one->used = false;
+  }
+  tgi_unlock();
+  free(made);
+  tgi_tensors_free(others);
+  tg_buffer_release(garbage);
+}
+
+/* Lets `to` refer to the same buffer; a run that writes to either makes a new one. */
+static bool share(void *to, const void *from, uint64_t bytes) {
+  tg_buffer *buffer = NULL;
+  tgi_lock();
+  tgi_tensor *one = find(tgi_range_of(from, bytes), is_exact);
+  if (one && one->on_device && tgi_range_of(to, bytes).block) {
+    tgi_habit_note(one->habit, TGI_ON_DEVICE);
+    tgi_retain(buffer = one->buffer);
+  }
+  tgi_unlock();
+  if (!buffer) return false;
+  set(to, bytes, (written){.buffer = buffer});
+  tg_buffer_release(buffer);
+  return true;
+}
+
+int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err) {
+  if (!bytes || to == from) return 0;
+  if (settle(to, bytes, true, err)) return 1;
+  if (share(to, from, bytes)) return 0;
+  if (tgi_tensor_read(from, bytes, err)) return 1;
+  memcpy(to, from, bytes);
+  set(to, bytes, (written){.on_host = true});
+  return 0;
+}
+
+/* ---- ports of a run --------------------------------------------------------------------------------------------------- */
+
+static tg_buffer *make_buffer(tg_device *device, uint64_t bytes, uint32_t more) {
+  tg_error ignored;
+  return tg_buffer_create(device, bytes, TG_BUFFER_STORAGE | TG_BUFFER_COPY_SRC | TG_BUFFER_COPY_DST | more, &ignored);
+}
+
+static bool serves(const tg_buffer *buffer, const tg_device *device) {
+  return buffer && buffer->device == device && atomic_load(&buffer->refs) == 1;
+}
+
+/* Returns a buffer of the tensor at this address that nobody else uses, or a new one; NULL where there is not enough memory. */
+static tg_buffer *buffer_for(tg_device *device, const void *address, uint64_t bytes, uint32_t more) {
+  tg_buffer *found = NULL;
+  tgi_lock();
+  const tgi_tensor *one = find(tgi_range_of(address, bytes), is_exact);
+  if (one && serves(one->buffer, device)) found = one->buffer;
+  else if (one && serves(one->spare, device)) found = one->spare;
+  if (found) tgi_retain(found);
+  tgi_unlock();
+  return found ? found : make_buffer(device, bytes, more);
+}
+
+/* Keeps bytes of the host on the device, too, because a second run reads them. Returns NULL where that fails. */
+static tg_buffer *upload(tg_device *device, void *address, uint64_t bytes) {
+  tg_error ignored;
+  tg_buffer *buffer = buffer_for(device, address, bytes, TG_BUFFER_FILL_FIRST);
+  if (!buffer) return NULL;
+  if (tg_buffer_write(buffer, 0, address, tgi_round_up(bytes, 4), &ignored) || tg_buffer_filled(buffer, &ignored)) {
+    tg_buffer_release(buffer);
+    return NULL;
+  }
+  tgi_tensors_moved(bytes, 0);
+  set(address, bytes, (written){.on_host = true, .buffer = buffer});
+  return buffer;
+}
+
+int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err) {
+  void *address = port->host;
+  bool again = false;
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, port->bytes);
+  tgi_tensor *one = find(r, covers);
+  if (one) {
+    port->offset = r.offset - one->offset;
+    tgi_habit_note(one->habit, TGI_ON_DEVICE);
+    if (one->on_device && one->buffer->device == device && port->offset % 4 == 0) tgi_retain(port->device = one->buffer);
+    again = one->on_host && one->used && is_exact(one, r);
+    one->used = true;
+  }
+  tgi_unlock();
+  if (!port->device && again) port->device = upload(device, address, port->bytes);
+  return port->device ? 0 : settle(address, port->bytes, false, err);
+}
+
+int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err) {
+  if (!port->bytes || !tgi_tensor_is_known(port->host)) return 0;
+  int readers = tgi_habit_guess(habit);
+  if (settle(port->host, port->bytes, true, err)) return 1;
+  if (readers & TGI_ON_DEVICE) port->device = buffer_for(device, port->host, port->bytes, 0);
+  if (port->device && !(readers & TGI_ON_HOST)) port->host = NULL;
+  return 0;
+}
+
+void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit) {
+  set(address, port->bytes, (written){port->host != NULL, port->device, habit});
+}
+
+void tgi_tensor_leave(tg_port *port) {
+  tg_buffer_release(port->device);
+  port->device = NULL;
+}
