@@ -132,6 +132,28 @@ def max_unpool(e: Builder) -> int:
     return e.reshape(y, result)
 
 
+MOST_NUMBERS = 1 << 24  # of a Range
+
+
+def _numbers(e: Builder) -> int:
+    """Returns how many numbers a Range gives in every run, 0 if that depends on the run."""
+    step, distance = int(e.value(2).reshape(())), e.distance(e.x(0), e.x(1))
+    return max(-(-distance // step), 0) if distance and step else 0
+
+
+SPANNED = needs(
+    "constant.required",
+    "1 to 16,777,216 int64 numbers, as many in every run: start and limit equally far apart.",
+    lambda e: e.dtype() == "i64" and 0 < _numbers(e) <= MOST_NUMBERS,
+)
+
+
+def numbers(e: Builder) -> int:
+    """Builds a Range from a start that only a run tells."""
+    steps = e.index(np.arange(_numbers(e)) * int(e.value(2).reshape(())))
+    return e.add("add", e.reshape(e.x(), (1,)), steps)
+
+
 FEATURES = needs(
     "shape.unsupported",
     "At least one axis, and at least one index.",

@@ -277,6 +277,8 @@ _ROWS: tuple[HostOp, ...] = (
         operand_shapes.scale_and_bias,
         by=matmul_norm.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
+    row("Range", "add", (11, 28), "value value steps!", indexing.SPANNED, by=indexing.numbers,
+        types="i64"),
     row("Reciprocal", "reciprocal", (6, 13)),
     row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
     row("ReduceL2", "reduce_l2", (1, 18), AXES, by=ew.reduction),

@@ -271,6 +271,7 @@ TESTS: dict[str, Sequence[str]] = {
     "partition_rules": ("test_subgraph", "test_spectrum"),
     "row_conditions": READ,
     "folding": ("test_constant_operators", *READ),
+    "offsets": ("test_offsets",),
     "subgraph": ("test_subgraph", *_TFLITE),
     **dict.fromkeys(("loop_body", "loop_values"), ("test_loop_layer", "test_recurrent_loops")),
     "loop_layer": ("test_recurrent_loops",),

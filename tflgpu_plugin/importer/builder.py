@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import folding
+from tflgpu_plugin.importer import folding, offsets
 from tflgpu_plugin.importer.node_reader import NodeReader
 from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
@@ -162,6 +162,7 @@ class Builder(NodeReader):
             for s, kind in zip(shapes, kinds, strict=True)
         )
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
+        offsets.note(self.tensors, self.nodes[-1], row)
         return list(outputs)
 
     def _operand(self, op: str, given: int | float | None) -> int | None:

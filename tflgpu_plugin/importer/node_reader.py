@@ -9,6 +9,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.importer import offsets
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
@@ -78,6 +79,11 @@ class NodeReader:
     def known(self, *tensors: int | None) -> bool:
         """Whether the inputs at these positions, if present, are constants."""
         return all(t is None or self.constant(t) is not None for t in tensors)
+
+    def distance(self, start: int, end: int) -> int | None:
+        """Returns by how much the integer `end` exceeds `start` in every run, None if that depends
+        on the run."""
+        return offsets.distance(self.tensors, start, end)
 
     def value(self, position: int) -> Array:
         """Returns the value of an input that the row's `constants` name, known before a run."""

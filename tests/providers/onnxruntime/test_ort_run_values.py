@@ -126,6 +126,62 @@ def test_a_value_that_no_run_can_have_is_an_error_and_nothing_more() -> None:
     np.testing.assert_allclose(ours.run(None, feed)[0], X.sum(0), atol=1e-5)
 
 
+HELD = {"four": 4, "one": 1, "minus_four": -4, "step": 2, "back": -3}
+
+
+def _range(reads: Sequence[str], between: Sequence[Any], kind: type = np.int64) -> bytes:
+    """Twice a Range from the input "a" on, with other numbers that nodes `between` make of it."""
+    nodes = [*between, node("Range", reads, ["r"]), node("Add", ["r", "r"], ["y"])]
+    held = {name: np.array(number, kind) for name, number in HELD.items()}
+    held |= {"axis": whole(0), "list": np.array([4], kind)}
+    return model(nodes, {"a": ()}, {"y": None}, held, kinds={"a": kind, "y": kind})
+
+
+SUM = node("Add", ["a", "four"], ["b"])
+FAR: dict[str, tuple[Sequence[str], Sequence[Any]]] = {
+    "sum": (("a", "b", "one"), [SUM]),
+    "sum_in_the_other_order": (("a", "b", "one"), [node("Add", ["four", "a"], ["b"])]),
+    "difference": (("a", "b", "one"), [node("Sub", ["a", "minus_four"], ["b"])]),
+    "backward": (("b", "a", "back"), [SUM]),
+    "steps": (("a", "b", "step"), [node("Add", ["a", "one"], ["m"]),
+              node("Add", ["m", "four"], ["b"])]),
+    "other_rank": (("a", "b", "one"), [node("Unsqueeze", ["a", "axis"], ["m"]),
+                   node("Add", ["m", "list"], ["n"]), node("Squeeze", ["n"], ["b"])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_a_range_as_long_in_every_run_runs_with_the_nodes_around_it(name: str) -> None:
+    data = _range(*FAR[name])
+    ours, theirs = _ours(data), cpu(data)
+    for start in (0, 7, -3, 2**40):
+        feed = {"a": np.array(start, np.int64)}
+        np.testing.assert_array_equal(ours.run(None, feed)[0], theirs.run(None, feed)[0])
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert (partition.runs, partition.host_runs) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("reads", "between", "kind"),
+    [
+        (("a", "b", "one"), [node("Mul", ["a", "four"], ["b"])], np.int64),
+        (("a", "b", "one"), [node("Sub", ["four", "a"], ["b"])], np.int64),
+        (("a", "b", "back"), [SUM], np.int64),
+        (("four", "a", "one"), [], np.int64),
+        (("a", "b", "one"), [SUM], np.int32),
+        (("a", "b", "one"), [SUM], np.float32),
+    ],
+)
+def test_other_ranges_stay_on_the_cpu(reads: Sequence[str], between: Any, kind: type) -> None:
+    data = _range(reads, between, kind)
+    ours, theirs = _ours(data), cpu(data)
+    for start in (3, 1, 6):
+        feed = {"a": np.array(start, kind)}
+        np.testing.assert_array_equal(ours.run(None, feed)[0], theirs.run(None, feed)[0])
+    (found,) = (n for n in tflgpu_plugin.report(ours).nodes if n.op == "Range")
+    assert (found.where, found.refusal_code) == ("cpu", "constant.required")
+
+
 def test_a_value_that_the_cpu_makes() -> None:
     """The loop runs while something is positive, by a node that stays on the CPU."""
     nodes = [
