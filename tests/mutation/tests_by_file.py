@@ -143,6 +143,7 @@ _NATIVE = (
     "test_plans",
     "test_symbols",
     "test_symbol_tables",
+    "test_symbol_memory",
     "test_runs",
     "test_exit",
     "test_upload",

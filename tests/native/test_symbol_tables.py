@@ -4,6 +4,7 @@ be right is not."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,16 @@ import numpy as np
 import pytest
 
 from tests.native.test_plans import partition
+from tests.native.test_refused_calls import SUM, Spec, buffer, pipeline, spec
 from tests.support import native_plans
-from tests.support.symbolic_plans import SHOWN, copying, plan
+from tests.support.symbolic_plans import SHOWN, Tables, copying, plan
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Plan, Symbols
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program, native_symbols
 
 pytestmark = pytest.mark.adapter
+__all__ = ["spec"]
 N = 8
 REGISTERS = 9  # of copying(): n, four constants and four formulas
 CHECKED = tuple[str, Callable[[Symbols], Symbols]]
@@ -81,6 +84,19 @@ REFUSED: dict[str, CHECKED] = {
     "another result": ("Size 2 of .* is not what the plan was made", more("sizes", 1, 0)),
     "another extent": ("Extent 1 of .* is not what the plan was made", more("extents", 1, 0)),
 }  # fmt: skip
+ALONE: dict[str, CHECKED] = {
+    "a place": ("Place 0 of .* is not an extent", only("places", 0, 0)),
+    "a formula": ("Formula 0 of .* has no operation", only("formulas", 8, 0, 0)),
+    "a guard": ("Guard 0 of .* has no condition", only("guards", 3, 0)),
+    "a word": ("Word 0 of .* is not a word", only("words", 2, 0, 0)),
+    "a group": ("Group 0 of .* is not an axis", only("groups", 2, 0, 0)),
+    "a size": ("Size 0 of .* is of a port that", only("sizes", 2, 0)),
+    "an extent": ("Extent 0 of .* is not a known", only("extents", 0, 0)),
+    "another word": ("Word 0 of .* is not what the plan was made", only("words", 0, 1, 0)),
+    "another group": ("Group 0 of .* is not what the plan was made", only("groups", 1, 0, 0)),
+    "another size": ("Size 0 of .* is not what the plan was made", only("sizes", 0, 0)),
+    "another extent": ("Extent 0 of .* is not what the plan was made", only("extents", 1, 0)),
+}  # fmt: skip
 RIGHT: dict[str, Callable[[Symbols], Symbols]] = {
     "as they are": lambda s: s,
     "the last operation": more("formulas", 7, REGISTERS - 1, 0),
@@ -90,9 +106,10 @@ RIGHT: dict[str, Callable[[Symbols], Symbols]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_tables_that_cannot_be_right_are_refused(name: str) -> None:
-    sentence, change = REFUSED[name]
+@pytest.mark.parametrize("wrong", [*REFUSED.values(), *ALONE.values()])
+def test_tables_that_cannot_be_right_are_refused(wrong: CHECKED) -> None:
+    """Behind rows that are right, and as the first."""
+    sentence, change = wrong
     made = plan(copying(), N)
     assert made.symbols
     with pytest.raises(native.NativeError, match=sentence):
@@ -113,12 +130,48 @@ def test_the_last_word_and_the_last_dispatch_are_taken() -> None:
     add(plan(tables, N))
 
 
-def test_uniforms_are_those_of_the_replay() -> None:
+def test_uniforms_are_those_of_the_replay(spec: Spec) -> None:
     made = plan(copying(), N)
+    sentence = "The uniforms of the plan's symbols have another size than those of its replay"
     for data in (made.uniforms[:-4], made.uniforms * 2):
-        sentence = f"The uniforms of the plan's symbols have {len(data)} bytes, but .* has 256"
         with pytest.raises(native.NativeError, match=sentence):
             add(replace(made, uniforms=data), replay=made_of(made))
+    x, y = spec.bindings[:2]
+    bound = (x, buffer(spec.device), y)
+    without = replace(
+        spec, uniforms=None, bindings=bound, pipeline=pipeline(spec.device, SUM, "rwr")
+    )
+    with pytest.raises(native.NativeError, match=sentence):
+        add(made, replay=without.make())
+
+
+def test_a_symbol_has_a_place() -> None:
+    made = plan(copying(), N)
+    assert made.symbols
+    with pytest.raises(native.NativeError, match="Symbol 0 of the plan has no place"):
+        add(made, replace(made.symbols, places=np.zeros((0, 2))))
+
+
+def test_ranks_of_several_tensors_are_no_extents() -> None:
+    """Inputs of shapes (8), () and (8, 5), and results of (0) and (8)."""
+    for place in range(7):
+        tables = copying()
+        tables.places.append((place, 0))
+        tables.extents = []
+        _add_several(tables, {1: "", 4: "", 5: "refuse its own"}.get(place, "Place 1 of .* is not"))
+    for place in range(5):
+        tables = copying()
+        tables.extents = [(place, tables.constant(0) if place == 1 else 0)]
+        _add_several(tables, "" if place in (1, 3) else "Extent 0 of .* is not")
+
+
+def _add_several(tables: Tables, sentence: str) -> None:
+    made = plan(tables, N)
+    replay = made_of(replace(made, outputs=(*made.outputs, made.outputs[0])))
+    refused = pytest.raises(native.NativeError, match=sentence or "nothing")
+    with refused if sentence else nullcontext():
+        native_plans.add(partition(3, 2), [1, N, 0, 2, N, 5], [1, 0, 1, N], replay,
+                         symbols=native_symbols(made))  # fmt: skip
 
 
 def test_a_dispatch_without_workgroups_has_none_later() -> None:

@@ -318,7 +318,7 @@ struct tg_replay {
   struct tgi_symbols *symbols;     /* of that setting, or NULL */
   uint32_t repeats;                /* successful runs with this setting */
   uint8_t *uniform_image;          /* the uniforms with the words of `symbols`; NULL before the first of them */
-  uint64_t dirty_start, dirty_end;   /* bytes of the image that are not on the device yet */
+  bool has_new_words;              /* the image is not on the device yet */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
@@ -328,7 +328,7 @@ struct tg_replay {
 
 /* What differs between runs of one replay: the numbers that `symbols` gave for the run's shapes. */
 typedef struct tgi_setting {
-  uint64_t number;                 /* unique */
+  uint64_t number;                 /* unique; 0 as the replay was made */
   struct tgi_symbols *symbols;     /* NULL: all is as the replay was made */
   int64_t *registers;
   uint64_t *bytes;                 /* of inputs, outputs and states */
@@ -354,7 +354,7 @@ int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping 
                         tg_error *err);
 /* Gives a replay the numbers of a setting; with the run lock held. */
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);
-/* Writes the bytes of the uniforms that are not on the device yet; with both locks held and a scope open. */
+/* Writes the uniforms where they have new words; with both locks held and a scope open. */
 void tgi_write_uniforms(const tg_replay *replay);
 
 /* ---- symbols.c -------------------------------------------------------------------------------------------------------- */
@@ -379,7 +379,7 @@ void tgi_symbols_release(tgi_symbols *symbols);
  * which have the plan's own numbers, those that differ. */
 bool tgi_symbols_apply(const tgi_symbols *symbols, const int32_t *shapes, size_t count, int64_t *registers, uint64_t *bytes,
                        int32_t *output_shapes);
-/* Returns the bits of a word; `fits` is cleared when its type does not have the number. */
-uint32_t tgi_word_bits(uint32_t kind, int64_t number, bool *fits);
+/* Returns the bits of a word. */
+uint32_t tgi_word_bits(uint32_t kind, int64_t number);
 
 #endif

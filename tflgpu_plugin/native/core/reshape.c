@@ -2,15 +2,10 @@
 #include "core/internal.h"
 
 static void put_word(tg_replay *replay, const tg_word *word, int64_t number) {
-  bool fits = true;
-  uint32_t bits = tgi_word_bits(word->kind, number, &fits);
+  uint32_t bits = tgi_word_bits(word->kind, number);
   uint8_t *at = replay->uniform_image + word->offset;
-  if (!memcmp(at, &bits, sizeof bits)) return;
+  replay->has_new_words |= memcmp(at, &bits, sizeof bits) != 0;
   memcpy(at, &bits, sizeof bits);
-  bool clean = replay->dirty_start == replay->dirty_end;
-  uint64_t end = word->offset + sizeof bits;
-  if (clean || word->offset < replay->dirty_start) replay->dirty_start = word->offset;
-  if (clean || end > replay->dirty_end) replay->dirty_end = end;
 }
 
 static void put_numbers(tg_replay *replay, const tgi_symbols *symbols, const int64_t *registers) {
@@ -32,9 +27,10 @@ static void put_bytes(tg_replay *replay, const uint64_t *bytes) {
 }
 
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err) {
-  tgi_symbols *before = replay->symbols, *symbols = setting ? setting->symbols : NULL;
-  uint64_t number = symbols ? setting->number : 0;
-  if (number == replay->shape) return 0;
+  static const tgi_setting as_made;
+  if (!setting) setting = &as_made;
+  if (setting->number == replay->shape) return 0;
+  tgi_symbols *before = replay->symbols, *symbols = setting->symbols;
   if (symbols && symbols->tables.word_count && !replay->uniform_image) {
     replay->uniform_image = tgi_copy(&replay->memory, symbols->tables.uniforms, symbols->tables.uniform_bytes, 1);
     if (!replay->uniform_image) return tgi_no_memory(err, "a run");
@@ -45,13 +41,12 @@ int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err) {
   if (symbols) tgi_retain(symbols);
   tgi_symbols_release(before);
   replay->symbols = symbols;
-  replay->shape = number;
+  replay->shape = setting->number;
   replay->repeats = 0;
   return 0;
 }
 
 void tgi_write_uniforms(const tg_replay *replay) {
-  uint64_t start = replay->dirty_start, bytes = replay->dirty_end - start;
-  const tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
-  if (bytes) W(QueueWriteBuffer)(replay->device->queue, uniforms->wgpu, start, replay->uniform_image + start, bytes);
+  tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
+  if (replay->has_new_words) tgi_write_padded(uniforms, replay->uniform_image, uniforms->bytes);
 }

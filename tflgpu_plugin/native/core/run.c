@@ -284,7 +284,7 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
   write_inputs(r);
   failed |= tgi_scope_end(device, mark, "Writing the inputs", err);
   if (!failed) {
-    r->replay->dirty_start = r->replay->dirty_end = 0;
+    r->replay->has_new_words = false;
     WGPUCommandBuffer commands = take_commands(r, err);
     list_mappings(r);
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);

@@ -5,8 +5,12 @@
 
 /* Returns whether a position of a flat list of shapes is an extent, or one of a value's numbers. */
 static bool is_extent(const int32_t *shapes, size_t count, size_t position) {
-  for (size_t at = 0; at < count; at += 1 + (size_t)shapes[at])
-    if (position <= at + (size_t)shapes[at]) return position > at;
+  size_t next = 0;                 /* rank */
+  for (size_t i = 0; i < count; i++) {
+    bool is_rank = i == next;
+    if (is_rank) next += 1 + (size_t)shapes[i];
+    if (i == position) return !is_rank;
+  }
   return false;
 }
 
@@ -47,8 +51,7 @@ static int check_formulas(const tg_symbols *tables, size_t registers, tg_error *
 static int check_words(const tg_symbols *tables, size_t registers, const tg_replay *replay, tg_error *err) {
   const tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
   if (tables->word_count && (!uniforms || uniforms->bytes != tables->uniform_bytes))
-    return tgi_fail(err, "The uniforms of the plan's symbols have %zu bytes, but its replay has %llu.", tables->uniform_bytes,
-                    uniforms ? (unsigned long long)uniforms->bytes : 0);
+    return tgi_fail(err, "The uniforms of the plan's symbols have another size than those of its replay.");
   for (size_t i = 0; i < tables->word_count; i++) {
     const tg_word *word = &tables->words[i];
     if (word->offset % 4 || word->offset + 4ull > tables->uniform_bytes)
@@ -130,11 +133,15 @@ static bool holds(uint32_t kind, int64_t number) {
   return kind == TG_ZERO ? number == 0 : kind == TG_NOT_ZERO ? number != 0 : number >= 0;
 }
 
-uint32_t tgi_word_bits(uint32_t kind, int64_t number, bool *fits) {
+static bool is_in_range(uint32_t kind, int64_t number) {
+  if (kind == TG_F32) return true;
+  return kind == TG_U32 ? number >= 0 && number <= UINT32_MAX : number >= INT32_MIN && number <= INT32_MAX;
+}
+
+uint32_t tgi_word_bits(uint32_t kind, int64_t number) {
   float real = (float)number;
   uint32_t bits = (uint32_t)number;
   if (kind == TG_F32) memcpy(&bits, &real, sizeof bits);
-  else *fits &= kind == TG_U32 ? number >= 0 && number <= UINT32_MAX : number >= INT32_MIN && number <= INT32_MAX;
   return bits;
 }
 
@@ -169,7 +176,7 @@ bool tgi_symbols_apply(const tgi_symbols *symbols, const int32_t *shapes, size_t
   const tg_symbols *tables = &symbols->tables;
   bool fits = read_shapes(symbols, shapes, count, registers) && calculate_all(tables, registers);
   for (size_t i = 0; fits && i < tables->word_count; i++)
-    tgi_word_bits(tables->words[i].kind, registers[tables->words[i].reg], &fits);
+    fits = is_in_range(tables->words[i].kind, registers[tables->words[i].reg]);
   for (size_t i = 0; fits && i < tables->group_count; i++) {
     int64_t groups = registers[tables->groups[i].reg];
     fits = groups > 0 && groups <= symbols->max_groups;
@@ -198,12 +205,11 @@ static int differs(const char *what, size_t index, tg_error *err) {
 static int check_made(tgi_symbols *symbols, const tg_plan_spec *spec, uint64_t *bytes, int32_t *output_shapes, tg_error *err) {
   const tg_symbols *tables = &symbols->tables;
   const tg_replay *replay = spec->replay;
-  bool fits = true;
   if (!tgi_symbols_apply(symbols, spec->shapes, spec->shape_count, symbols->made, bytes, output_shapes))
     return tgi_fail(err, "The plan's symbols refuse its own shapes.");
   for (size_t i = 0; i < tables->word_count; i++) {
     const tg_word *word = &tables->words[i];
-    uint32_t bits = tgi_word_bits(word->kind, symbols->made[word->reg], &fits);
+    uint32_t bits = tgi_word_bits(word->kind, symbols->made[word->reg]);
     if (memcmp((const uint8_t *)tables->uniforms + word->offset, &bits, sizeof bits)) return differs("Word", i, err);
   }
   for (size_t i = 0; i < tables->group_count; i++) {

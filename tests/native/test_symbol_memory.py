@@ -1,0 +1,45 @@
+"""What plans with symbols hold is released with them."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.native.test_symbols import Make, device, started
+from tests.support.fake_host import OK, X
+from tests.support.symbolic_plans import copying
+from tflgpu_plugin.ir import Buffer, Plan
+
+pytestmark = pytest.mark.adapter
+__all__ = ["device", "started"]
+STATUS = Path("/proc/self/status")
+LARGE, ROUNDS = 4 << 20, 20  # bytes of uniforms; plans
+
+
+def large(made: Plan) -> Plan:
+    """The same with many uniforms that no kernel reads."""
+    data = made.uniforms.ljust(LARGE, b"\1")
+    return replace(made, uniforms=data, buffers=(Buffer("uniforms", LARGE), *made.buffers[1:]))
+
+
+def held() -> int:
+    gc.collect()
+    lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+    return sum(int(lines[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="reads how much memory a process of Linux holds")
+def test_memory_of_plans_that_are_replaced_is_released(started: Make) -> None:
+    running: Any = started(copying(), change=large)
+    for step in range(4 + ROUNDS):
+        if step == 4:
+            before = held()
+        running.shape(X, (8,))
+        running.build(0, running.kernels[0])  # in place of the one before
+        assert running.prepare() == [OK] and not running.invoke()
+        assert running.run(9) and running.run(10) and running.run(8)
+    assert held() - before < ROUNDS * LARGE / 4
