@@ -59,8 +59,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all measurements share: the places of the engines that can run, a folder for models, and
-    how long to measure (a part of the default)."""
+    """The settings of all measurements: the places of the engines that can run, a folder for
+    models, and how long to measure (a part of the default)."""
 
     places: dict[str, Place]
     folder: Path

@@ -23,7 +23,7 @@ SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")
 NO_MARK = "not adapter and not cluster and not wheel"
-CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
+CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools", "examples")
 
 # One process per core, each with the software driver on its own thread: the quickest on small
 # machines.

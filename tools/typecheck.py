@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "types"
-PACKAGES = ("tflgpu_plugin", "benchmarks", "conformance")
+PACKAGES = ("tflgpu_plugin", "benchmarks", "conformance", "examples")
 
 
 def link_tree() -> None:

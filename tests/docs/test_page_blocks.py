@@ -4,6 +4,7 @@ compared: names and words, not numbers."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance import host as hosts
-from conformance.models import model_inputs
+from conformance.models import decoders, model_inputs
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.runtime import adapter
@@ -89,6 +90,7 @@ PROVIDER = (
 )
 LOGGING = "import logging"
 HOST = "import json\nimport numpy"
+GENAI = "import onnxruntime_genai"
 STAYS = "node 3 stays"
 OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime", STAYS)
 COMPARE = "python -m conformance.compare"
@@ -99,7 +101,7 @@ CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
-    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST)
+    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST, GENAI)
     names = names if one.language == "python" else ()
     return one.text.startswith(
         (*names, *OUTPUTS, COMPARE, INFO, KERNELS, MEASURES, CASES, *ELSEWHERE)
@@ -115,6 +117,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
         *PROVIDER,
         LOGGING,
         HOST,
+        GENAI,
         *OUTPUTS,
         COMPARE,
         INFO,
@@ -189,6 +192,25 @@ def test_python_for_the_host_that_is_installed(package: str, folder: Path) -> No
     (code,) = (one.text for one in ALL if one.text.startswith(EITHER_HOST))
     said = ran(sys.executable, "-c", alone + code + asked, folder=folder)
     assert said.startswith("[[") and "31 of 31 nodes on the GPU" in said
+
+
+@pytest.mark.adapter
+def test_python_for_genai(folder: Path) -> None:
+    for package in ("onnx", "onnxruntime_genai"):
+        pytest.importorskip(package)
+    size = decoders.Size(layers=1, width=64, heads=4)
+    (folder / "genai").mkdir()
+    (folder / "genai" / "model.onnx").write_bytes(decoders.grouped(size))
+    settings = json.dumps(decoders.genai_settings(size))
+    (folder / "genai" / "genai_config.json").write_text(settings)
+    used = """
+import numpy
+generator = og.Generator(model, og.GeneratorParams(model))
+generator.append_tokens(numpy.array([[1, 2, 3]], numpy.int32))
+assert tflgpu_plugin.last_report().runs == 1
+"""
+    code = f"folder = 'genai'\n{block(GENAI)}{used}"
+    ran(sys.executable, "-c", code, folder=folder)
 
 
 @pytest.mark.adapter

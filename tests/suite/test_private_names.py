@@ -10,7 +10,7 @@ from tests.support.private_names import defined, used
 from tests.support.subprocesses import ROOT
 
 PRODUCT = ("tflgpu_plugin", "providers", "startup")
-OUTSIDE = ("tests", "conformance", "benchmarks", "tools")
+OUTSIDE = ("tests", "conformance", "benchmarks", "tools", "examples")
 
 
 def uses() -> Counter[tuple[str, str]]:
