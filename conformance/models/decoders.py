@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 F32, I64, BOOL, I32 = 1, 7, 9, 6  # as ONNX counts types of elements
+BLOCK = 32  # weights with a scale
 LAST = np.iinfo(np.int64).max
 PARTS = ("key", "value")
 MICROSOFT = "com.microsoft"
@@ -208,10 +209,11 @@ def _gelu(w: Writer, x: str) -> str:
     return str(w.op("Mul", half, one))
 
 
-def grouped(size: Size) -> bytes:
+def grouped(size: Size, bits: int = 32) -> bytes:
     """Returns a model with the inputs and outputs of `gpt`; its cache has half the heads and may be
-    longer than what is in it."""
+    longer than what is in it. Its weights have 32 bits, or 4 in blocks of 32."""
     w = Writer()
+    product = _product if bits == 32 else _product_4
     table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
     x = w.op("Gather", table, "input_ids")
     counts = w.op("ReduceSum", "attention_mask", np.array([1]), keepdims=0)
@@ -220,19 +222,30 @@ def grouped(size: Size) -> bytes:
     rotation = _rotation(size)
     for layer in range(size.layers):
         y, packed = _root_mean(w, size, x), (size.heads // 2 * 2 + size.heads) * size.head
-        y = w.op("MatMul", y, w.weights(size.width, packed))
+        y = product(w, y, size.width, packed)
         inner = f"attention_{layer}", *presents(layer + 1)[-2:]
         cache = pasts(layer + 1)[-2:]
         w.op("GroupQueryAttention", y, "", "", *cache, ends, total, *rotation, out=inner,
              domain=MICROSOFT, num_heads=size.heads, kv_num_heads=size.heads // 2,
              do_rotary=1)  # fmt: skip
-        x = w.op("Add", x, w.op("MatMul", inner[0], w.weights(size.width, size.width)))
+        x = w.op("Add", x, product(w, inner[0], size.width, size.width))
         y = _root_mean(w, size, x)
-        gate, up = (w.op("MatMul", y, w.weights(size.width, 2 * size.width)) for _ in range(2))
+        gate, up = (product(w, y, size.width, 2 * size.width) for _ in range(2))
         y = w.op("Mul", w.op("Mul", gate, w.op("Sigmoid", gate)), up)
-        x = w.op("Add", x, w.op("MatMul", y, w.weights(2 * size.width, size.width)))
-    w.op("MatMul", _root_mean(w, size, x), w.weights(size.width, size.words), out="logits")
+        x = w.op("Add", x, product(w, y, 2 * size.width, size.width))
+    product(w, _root_mean(w, size, x), size.width, size.words, out="logits")
     return _decoder(w, size, size.heads // 2)
+
+
+def _product(w: Writer, x: str, given: int, made: int, out: str = "") -> str:
+    return str(w.op("MatMul", x, w.weights(given, made), out=out))
+
+
+def _product_4(w: Writer, x: str, given: int, made: int, out: str = "") -> str:
+    packed = w.random.integers(0, 256, (made, given // BLOCK, BLOCK // 2), np.uint8)
+    scales = w.random.uniform(0.1, 0.3, made * given // BLOCK) * given**-0.5
+    return str(w.op("MatMulNBits", x, packed, scales.astype(np.float32), out=out, bits=4,
+                    domain=MICROSOFT, K=given, N=made, block_size=BLOCK))  # fmt: skip
 
 
 def _rotation(size: Size) -> tuple[Array, Array]:
