@@ -282,6 +282,44 @@ def test_memory_of_another_provider_is_refused() -> None:
         double.run_with_iobinding(binding)
 
 
+# ---- inputs that are not copied first -----------------------------------------------------------
+
+
+def test_many_large_inputs_and_small_ones() -> None:
+    count, shape = 70, (1500,)  # more than a run refers to without a copy
+    nodes = [node("Add", [f"x{k}", f"x{k + 1}"], [f"y{k}"]) for k in range(count - 1)]
+    inputs: dict[str, Any] = {f"x{k}": shape if k % 3 else (1,) for k in range(count)}
+    data = model(nodes, inputs, {f"y{k}": None for k in range(count - 1)})
+    ours = session(data)
+    for _ in range(2):
+        feeds = {name: values(*extents) for name, extents in inputs.items()}
+        for k, got in enumerate(ours.run(None, feeds)):
+            np.testing.assert_array_equal(got, feeds[f"x{k}"] + feeds[f"x{k + 1}"])
+
+
+def test_the_hosts_kernels_read_large_inputs() -> None:
+    data = model([node("Add", ["a", "a"], ["y"])], {"a": ["n"]}, {"y": ["n"]},
+                 kinds={"a": np.int64, "y": np.int64})  # fmt: skip
+    ours, a = session(data), np.arange(3000)
+    for large in (1, 2**40, 1):
+        a[7] = large
+        np.testing.assert_array_equal(ours.run(None, {"a": a})[0], a + a)
+    assert tflgpu_plugin.report(ours).host_runs == 1
+
+
+def test_an_output_of_the_cpu_on_the_gpu_outlives_the_run() -> None:
+    nodes = [*MIXED[:2], node("Neg", ["b"], ["z"], name="cpu_as_well"), MIXED[2]]
+    data = model(nodes, {"x": ["n"]}, {"y": ["n"], "z": ["n"]}, TWO)
+    ours = session(data, exclude="on_the_cpu,cpu_as_well")
+    kept = []
+    for _ in range(4):
+        feed = values(5000)
+        kept.append((feed, run(ours, {"x": ort.OrtValue.ortvalue_from_numpy(feed)})))
+    for feed, (y, z) in kept:
+        np.testing.assert_allclose(z.numpy(), -np.sin(2 * feed), atol=1e-6)
+        np.testing.assert_allclose(y.numpy(), 2 * feed + np.sin(2 * feed), atol=1e-6)
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 /* Memory for tensors that a host keeps on the GPU: allocating it, and keeping freed memory for reuse. */
 #include "core/blocks.h"
 
-enum { MOST_KEPT = 64 };           /* blocks */
+enum { MOST_KEPT = 256 };          /* blocks */
 
 /* All under tgi_lock. */
 static struct {
@@ -145,6 +145,7 @@ static void forget(tgi_block *freed) {
   for (tgi_tensor *one = freed->tensors; one; one = one->next) {
     one->on_host = true;
     one->on_device = one->used = false;
+    one->lender = NULL;
     tgi_habit_release(one->habit);
     one->habit = NULL;
   }

@@ -9,6 +9,8 @@ typedef struct tgi_tensor {
   struct tgi_tensor *next;
   uint64_t offset, bytes;
   bool on_host, on_device;
+  const uint8_t *lender;           /* memory of the host's that has its newest bytes until `run` ends; or NULL */
+  uint64_t run;
   bool used;                       /* a run has read it from host memory */
   tg_buffer *buffer;               /* its bytes with on_device, else kept for the next ones; or NULL */
   tg_buffer *spare;                /* for a run that reads `buffer` and writes the same tensor; or NULL */

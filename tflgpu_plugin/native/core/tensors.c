@@ -37,10 +37,12 @@ static tgi_tensor *remove_others(tgi_range r) {
 
 /* ---- moving bytes ---------------------------------------------------------------------------------------------------- */
 
-/* A tensor whose newest bytes are on a device, as read_back needs it. */
+/* A tensor whose newest bytes are not in its own host memory. */
 typedef struct stale {
-  tg_buffer *buffer;               /* retained; NULL: there is none */
-  uint8_t *memory;
+  tg_buffer *buffer;               /* retained; or NULL */
+  const uint8_t *lender;           /* or NULL */
+  uint8_t *memory;                 /* NULL: there is none */
+  uint64_t bytes;
 } stale;
 
 static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
@@ -56,32 +58,33 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
   return failed;
 }
 
-/* Reads back the whole tensor and notes that it is on the host, too. Consumes the reference to the buffer. */
-static int read_back(const void *address, uint64_t bytes, stale found, tg_error *err) {
-  int failed = read_buffer(found.buffer, found.memory, err);
+/* Brings the whole tensor to its host memory. Consumes the reference to the buffer. */
+static int bring(stale found, tg_error *err) {
+  int failed = found.buffer ? read_buffer(found.buffer, found.memory, err) : 0;
+  if (!found.buffer) memcpy(found.memory, found.lender, found.bytes);
   tgi_lock();
-  tgi_range r = tgi_range_of(address, bytes);
-  for (tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !failed; one = one->next) {
-    if (!one->on_device || one->buffer != found.buffer) continue;
+  tgi_tensor *one = find(tgi_range_of(found.memory, found.bytes), is_exact);
+  if (one && !failed && one->lender == found.lender && (!found.buffer || (one->on_device && one->buffer == found.buffer))) {
     one->on_host = true;
-    tgi_habit_downloaded(one->habit, one->bytes);
+    one->lender = NULL;
+    if (found.buffer) tgi_habit_downloaded(one->habit, found.bytes);
   }
   tgi_unlock();
   tg_buffer_release(found.buffer);
   return failed;
 }
 
-/* Returns one of the tensors in this range that are only on a device. beyond: only those that reach out of the range. */
+/* Returns one of the tensors in this range whose bytes are elsewhere. beyond: only those that reach out of the range. */
 static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
   stale found = {0};
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
-  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !found.buffer; one = one->next) {
+  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !found.memory; one = one->next) {
     bool within = r.offset <= one->offset && one->offset + one->bytes <= r.offset + r.bytes;
     if (!overlaps(one, r) || one->on_host || (beyond && within)) continue;
     tgi_habit_note(one->habit, TGI_ON_HOST);
-    tgi_retain(one->buffer);
-    found = (stale){one->buffer, r.block->memory + one->offset};
+    found = (stale){one->lender ? NULL : one->buffer, one->lender, r.block->memory + one->offset, one->bytes};
+    if (found.buffer) tgi_retain(found.buffer);
   }
   tgi_unlock();
   return found;
@@ -90,7 +93,7 @@ static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
 static int settle(const void *address, uint64_t bytes, bool beyond, tg_error *err) {
   stale found;
   int failed = 0;
-  while (!failed && (found = find_stale(address, bytes, beyond)).buffer) failed = read_back(address, bytes, found, err);
+  while (!failed && (found = find_stale(address, bytes, beyond)).memory) failed = bring(found, err);
   return failed;
 }
 
@@ -108,6 +111,8 @@ typedef struct written {
   bool on_host;
   tg_buffer *buffer;
   tgi_habit *habit;
+  const void *lender;
+  uint64_t run;
 } written;
 
 /* Gives the tensor its new buffer; returns one of the old ones that is of no use. An output that stays in host memory needs
@@ -144,6 +149,8 @@ static void set(void *address, uint64_t bytes, written what) {
     garbage = replace_buffer(one, what.buffer);
     one->on_device = what.buffer != NULL;
     one->on_host = what.on_host;
+    one->lender = what.lender;
+    one->run = what.run;
     one->used = false;
   }
   tgi_unlock();
@@ -176,6 +183,57 @@ int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err) {
   memcpy(to, from, bytes);
   set(to, bytes, (written){.on_host = true});
   return 0;
+}
+
+/* ---- inputs that need no copy ----------------------------------------------------------------------------------------- */
+
+enum { DEEP = 4, MOST = 64, LEAST = 4096 };      /* runs within each other; tensors of a run, and bytes of one */
+
+/* What a run on this thread has borrowed. */
+typedef struct loans {
+  uint64_t run;                    /* 0: it may not borrow */
+  size_t count;
+  struct {
+    void *address;
+    uint64_t bytes;
+  } list[MOST];
+} loans;
+
+static _Thread_local loans stack[DEEP];
+static _Thread_local size_t depth;
+
+void tgi_run_begin(bool borrows) {
+  static atomic_ullong runs;
+  if (depth++ < DEEP) stack[depth - 1] = (loans){.run = borrows ? atomic_fetch_add(&runs, 1) + 1 : 0};
+}
+
+/* Copies what outlives the run. */
+static void repay(void *address, uint64_t bytes, uint64_t run) {
+  tg_error ignored;
+  stale found = {0};
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  const tgi_tensor *one = find(r, is_exact);
+  if (one && one->lender && one->run == run) found = (stale){NULL, one->lender, r.block->memory + r.offset, bytes};
+  tgi_unlock();
+  if (found.memory) bring(found, &ignored);
+}
+
+void tgi_run_end(void) {
+  const loans *ends = depth && depth <= DEEP ? &stack[depth - 1] : NULL;
+  for (size_t i = 0; ends && i < ends->count; i++) repay(ends->list[i].address, ends->list[i].bytes, ends->run);
+  if (depth) depth--;
+}
+
+bool tgi_tensor_borrow(void *to, const void *from, uint64_t bytes) {
+  loans *present = depth && depth <= DEEP ? &stack[depth - 1] : NULL;
+  tg_error ignored;
+  if (!present || !present->run || present->count == MOST || bytes < LEAST) return false;
+  if (tgi_tensor_is_known(from) || !tgi_tensor_is_known(to) || settle(to, bytes, true, &ignored)) return false;
+  present->list[present->count].address = to;
+  present->list[present->count++].bytes = bytes;
+  set(to, bytes, (written){.lender = from, .run = present->run});
+  return true;
 }
 
 /* ---- ports of a run --------------------------------------------------------------------------------------------------- */
@@ -227,10 +285,11 @@ int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err) {
     if (one->on_device && one->buffer->device == device && port->offset % 4 == 0) tgi_retain(port->device = one->buffer);
     again = one->on_host && one->used && is_exact(one, r);
     one->used = true;
+    if (one->lender) port->host = (uint8_t *)one->lender + port->offset;
   }
   tgi_unlock();
   if (!port->device && again) port->device = upload(device, address, port->bytes);
-  return port->device ? 0 : settle(address, port->bytes, false, err);
+  return port->device || port->host != address ? 0 : settle(address, port->bytes, false, err);
 }
 
 int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err) {
@@ -243,7 +302,7 @@ int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_err
 }
 
 void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit) {
-  set(address, port->bytes, (written){port->host != NULL, port->device, habit});
+  set(address, port->bytes, (written){.on_host = port->host != NULL, .buffer = port->device, .habit = habit});
 }
 
 void tgi_tensor_leave(tg_port *port) {

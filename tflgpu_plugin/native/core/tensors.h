@@ -38,6 +38,12 @@ int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err);
 /* Copies between tensors, or between a tensor and host memory. */
 int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err);
 
+/* A run of a session begins and ends on this thread. borrows: what it copies from host memory to tensors are its inputs, which
+ * stay valid until it ends. tgi_tensor_borrow then refers to them instead; it returns false where they must be copied. */
+void tgi_run_begin(bool borrows);
+void tgi_run_end(void);
+bool tgi_tensor_borrow(void *to, const void *from, uint64_t bytes);
+
 /* Where a run finds an input and leaves an output; port->host is its address. A device buffer in the port is retained. */
 int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err);
 int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err);

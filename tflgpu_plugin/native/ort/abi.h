@@ -97,7 +97,9 @@ struct tgo_ep {
   void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count); /* 4 */
   void *unused_layout[2];
   tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count); /* 7 */
-  void *unused_run[5];
+  tgo_status *(*on_run_start)(tgo_ep *ep, const tgo_run_options *options); /* 8 */
+  tgo_status *(*on_run_end)(tgo_ep *ep, const tgo_run_options *options, _Bool synchronize);
+  void *unused_create[3];
   tgo_status *(*get_kernel_registry)(tgo_ep *ep, const tgo_kernel_registry **registry); /* 13, 1.24 */
   void *unused_after[54];
 };

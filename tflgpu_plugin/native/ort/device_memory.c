@@ -95,6 +95,7 @@ typedef struct copying {
   const tgo_value *const *from;
   tgo_value *const *to;
   size_t count;
+  bool borrows;                    /* as far as the present run does */
   tg_error err;
   int failed;
 } copying;
@@ -105,7 +106,7 @@ static int copy_one(copying *c, size_t i) {
   if (tgi_get_data(c->factory, c->from[i], &bytes, &from, &c->err) || tgi_get_data(c->factory, c->to[i], &room, &to, &c->err))
     return 1;
   if (bytes != room) return tgi_fail(&c->err, "A tensor of %zu bytes cannot be copied to one of %zu bytes.", bytes, room);
-  return tgi_tensor_copy(to, from, bytes, &c->err);
+  return c->borrows && tgi_tensor_borrow(to, from, bytes) ? 0 : tgi_tensor_copy(to, from, bytes, &c->err);
 }
 
 static void copy_all(void *given) {
@@ -113,15 +114,15 @@ static void copy_all(void *given) {
   for (size_t i = 0; !c->failed && i < c->count; i++) c->failed = copy_one(c, i);
 }
 
-static tgo_status *copy_tensors(const tgi_factory *factory, const tgo_value *const *from, tgo_value *const *to, size_t count) {
-  copying c = {.factory = factory, .from = from, .to = to, .count = count};
-  tgi_without_python(copy_all, &c);
+static tgo_status *run_copies(copying *c) {
+  tgi_without_python(copy_all, c);
   tgi_log_deliver();
-  return c.failed ? tgi_coded_status(factory->api, TGO_FAIL, c.err.text) : NULL;
+  return c->failed ? tgi_coded_status(c->factory->api, TGO_FAIL, c->err.text) : NULL;
 }
 
 static tgo_status *copy(tgo_transfer *host, const tgo_value **from, tgo_value **to, tgo_stream **streams, size_t count) {
-  return copy_tensors(((const transfer *)host)->factory, from, to, count);
+  copying c = {.factory = ((const transfer *)host)->factory, .from = from, .to = to, .count = count, .borrows = true};
+  return run_copies(&c);
 }
 
 static void release_transfer(tgo_transfer *host) { free(host); }
@@ -154,7 +155,8 @@ static tgo_status *run_copy(tgo_kernel *host, tgo_context *context) {
   tgo_status *status = api->get_input(context, 0, &from);
   if (!status) status = api->get_kind_and_dims(from, &kind, &dims, &rank);
   if (!status) status = api->get_output(context, 0, dims, rank, &to);
-  return status || !to ? status : copy_tensors(factory, &from, &to, 1);
+  copying c = {.factory = factory, .from = &from, .to = &to, .count = 1};
+  return status || !to ? status : run_copies(&c);
 }
 
 static void release_kernel(tgo_kernel *host) { free(host); }

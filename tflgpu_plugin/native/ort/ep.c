@@ -127,12 +127,42 @@ static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t coun
   return 0;
 }
 
+static bool gives(tg_ort_partition *const *partitions, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < partitions[i]->base.arity.outputs; k++)
+      if (!strcmp(partitions[i]->outputs[k], name)) return true;
+  return false;
+}
+
+/* Notes what on_run_start must know. */
+static int note_graph(tgi_ep *ep, const tgo_graph *graph, tg_ort_partition *const *partitions, size_t count, tg_error *err) {
+  const tgo_api *api = ep->factory->api;
+  const tgo_node *parent = NULL;
+  size_t outputs = 0;
+  if (tgi_take_status(api, api->get_parent_node(graph, &parent), err)) return 1;
+  ep->in_bodies |= parent && count;
+  if (parent) return 0;
+  if (tgi_take_status(api, api->get_graph_output_count(graph, &outputs), err)) return 1;
+  const tgo_value_info **values = calloc(outputs + 1, sizeof(const tgo_value_info *));
+  if (!values) return tgi_no_memory(err, "a graph");
+  int failed = tgi_take_status(api, api->get_graph_outputs(graph, values, outputs), err);
+  ep->gives_outputs = !failed;
+  for (size_t i = 0; !failed && i < outputs; i++) {
+    const char *name = "";
+    failed = tgi_take_status(api, api->get_name(values[i], &name), err);
+    ep->gives_outputs &= !failed && gives(partitions, count, name);
+  }
+  free(values);
+  return failed;
+}
+
 int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
                  tg_error *err) {
   if (!is_ours(host)) return tgi_fail(err, "This is not a session of tflgpu.");
   tgi_ep *ep = host;
   nodes all = {0};
-  int failed = remember(ep, partitions, count, err) || read_nodes(ep->factory->api, graph, &all, err);
+  int failed = remember(ep, partitions, count, err) || note_graph(ep, graph, partitions, count, err) ||
+               read_nodes(ep->factory->api, graph, &all, err);
   for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err);
   tgi_memory_free(&all.memory);
   return failed;
@@ -303,6 +333,18 @@ int64_t tg_ort_identified(void) {
   return number;
 }
 
+/* Where partitions give all outputs and are in no body, the host's copies from the CPU during a run are those of its inputs. */
+static tgo_status *on_run_start(tgo_ep *host, const tgo_run_options *options) {
+  const tgi_ep *ep = (const tgi_ep *)host;
+  tgi_run_begin(ep->gives_outputs && !ep->in_bodies);
+  return NULL;
+}
+
+static tgo_status *on_run_end(tgo_ep *ep, const tgo_run_options *options, bool synchronize) {
+  tgi_run_end();
+  return NULL;
+}
+
 static tgo_status *get_kernel_registry(tgo_ep *ep, const tgo_kernel_registry **registry) {
   *registry = ((const tgi_ep *)ep)->factory->kernels;
   return NULL;
@@ -320,6 +362,8 @@ tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int6
                       .compile = compile,
                       .release_computes = release_computes,
                       .set_dynamic_options = set_dynamic_options,
+                      .on_run_start = on_run_start,
+                      .on_run_end = on_run_end,
                       .get_kernel_registry = get_kernel_registry};
   ep->factory = factory;
   ep->logger = logger;

@@ -29,6 +29,8 @@ typedef struct tgi_ep {
   tg_ort_callbacks functions;      /* of the package that made it, which may have been imported anew since */
   tg_ort_partition **claimed;      /* partitions of the newest claim, with a reference to each */
   size_t claimed_count;
+  bool gives_outputs;              /* partitions give all outputs of the model */
+  bool in_bodies;                  /* there are partitions in bodies of control flow */
 } tgi_ep;
 
 struct tg_ort_partition {
