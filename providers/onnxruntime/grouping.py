@@ -3,7 +3,6 @@ needs, and extracts the graph of each partition."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -23,10 +22,6 @@ class Grouping:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
         self.members: dict[frozenset[int], frozenset[int]] = {}
         self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}
-        self._readers: dict[str, set[int]] = defaultdict(set)
-        for node in snapshot.nodes:
-            for name in node.reads:
-                self._readers[name].add(node.id)
         self._hosts = self._host_graph()
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
@@ -52,24 +47,26 @@ class Grouping:
 
     def outputs(self, hosts: Collection[int]) -> tuple[str, ...]:
         """Returns the results of these host nodes that other nodes read or the model outputs."""
-        return tuple(
-            name
-            for node in self.snapshot.nodes
-            if node.id in hosts
-            for name in node.writes
-            if not self._stays(name, hosts)
-        )
+        nodes, leaving = self.snapshot.nodes, self._leaving([hosts])
+        made = (name for node in nodes if node.id in hosts for name in node.writes)
+        return tuple(name for name in made if name in leaving)
 
-    def _stays(self, name: str, hosts: Collection[int]) -> bool:
-        """Whether only the nodes `hosts` read the value `name`, which is no output of the model."""
-        return name not in self.snapshot.outputs and self._readers[name].issubset(hosts)
+    def _leaving(self, groups: Sequence[Collection[int]]) -> set[str]:
+        """Returns the values that nodes outside of the group of their writer read or the model
+        outputs."""
+        group_of = {number: k for k, group in enumerate(groups) for number in group}
+        at = {name: group_of.get(number) for name, number in self._writer.items()}
+        pairs = ((node.id, name) for node in self.snapshot.nodes for name in node.reads)
+        read = (name for number, name in pairs if at.get(name) != group_of.get(number))
+        return {*self.snapshot.outputs, *read}
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Returns convex groups of the host nodes `supported`. Misplaced nodes are removed and the
         groups formed again until all shape arithmetic is in the group of its readers."""
         while True:
             groups = [set(group) for group in partition.groups(self._hosts, supported)]
-            misplaced = {node for group in groups for node in self._misplaced(group)}
+            leaving = self._leaving(groups)
+            misplaced = {node for group in groups for node in self._misplaced(group, leaving)}
             if not misplaced:
                 return groups
             supported = supported - misplaced
@@ -79,13 +76,16 @@ class Grouping:
         are in one, so that tensors between partitions are of 8 bits."""
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
-        for node in self.snapshot.nodes:
-            row, here = HOST_OPS.get(node.title), group_of.get(node.id)
-            if here is None or row is None or row.bounds != "opens":
-                continue
-            name = node.writes[0]
-            wanted = {group_of.get(reader) for reader in self._readers[name]}
-            if name in self.snapshot.outputs or len(wanted) != 1:
+        rows = ((node, HOST_OPS.get(node.title)) for node in self.snapshot.nodes)
+        opening = [node for node, row in rows if row is not None and row.bounds == "opens"]
+        readers = {node.writes[0]: set[int | None]() for node in opening}
+        for node in self.snapshot.nodes if readers else ():
+            for name in readers.keys() & node.reads:
+                readers[name].add(group_of.get(node.id))
+        for node in opening:
+            name, here = node.writes[0], group_of.get(node.id)
+            wanted = readers[name]
+            if here is None or name in self.snapshot.outputs or len(wanted) != 1:
                 continue
             (there,) = wanted
             if there is not None and there != here and node.id not in self.reading.arithmetic:
@@ -93,7 +93,7 @@ class Grouping:
                 found[there].add(node.id)
         return [group for group in found if group]
 
-    def _misplaced(self, group: set[int]) -> set[int]:
+    def _misplaced(self, group: set[int], leaving: set[str]) -> set[int]:
         """Returns the nodes of `group` that cannot stay in it: shape arithmetic whose result is
         needed outside, too, and with dynamic shapes nodes that read shape arithmetic from outside.
         A group of nothing but shape arithmetic is returned whole."""
@@ -105,7 +105,7 @@ class Grouping:
             if node.id not in group:
                 continue
             sources = {self._writer.get(name) for name in node.reads} & arithmetic
-            inner = all(self._stays(name, group) for name in node.writes)
+            inner = leaving.isdisjoint(node.writes)
             shared = node.id in arithmetic and not inner
             if shared or (self.dynamic and not sources <= group):
                 found.add(node.id)
