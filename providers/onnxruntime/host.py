@@ -51,14 +51,15 @@ class Host:
         raise HostError(text)
 
     def get(self, function: Any, subject: Any, kind: str) -> Any:
-        """Returns the value that `function(subject, out)` writes; `kind` is its C type."""
-        out = self.ffi.new(f"{kind} *")
-        self.check(function(subject, out))
+        """Returns the value that `function(subject, out)` writes; `kind` is the C type of `out`."""
+        out = self.ffi.new(kind)
+        if (status := function(subject, out)) != self.ffi.NULL:
+            self.check(status)
         return out[0]
 
     def text(self, function: Any, subject: Any) -> str:
         """Returns the string that `function(subject, out)` writes, "" for NULL."""
-        found = self.get(function, subject, "const char *")
+        found = self.get(function, subject, "const char **")
         return self.ffi.string(found).decode(errors="replace") if found else ""
 
     def path(self, found: Any) -> str:
@@ -72,21 +73,21 @@ class Host:
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """Returns the handles that `function` lists, `count` of them, including NULL."""
-        return self._array(count, function, subject, f"const {kind} *")
+        return self._array(count, function, subject, f"const {kind} *[]")
 
     def _array(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """Returns the array that `function(subject, out, length)` fills, with the length that
         `count(subject, out)` writes."""
-        length = self.get(count, subject, "size_t")
+        length = self.get(count, subject, "size_t *")
         if not length:
             return []
-        out = self.ffi.new(f"{kind}[]", length)
+        out = self.ffi.new(kind, length)
         self.check(function(subject, out, length))
         return list(out)
 
     def opsets(self, graph: Any) -> dict[str, int]:
         """Returns the opset version of each domain that the graph imports."""
-        count = self.get(self.api.get_opset_count, graph, "size_t")
+        count = self.get(self.api.get_opset_count, graph, "size_t *")
         domains = self.ffi.new("const char *[]", max(1, count))
         versions = self.ffi.new("int64_t[]", max(1, count))
         self.check(self.api.get_opsets(graph, domains, versions, count))
@@ -102,7 +103,7 @@ class Host:
 
     def _attribute(self, handle: Any) -> Any:
         try:
-            kind = self.get(self.api.get_attribute_kind, handle, "int")
+            kind = self.get(self.api.get_attribute_kind, handle, "int *")
         except HostError:  # a kind that the host itself cannot name, such as a type
             return None
         if kind == TENSOR_ATTRIBUTE:
@@ -130,7 +131,7 @@ class Host:
         return int(needed[0])
 
     def _tensor_attribute(self, handle: Any) -> Array | None:
-        value = self.get(self.api.get_attribute_tensor, handle, "tgo_value *")
+        value = self.get(self.api.get_attribute_tensor, handle, "tgo_value **")
         try:
             data = self.data(value)
             return None if data is None else data.copy()
@@ -140,9 +141,9 @@ class Host:
     def data(self, value: Any) -> Array | None:
         """Returns a tensor's data as a read-only view, 4-bit types unpacked; None for types without
         a numpy dtype."""
-        info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
+        info = self.get(self.api.get_value_info, value, "tgo_tensor_info **")
         try:
-            element = self.get(self.api.get_element_kind, info, "int")
+            element = self.get(self.api.get_element_kind, info, "int *")
             shape = tuple(self.dims(info))
         finally:
             self.api.release_tensor_info(info)
@@ -153,7 +154,7 @@ class Host:
         count = prod(shape)
         if not count:
             return np.zeros(shape, kind)
-        address = self.get(self.api.get_tensor_data, value, "void *")
+        address = self.get(self.api.get_tensor_data, value, "void **")
         if element in NIBBLES:
             packed = np.frombuffer(self.ffi.buffer(address, -(-count // 2)), np.uint8)
             return nibbles(packed, dtype == "i8")[:count].reshape(shape)
@@ -163,11 +164,11 @@ class Host:
 
     def dims(self, info: Any) -> list[int]:
         """Returns the extents of a tensor, -1 for symbolic and unknown ones."""
-        return self._array(self.api.get_rank, self.api.get_dims, info, "int64_t")
+        return self._array(self.api.get_rank, self.api.get_dims, info, "int64_t[]")
 
     def symbols(self, info: Any) -> list[str]:
         """Returns the names of the symbolic extents of a tensor, "" for all others."""
-        found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *")
+        found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *[]")
         return [self.ffi.string(one).decode() if one else "" for one in found]
 
 

@@ -89,8 +89,8 @@ def take(host: Host, graph: Any) -> Snapshot:
         reader.node(h) for h in host.handles(api.get_node_count, api.get_nodes, graph, "tgo_node")
     ]
     outputs = filter(None, reader.names(api.get_graph_output_count, api.get_graph_outputs, graph))
-    path = host.path(host.get(api.get_model_path, graph, "const void *"))
-    node = host.get(api.get_parent_node, graph, "const tgo_node *")
+    path = host.path(host.get(api.get_model_path, graph, "const void **"))
+    node = host.get(api.get_parent_node, graph, "const tgo_node **")
     parent = host.text(api.get_op_type, node) if node else ""
     inlined = bool(node) and _is_function(host.text(api.get_domain, node), parent)
     return Snapshot(
@@ -117,10 +117,10 @@ class _Reader:
         host, api = self.host, self.host.api
         implicit = self.names(api.get_implicit_input_count, api.get_implicit_inputs, handle)
         return HostNode(
-            id=int(host.get(api.get_node_id, handle, "size_t")),
+            id=int(host.get(api.get_node_id, handle, "size_t *")),
             op=host.text(api.get_op_type, handle),
             domain=host.text(api.get_domain, handle),
-            version=int(host.get(api.get_since_version, handle, "int")),
+            version=int(host.get(api.get_since_version, handle, "int *")),
             name=host.text(api.get_node_name, handle),
             inputs=self.names(api.get_node_input_count, api.get_node_inputs, handle),
             outputs=self.names(api.get_node_output_count, api.get_node_outputs, handle),
@@ -144,16 +144,16 @@ class _Reader:
 
     def _read(self, name: str, handle: Any) -> Value:
         host, api = self.host, self.host.api
-        data, default = None, bool(host.get(api.is_optional_input, handle, "_Bool"))
-        if default or host.get(api.is_constant, handle, "_Bool"):
-            tensor = host.get(api.get_initializer, handle, "const tgo_value *")
+        data, default = None, bool(host.get(api.is_optional_input, handle, "_Bool *"))
+        if default or host.get(api.is_constant, handle, "_Bool *"):
+            tensor = host.get(api.get_initializer, handle, "const tgo_value **")
             data = host.data(tensor) if tensor else None
             self._note_origin(name, handle)
-        kind = host.get(api.get_type, handle, "const tgo_type *")
-        if not kind or host.get(api.get_type_kind, kind, "int") != TENSOR:
+        kind = host.get(api.get_type, handle, "const tgo_type **")
+        if not kind or host.get(api.get_type_kind, kind, "int *") != TENSOR:
             return Value(name, "", None)
-        info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info *")
-        element = host.get(api.get_element_kind, info, "int")
+        info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info **")
+        element = host.get(api.get_element_kind, info, "int *")
         dtype = DTYPES.get(element) or UNREAD.get(element, f"type {element}")
         if data is not None and not default:
             dtype = NIBBLES.get(element, dtype)
@@ -163,7 +163,7 @@ class _Reader:
 
     def _note_origin(self, name: str, handle: Any) -> None:
         api = self.host.api
-        info = self.host.get(api.get_external, handle, "tgo_external *")
+        info = self.host.get(api.get_external, handle, "tgo_external **")
         if not info:
             return
         try:
