@@ -15,7 +15,10 @@ from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
 
 def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
     """Returns the sentence of the first condition that a node does not meet."""
-    return next(filter(None, (condition(e) for condition in conditions)), None)
+    for condition in conditions:
+        if sentence := condition(e):
+            return sentence
+    return None
 
 
 # ---- what every node needs -----------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Judge:
         excluded = {*self.options.exclude}
         asked = self.target, self.options.capabilities, self.options.quantized
         for node in graph.nodes:
-            if excluded & {node.name, node.host_op, str(node.id)}:
+            if excluded and excluded & {node.name, node.host_op, str(node.id)}:
                 left_out = f"{_name(node)} is excluded by the option exclude."
                 found[node.id] = Refusal("option.excluded", left_out)
             elif node.id not in refused and (reason := support(graph, node, *asked)):
@@ -87,6 +87,10 @@ class Judge:
 
 def _name(node: Node) -> str:
     return node.host_op or node.op or node.name or f"node {node.id}"
+
+
+def _held(tensor: Tensor | Value) -> str:
+    return f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
@@ -134,8 +138,7 @@ def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
     """Refuses integers and bfloat16, which neither edition of the documentation lists."""
     for tensor in _values(graph, node) if edition != "all" else ():
         if is_integer(tensor) or tensor.dtype == BFLOAT16:
-            held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
-            sentence = f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+            sentence = f"{_held(tensor)}, which {_name(node)} is not listed for{_listed(edition)}."
             return Refusal("option.capabilities", sentence)
     return None
 
@@ -173,25 +176,24 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
     for tensor in _values(graph, node):
         if reason := without_kernel(tensor, node.row):
             return reason
-        held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         scaled = "f32" in types and not known and (tensor.dtype in STORED or real(tensor))
         kept = "i16" in types or any(tensor is state for state in states)
         if scaled or (tensor.dtype == "i16" and kept):
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
-                return reason.reworded(f"{held}{reason}")
+                return reason.reworded(f"{_held(tensor)}{reason}")
             continue
         if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
-            return Refusal("dtype.unsupported", f"{held}; quantized tensors must be int8 or uint8.")
+            wanted = "quantized tensors must be int8 or uint8"
+            return Refusal("dtype.unsupported", f"{_held(tensor)}; {wanted}.")
         return of_other_types(tensor, _name(node), type_names(of_host(types, node.row)))
     return None
 
 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
     """Returns the refusal of a tensor that has none of these types (named as in `TYPE_NAMES`)."""
-    held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
-    sentence = f"{held}; {operator} is supported for {' or '.join(types)}."
+    sentence = f"{_held(tensor)}; {operator} is supported for {' or '.join(types)}."
     return Refusal("dtype.unsupported", sentence)
 
 

@@ -17,10 +17,12 @@ def decompose(graph: Graph) -> Graph:
     waiting, done = list(reversed(graph.nodes)), list[Node]()
     while waiting:
         node = waiting.pop()
-        rule = ops.rows()[node.op].decompose
+        if (rule := ops.rows()[node.op].decompose) is None:
+            done.append(node)
+            continue
         steps = Decomposition(e, node)
         with blaming(node):
-            expanded = rule is not None and rule(steps, node)
+            expanded = rule(steps, node)
         if expanded:
             waiting += reversed(steps.nodes)
         else:
