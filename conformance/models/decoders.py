@@ -87,7 +87,9 @@ class Writer:
                  for e in extents]  # fmt: skip
         return str(self.op("Concat", *parts, axis=0))
 
-    def model(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> bytes:
+    def model(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], opset: int = 17
+    ) -> bytes:
         """Returns the model, whose inputs and outputs are given as (type, shape)."""
         from onnx import helper
 
@@ -97,8 +99,8 @@ class Writer:
         graph = helper.make_graph(
             self.nodes, "decoder", values(inputs), values(outputs), self.constants
         )
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return bytes(made.SerializeToString())
 
 
@@ -121,16 +123,16 @@ def gpt(size: Size) -> bytes:
     return _decoder(w, size, size.heads)
 
 
-def _decoder(w: Writer, size: Size, heads: int) -> bytes:
-    """Returns the model, whose cache has so many heads."""
+def _decoder(w: Writer, size: Size, heads: int, total: str = "total", opset: int = 17) -> bytes:
+    """Returns the model, whose cache has so many heads; `total` names the length of the mask."""
     inputs: dict[str, Any] = {
-        "input_ids": (I64, ("batch", "tokens")), "attention_mask": (I64, ("batch", "total")),
+        "input_ids": (I64, ("batch", "tokens")), "attention_mask": (I64, ("batch", total)),
     }  # fmt: skip
     outputs: dict[str, Any] = {"logits": (F32, ("batch", "tokens", size.words))}
     for past, present in zip(pasts(size.layers), presents(size.layers), strict=True):
         inputs[past] = F32, ("batch", heads, "past", size.head)
         outputs[present] = F32, ("batch", heads, "present", size.head)
-    return w.model(inputs, outputs)
+    return w.model(inputs, outputs, opset)
 
 
 def _seen(w: Writer, words: str, past: str, tokens: str) -> str:
@@ -235,6 +237,54 @@ def grouped(size: Size, bits: int = 32) -> bytes:
         x = w.op("Add", x, product(w, y, 2 * size.width, size.width))
     product(w, _root_mean(w, size, x), size.width, size.words, out="logits")
     return _decoder(w, size, size.heads // 2)
+
+
+def attended(size: Size) -> bytes:
+    """Returns a model with the inputs and outputs of `gpt` whose cache is that of Attention (ONNX
+    23)."""
+    w = Writer()
+    x = w.op("Gather", w.weights(size.words, size.width), "input_ids")
+    mask = w.op("Unsqueeze", w.op("Cast", "attention_mask", to=BOOL), np.array([1, 2]))
+    shape = w.joined(1, 1, w.extent("input_ids", 1), 1)  # onnxruntime wants a row for each token
+    mask = w.op("Expand", mask, shape)
+    for layer in range(size.layers):
+        y = _normalized(w, size, x)
+        packed = [_product(w, y, size.width, size.width) for _ in range(3)]
+        seen, made = f"attention_{layer}", presents(layer + 1)[-2:]
+        w.op("Attention", *packed, mask, *pasts(layer + 1)[-2:], out=(seen, *made), is_causal=1,
+             q_num_heads=size.heads, kv_num_heads=size.heads)  # fmt: skip
+        x = w.op("Add", x, _product(w, seen, size.width, size.width))
+    _product(w, _normalized(w, size, x), size.width, size.words, out="logits")
+    return _decoder(w, size, size.heads, total="past + tokens", opset=24)
+
+
+def scattered(size: Size) -> bytes:
+    """Returns a model with the inputs and outputs of `gpt`; its cache, which may be longer than
+    what is in it, is written by TensorScatter (ONNX 24)."""
+    w = Writer()
+    x = w.op("Gather", w.weights(size.words, size.width), "input_ids")
+    ends = w.op("ReduceSum", "attention_mask", np.array([1]), keepdims=0)
+    starts = w.op("Sub", ends, w.extent("input_ids", 1))
+    for layer in range(size.layers):
+        y = _normalized(w, size, x)
+        queries, *new = (_split(w, size, _product(w, y, size.width, size.width)) for _ in range(3))
+        cache = [
+            w.op("TensorScatter", past, part, starts, out=present, axis=2)
+            for past, part, present in zip(
+                pasts(layer + 1)[-2:], new, presents(layer + 1)[-2:], strict=True
+            )
+        ]
+        y = w.op("Attention", queries, *cache, "", "", "", ends, is_causal=1)
+        y = w.op("Transpose", y, perm=[0, 2, 1, 3])
+        y = w.op("Reshape", y, np.array([0, 0, size.width]))
+        x = w.op("Add", x, _product(w, y, size.width, size.width))
+    _product(w, _normalized(w, size, x), size.width, size.words, out="logits")
+    return _decoder(w, size, size.heads, opset=24)
+
+
+def _split(w: Writer, size: Size, x: str) -> str:
+    split = w.op("Reshape", x, np.array([0, 0, size.heads, size.head]))
+    return str(w.op("Transpose", split, perm=[0, 2, 1, 3]))
 
 
 def _product(w: Writer, x: str, given: int, made: int, out: str = "") -> str:

@@ -19,6 +19,7 @@ ONE, TWO = decoders.Size(layers=1), decoders.Size(layers=2)
 GROUPED = decoders.Size(layers=1, heads=4, width=64)
 LONGEST = 32  # prompt
 BUFFER = 64  # length of a cache that does not grow
+FIXED = ((decoders.grouped, 1), (decoders.grouped, 2), (decoders.scattered, 2))
 SIDES = {"cpu": Side, "gpu": BoundSide}
 
 
@@ -63,13 +64,25 @@ def test_lengths_that_jump_shrink_and_come_again(where: str) -> None:
     both.assert_on_gpu()
 
 
+@pytest.mark.parametrize("where", SIDES)
+def test_attention_that_has_a_cache(where: str) -> None:
+    both = pair(decoders.attended, GROUPED, SIDES[where])
+    both.begin(2, decoders.empty(GROUPED, 2))
+    both.step(5)
+    for _ in range(30):
+        both.step(1)
+    both.step(7)
+    both.assert_on_gpu()
+
+
 @pytest.mark.parametrize("side", [Side, BoundSide, partial(BoundSide, in_place=True)],
                          ids=["cpu", "gpu", "in place"])  # fmt: skip
-@pytest.mark.parametrize("batch", [1, 2])
-def test_a_cache_of_fixed_length(batch: int, side: Any) -> None:
+@pytest.mark.parametrize(("write", "batch"), FIXED)
+def test_a_cache_of_fixed_length(write: Any, batch: int, side: Any) -> None:
     """Only the mask grows, up to the length of the cache."""
-    both = pair(decoders.grouped, GROUPED, side)
-    both.begin(batch, decoders.empty(GROUPED, batch, BUFFER, GROUPED.heads // 2))
+    both = pair(write, GROUPED, side)
+    heads = GROUPED.heads if write == decoders.scattered else GROUPED.heads // 2
+    both.begin(batch, decoders.empty(GROUPED, batch, BUFFER, heads))
     both.step(30)
     while both.length < BUFFER:
         both.step(1)
