@@ -298,6 +298,38 @@ def _product_4(w: Writer, x: str, given: int, made: int, out: str = "") -> str:
                     domain=MICROSOFT, K=given, N=made, block_size=BLOCK))  # fmt: skip
 
 
+def merged(size: Size) -> bytes:
+    """Returns `gpt` twice in the branches of a node, as optimum merges a decoder for the first step
+    and one for the others: `use_cache_branch` selects."""
+    import onnx
+    from onnx import helper
+
+    model = onnx.load_from_string(gpt(size))
+    branches = {"then_branch": _branch(model.graph, "a"), "else_branch": _branch(model.graph, "b")}
+    outputs = [output.name for output in model.graph.output]
+    node = helper.make_node("If", ["use_cache_branch"], outputs, **branches)
+    del model.graph.node[:]
+    model.graph.node.append(node)
+    model.graph.input.append(helper.make_tensor_value_info("use_cache_branch", BOOL, (1,)))
+    return bytes(model.SerializeToString())
+
+
+def _branch(graph: Any, prefix: str) -> Any:
+    """Returns a copy of the graph whose results are named so; it reads inputs and constants of the
+    graph around it."""
+    from onnx import helper
+
+    names = {name: f"{prefix}/{name}" for node in graph.node for name in node.output}
+    nodes = []
+    for node in graph.node:
+        copy = type(node).FromString(node.SerializeToString())
+        copy.input[:] = [names.get(name, name) for name in node.input]
+        copy.output[:] = [names[name] for name in node.output]
+        nodes.append(copy)
+    outputs = [helper.make_tensor_value_info(names[o.name], F32, None) for o in graph.output]
+    return helper.make_graph(nodes, prefix, [], outputs)
+
+
 def _rotation(size: Size) -> tuple[Array, Array]:
     """Returns the cosines and sines of every position."""
     steps = 1e4 ** (-np.arange(size.head // 2) / (size.head // 2))

@@ -45,6 +45,15 @@ def test_a_decoder_of_a_folder_gives_the_tokens_of_the_cpu(
 
 
 @adapter
+def test_a_merged_decoder_gives_the_tokens_of_the_cpu(tmp_path: Path, capsys: Print) -> None:
+    """Both branches run on the GPU; the node that selects one stays."""
+    (tmp_path / "decoder_model_merged.onnx").write_bytes(decoders.merged(SIZE))
+    assert generate.main(["--model", str(tmp_path), "--tokens", "5"]) == 0
+    found = re.search(r" (\d+) of (\d+) nodes on the GPU; the same", capsys.readouterr().out)
+    assert found and int(found[1]) == int(found[2]) - 1
+
+
+@adapter
 def test_other_tokens_are_status_1(
     tmp_path: Path, capsys: Print, monkeypatch: pytest.MonkeyPatch
 ) -> None:
