@@ -65,6 +65,8 @@ def each_length(position: int, states: int) -> Callable[[Layer], Layer]:
         @wraps(op)
         def layer(z: Array, r: Array, *rest: Any, time_axis: int = 0, **given: Any) -> Any:
             rest, lengths = rest[: position - 2], rest[position - 2 :]
+            if states == 2 and len(rest) > 1 and rest[1] is None:  # both states in one operand
+                rest = (*np.split(rest[0], 2), *rest[2:])
             if not lengths or lengths[0] is None:
                 return op(z, r, *rest, time_axis=time_axis, **given)
             rows = []

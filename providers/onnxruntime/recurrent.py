@@ -171,8 +171,11 @@ def _layers(e: Builder, more: More) -> list[int]:
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
         z = e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
         inputs, attributes = more(e, d)
+        state = _state(e, HIDDEN, d)
+        if lengths is not None and e.has(PEEPHOLE):
+            state, inputs = e.add("concat", state, inputs[0], axis=0), (None, *inputs[1:])
         made = e.add_many(
-            e.row.op, z, _part(e, R, d), _state(e, HIDDEN, d), *inputs, lengths, **attributes,
+            e.row.op, z, _part(e, R, d), state, *inputs, lengths, **attributes,
             time_axis=late, reverse=reverse, gate_clip=e.number("clip", 0.0),
         )  # fmt: skip
         found.append(made)
@@ -282,16 +285,11 @@ LSTM = (
     _fitting(4),
     _activated("sigmoid", "tanh", "tanh"),
     unset("No coupled gates (input_forget).", "input_forget"),
-    needs(
-        "input.unsupported",
-        "No peepholes with lengths other than the number of steps.",
-        lambda e: not e.has(PEEPHOLE) or not _ends(e),
-    ),
 )
 DYNAMIC_LSTM = (
     *_CELL,
     _fitting(4, turned=True),
-    *LSTM[-3:],
+    *LSTM[-2:],
     needs(
         "quantization.unsupported",
         "Scales and zero points per direction, or per direction and gate.",

@@ -141,7 +141,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% macro first(state) %}{{ "select(vec4f(0.0), " ~ state ~ ", steps > 0u)" if lengths else state }}{% endmacro %}
   for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = {{ first("load_h0(b * p.depth + q)") }}; }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = {{ first("load_c0(b * p.unit_slices + q)") }}; }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = {{ first("load_h0(p.cells + b * p.depth + q)" if joined else "load_c0(b * p.unit_slices + q)") }}; }
 {% endif %}
   workgroupBarrier();
   for (var step = 0u; step < steps; step++) {

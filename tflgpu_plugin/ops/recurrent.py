@@ -27,7 +27,8 @@ backward, with the second half of r and of the bias.
 `lengths` (int32, one per sequence: as many as the batch has in one direction) end sequences before
 T; they are clamped to 0 and T. Steps backward begin at a sequence's own end, the last states are
 those after its own steps, y is 0 past its end, and all results of a sequence of length 0 are 0.
-They exclude peepholes, projection and norm, because of the number of buffers in a kernel.
+They exclude projection and norm. An LSTM that has them and peepholes takes both states in one
+buffer, since a kernel has 8: h0 [2 * B, D] with the cell states behind the hidden ones, no c0.
 
 Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite."""
 
@@ -77,6 +78,20 @@ def _lengths(node: Node) -> int | None:
     return _given(node, LENGTHS[node.op])
 
 
+def _joined(node: Node) -> bool:
+    """Whether an LSTM has both states in one operand."""
+    return node.op == "lstm" and node.inputs[C0] is None
+
+
+def _overfull(node: Node) -> bool:
+    """Whether an LSTM with lengths, or with both states in one operand, has parts that exclude
+    these."""
+    if node.op != "lstm" or (_lengths(node) is None and not _joined(node)):
+        return False
+    parts = (PROJECTION, NORM) if _joined(node) else (PEEPHOLE, PROJECTION, NORM)
+    return any(_given(node, position) is not None for position in parts)
+
+
 def _extra(node: Node) -> bool:
     """Whether an LSTM has peepholes, a projection or a normalization."""
     extra = (PEEPHOLE, PROJECTION, NORM) if node.op == "lstm" else ()
@@ -116,12 +131,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if directions > 1 and _extra(node):
         said = f"{name} of both directions takes no peepholes, projection or normalization."
         return Refusal("attribute.unsupported", said)
-    if _lengths(node) is not None and _extra(node):
-        said = f"{name} with lengths takes no peepholes, projection or normalization."
-        return Refusal("input.unsupported", said)
+    if _overfull(node):
+        said = f"{name} with lengths takes no projection or normalization, and peepholes only if it"
+        return Refusal("input.unsupported", f"{said} has both states in one operand.")
     wanted: list[Shape] = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
-    if node.op == "lstm":
+    if _joined(node):
+        wanted[1] = (2 * batch, units)
+    elif node.op == "lstm":
         wanted.append((batch, units))
         given.append(graph.shape(node.operand(C0)))
     if (lengths := _lengths(node)) is not None:
@@ -168,11 +185,8 @@ def lower(low: Lowering, node: Node) -> None:
         "slices": MAX_UNITS // 4,
         "linear": linear,
         "activation": kernels.EPILOGUE_OPS[node.attributes.get("activation", "tanh")],
-        "peephole": False,
-        "projection": False,
-        "coupled": False,
-        "rounded": False,
-        "normalized": False,
+        **dict.fromkeys(("peephole", "projection", "joined"), False),
+        **dict.fromkeys(("coupled", "rounded", "normalized"), False),
         "threads": THREADS if low.target.software else GPU_THREADS,
         "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
@@ -189,7 +203,8 @@ def lower(low: Lowering, node: Node) -> None:
         reads["lengths"] = Access(low.stored(lengths), 1)
     writes: dict[str, Source | Access] = {"y": node.outputs[0], "h": node.outputs[1]}
     if node.op == "lstm":
-        reads["c0"] = low.stored(node.operand(C0))
+        if not _joined(node):
+            reads["c0"] = low.stored(node.operand(C0))
         writes["c"] = node.outputs[2]
         _lstm(low, node, reads, parameters, variant)
     elif linear:
@@ -253,19 +268,21 @@ def _lstm(
     variant: dict[str, object],
 ) -> None:
     """Adds what only an LSTM has: the order of its gates, peepholes, a projection."""
-    _, _, units, outputs = _extents(low.graph, node)
+    _, batch, units, outputs = _extents(low.graph, node)
     order = node.attributes.get("gates", "ifco")
     slices, depth = -(-units // 4), -(-outputs // 4)
     parameters |= {
         "forget": order.index("f"),
         "cell": order.index("c"),
         "leave": order.index("o"),
+        "cells": batch * slices,
         "cell_clip": _limit(node, "cell_clip"),
     }
     names = [_given(node, position) for position in (PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM)]
     peephole, projection, bias, norm = (low.graph.constant(tensor) for tensor in names)
     variant |= {
         "coupled": "i" not in order,
+        "joined": _joined(node),
         "rounded": bool(node.attributes.get("levels")),
         "peephole": peephole is not None,
         "projection": projection is not None,
@@ -374,5 +391,5 @@ OPS = tuple(
         accumulates=False,
         operands=taken,
     )
-    for name, taken in (("lstm", "xxxx?????"), ("gru", "xxx??"), ("rnn", "xxx?"))
+    for name, taken in (("lstm", "xxx??????"), ("gru", "xxx??"), ("rnn", "xxx?"))
 )

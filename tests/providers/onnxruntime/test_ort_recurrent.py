@@ -201,6 +201,10 @@ def test_lengths_with_other_options() -> None:
         layer("RNN", ("lengths",), activations=["Relu", "Tanh"], direction="bidirectional"),
         directions=2, lengths=LENGTHS,
     )  # fmt: skip
+    for direction, count in DIRECTIONS.items():
+        for states in ((), STATES["LSTM"]):
+            model = layer("LSTM", ("B", "P", "lengths", *states), direction=direction)
+            compared(model, directions=count, lengths=LENGTHS)
     model = layer("LSTM", ("lengths",), steps="length")
     for steps in (1, 7, 3):
         compared(model, steps=steps, lengths=((0, 1), (1, 0), (steps, 1)))
@@ -246,7 +250,6 @@ def test_lengths_out_of_range_fail_as_on_the_cpu(op: str, lengths: tuple[int, ..
             layer("RNN", ("sequence_lens",), constants={"sequence_lens": np.ones(1, np.int32)}),
             "shape.mismatch",
         ),
-        (layer("LSTM", ("P", "lengths")), "input.unsupported"),
         (layer("LSTM", ("lengths",), steps=0), "shape.empty"),
     ],
 )  # fmt: skip
