@@ -154,11 +154,14 @@ def decoded(name: str, columns: int, best: bool, width: int = 4) -> NodeCase:
     return NodeCase(name, "class_boxes", given, attributes, outputs=3 if best else 1)
 
 
-def chosen(name: str, boxes: int, columns: int, **attributes: Any) -> NodeCase:
+def chosen(
+    name: str, boxes: int, columns: int, overlap_of_a_run: Input | None = None, **attributes: Any
+) -> NodeCase:  # fmt: skip
     usual = {"classes": columns, "count": 9, "least": 0.3, "overlap": 0.5, "rest": -7.0}
     corners = constant(np.random.default_rng(9).uniform(0, 1, (1, boxes, 4)))
-    labels = Input((1, boxes, 1), low=0, high=5, step=1) if columns == 1 else None
-    given = (corners, scored(boxes, columns, step=1 / 16), labels)
+    labelled = columns == 1 and not attributes.get("numbered")
+    labels = Input((1, boxes, 1), low=0, high=5, step=1) if labelled else None
+    given = (corners, scored(boxes, columns, step=1 / 16), labels, overlap_of_a_run)
     return NodeCase(name, "chosen_boxes", given, usual | attributes, outputs=4)
 
 
@@ -174,4 +177,17 @@ NODES += [
     chosen("of_513", 513, 2),
     chosen("more_than_there_are", 7, 2, count=13, least=0.5),
     chosen("whatever_they_cover", 70, 1, overlap=None, count=70),
+    chosen("numbered", 70, 5, numbered=True),
+    *(
+        chosen(
+            f"overlap_of_a_run_{columns}",
+            70,
+            columns,
+            Input((1,), low=low, high=low + 0.3),
+            overlap=None,
+            numbered=True,
+        )
+        for columns, low in ((1, 0.2), (5, 0.5), (2, 0.0))
+    ),
+    chosen("largest_overlap_of_a_run", 70, 2, Input((1,), low=1.0, high=1.0), overlap=None),
 ]

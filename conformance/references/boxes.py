@@ -116,12 +116,13 @@ def detections(
     """Returns boxes, classes, scores and their number."""
     found = class_boxes(encodings, anchors, scores, scales, classes, each is None)
     if each is not None:
-        chosen = chosen_boxes(found[0], scores, None, classes, each, least, overlap, np.nan)
+        chosen = chosen_boxes(found[0], scores, None, classes=classes, count=each, least=least,
+                              overlap=overlap, rest=np.nan)  # fmt: skip
         extents = ((1, classes * each, last) for last in (4, 1, 1))
         parts = (chosen[0], chosen[2], chosen[1])
         found = tuple(a.reshape(shape) for a, shape in zip(parts, extents, strict=True))
     share = overlap if each is None else None
-    made = chosen_boxes(found[0], found[1], found[2], 1, count, least, share, 0.0)
+    made = chosen_boxes(*found, classes=1, count=count, least=least, overlap=share, rest=0.0)
     return (*made[:3], made[3].reshape(1))
 
 
@@ -142,8 +143,8 @@ def class_boxes(
 
 
 def chosen_boxes(
-    boxes: Array, scores: Array, labels: Array | None, classes: int, count: int, least: float,
-    overlap: float | None, rest: float,
+    boxes: Array, scores: Array, labels: Array | None, limit: Array | None = None, *, classes: int,
+    count: int, least: float, overlap: float | None, rest: float, numbered: bool = False,
 ) -> tuple[Array, ...]:  # fmt: skip
     """For each of the last columns of scores boxes, labels, scores and how many."""
     made = (
@@ -152,11 +153,12 @@ def chosen_boxes(
         np.full((classes, count), rest),
     )
     found = np.zeros((classes, 1))
+    overlap = overlap if limit is None else float(limit[0])
     for c, column in enumerate(scores[0].T[-classes:]):
         chosen = _apart(boxes[0], _order(column), count, least, overlap)
         found[c] = len(chosen)
         for k, box in enumerate(chosen):
-            label = c if labels is None else labels[0, box, 0]
+            label = (box if numbered else c) if labels is None else labels[0, box, 0]
             made[0][c, k], made[1][c, k], made[2][c, k] = boxes[0, box], label, column[box]
     return (*made, found)
 

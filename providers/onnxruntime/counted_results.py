@@ -177,46 +177,69 @@ def _argsort(e: Builder, x: int) -> int:
     return order
 
 
-def _limits(e: Builder) -> tuple[int, float, float]:
-    """Returns (boxes per class, largest overlap, least score). The node's threshold is exclusive;
-    the least score is the next float above it."""
-    count, overlap, least = (e.optional(k) for k in (2, 3, 4))
-    above = (
-        -np.inf if least is None else np.nextafter(np.float32(least.flat[0]), np.float32(np.inf))
-    )
-    wanted = 0 if count is None else int(count.flat[0])
-    share = 0.0 if overlap is None else float(overlap.flat[0])
-    return max(min(wanted, e.shape()[1]), 0), share, float(above)
+def _most(e: Builder) -> int:
+    """Returns how many boxes a NonMaxSuppression selects per class."""
+    count = e.optional(2)
+    return 0 if count is None else max(min(int(count.flat[0]), e.shape()[1]), 0)
+
+
+def _overlap(e: Builder) -> float | int:
+    """Returns the largest overlap, or a tensor of it: a run fails for one that is not from 0 to
+    1."""
+    if e.known(e.get(3)):
+        return max(e.scalar(3, "", 0.0), SMALLEST)
+    given = e.reshape(e.x(3), (1,))
+    bounds = [e.add(op, given, limit, dtype="bool")
+              for op, limit in (("greater_equal", 0.0), ("less_equal", 1.0))]  # fmt: skip
+    place = e.add("where", e.add("logical_and", *bounds), e.index([0]), e.index([1]), dtype="i32")
+    one = e.add("gather", e.const([1]), place, axis=0, raises=True)
+    return e.exact(e.add("mul", e.exact(e.add("maximum", given, SMALLEST)), e.exact(one)))
+
+
+def _scored(e: Builder, scores: int) -> tuple[int, float]:
+    """Returns the scores, and the least of them that counts; the node's threshold is exclusive. If
+    only a run tells it, lower scores become -inf."""
+    if not e.has(4):
+        return scores, -np.inf
+    if e.known(e.x(4)):
+        threshold = np.float32(e.value(4).flat[0])
+        return scores, float(np.nextafter(threshold, np.float32(np.inf)))
+    over = e.add("greater", scores, e.reshape(e.x(4), (1,)), dtype="bool")
+    lowest = float(np.finfo(np.float32).min)
+    return e.add("where", over, scores, e.const([-np.inf]), dtype="f32"), lowest
 
 
 @asks("constant.required")
 def choice(e: Builder) -> bool:
-    """Constant max_output_boxes_per_class, iou_threshold (0 to 1) and score_threshold, and
-    ceil(boxes / 256) * (max_output_boxes_per_class + 1) of at most 1,048,576."""
+    """A constant max_output_boxes_per_class, an iou_threshold of 0 to 1, and ceil(boxes / 256) *
+    (max_output_boxes_per_class + 1) of at most 1,048,576."""
     boxes, scores = e.shape(), e.shape(e.x(1))
-    if not e.known(*e.inputs[2:]) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
+    if not e.known(e.get(2)) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False
-    each, overlap, _ = _limits(e)
-    return 0 <= overlap <= 1 and detection.visits(boxes[1], each) <= detection.MAX_VISITS
+    fits = not e.known(e.get(3)) or 0 <= e.scalar(3, "", 0.0) <= 1
+    return fits and detection.visits(boxes[1], _most(e)) <= detection.MAX_VISITS
 
 
 def chosen_boxes(e: Builder) -> int:
     """Builds NonMaxSuppression: rows [batch, class, box] of the selected boxes."""
-    (batches, many, _), classes = e.shape(), e.shape(e.x(1))[1]
-    each, overlap, least = _limits(e)
+    batches, classes, each = e.shape()[0], e.shape(e.x(1))[1], _most(e)
     bound = batches * classes * each
     if not bound:
         none = part(e, e.x(1), 0, 0, axis=0)
         rows = e.reshape(e.add("cast", none, dtype="i32"), (0, 3))
-        return e.counted(rows, 0, places_of(e, e.reshape(rows, (0,)))[1])
+        count = places_of(e, e.reshape(rows, (0,)))[1]
+        if not e.known(e.get(3)):  # which is checked even so
+            count = e.add("mul", count, e.add("cast", _overlap(e), dtype="i32"))
+        return e.counted(rows, 0, count)
     boxes = _corners(e) if e.integer("center_point_box") else e.x()
-    scores, numbers = e.transpose(e.x(1), (0, 2, 1)), e.const(np.arange(many).reshape(1, many, 1))
-    chosen, there = [], []
+    scores, least = _scored(e, e.transpose(e.x(1), (0, 2, 1)))
+    overlap, chosen, there = _overlap(e), list[int](), list[int]()
+    known = isinstance(overlap, float)
     for batch in range(batches):
         here = [part(e, t, batch, batch + 1, axis=0) for t in (boxes, scores)]
         _, labels, _, found = e.add_many(
-            "chosen_boxes", *here, numbers, classes=classes, count=each, least=least,
-            overlap=max(overlap, SMALLEST), rest=0.0,
+            "chosen_boxes", *here, None, None if known else overlap, classes=classes, count=each,
+            least=least, overlap=overlap if known else None, rest=0.0, numbered=True,
         )  # fmt: skip
         slots = e.const(np.arange(each).reshape(1, each))
         chosen.append(e.reshape(labels, (classes * each,)))

@@ -242,7 +242,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "NonMaxSuppression", "chosen_boxes", (10, 28),
-        "value value count? overlap? least?", counted_results.choice,
+        "value value count? threshold? threshold?", counted_results.choice,
         by=counted_results.chosen_boxes,
     ),
     row("Not", "logical_not", (1, 1)),

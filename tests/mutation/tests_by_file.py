@@ -317,7 +317,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "attention": ("test_ort_saved", "test_ort_scores"),
     "scaled_attention": ("test_ort_saved", "test_ort_scores"),
     "matmul_norm": ("test_ort_gemm", "test_ort_patches"),
-    "indexing": ("test_ort_indexing", "test_ort_patches"),
+    "indexing": ("test_ort_indexing", "test_ort_patches", "test_ort_run_values"),
     "resizing": ("test_ort_patches",),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }

@@ -104,8 +104,6 @@ LIKELY: Mapping[str, Likely] = {
     "count": _largest,
     "ends": _same(INT32.max),
     "factors": _ratio,
-    "least": _same(0.25),
-    "overlap": _same(0.5),
     "pads": _same(0),
     "repeats": _ratio,
     REGION: _ratio,

@@ -1,6 +1,10 @@
 // Boxes in the order of their scores, without those that overlap one taken before: one workgroup per class. Each thread keeps
 // a key for each of its boxes: that of a higher score is larger, that of a box that is out is 0. Words of `notes`: for each
 // class the keys, then the boxes taken.
+{% if limited %}
+// The number above a share from a run. Boxes that overlap so much are out.
+{% set share = "bitcast<f32>(bitcast<u32>(load_limit(0u)) + 1u)" %}
+{% endif %}
 {% include "overlap.wgsl" %}
 
 const NONE = 0xffffffffu;
@@ -74,7 +78,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       let k = 4u * q + m;
       if (k < taken) {
         let i = load_notes(keys + p.count + k);
-        labels[m] = {{ "load_labels(4u * i)" if labelled else "f32(group)" }};
+        labels[m] = {{ label }};
         scores[m] = load_scores(score_at(i, column));
       }
     }

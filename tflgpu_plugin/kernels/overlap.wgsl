@@ -1,4 +1,4 @@
-// Whether boxes overlap enough: two corners of each in `boxes`, either way round, and the share p.overlap of their union.
+// Whether boxes overlap enough: two corners of each in `boxes`, either way round, and a share of their union: p.overlap, or `share`.
 
 // As C++ has them: a where one is NaN.
 fn lesser(a: vec2f, b: vec2f) -> vec2f { return second_nan(b.xyxy, a.xyxy, min(a, b).xyxy).xy; }
@@ -40,9 +40,10 @@ fn areas(i: u32, j: u32) -> vec2f {
   return bitcast<vec2f>(select(bitcast<vec2u>(vec2f(shared_area, united)), bitcast<vec2u>(vec2f(0.0, 1.0)), nothing));
 }
 
-// Whether their quotient is at least p.overlap.
+// Whether their quotient is at least the share.
 fn enough(a: vec2f) -> bool {
-  if (any(is_nan(vec4f(a, p.overlap, 0.0)))) { return false; }
-  if (p.overlap <= 0.0) { return true; }
-  return a.x > 0.0 && !odd_number(a.y) && !odd_number(p.overlap) && reaches(a.x, a.y, p.overlap);
+  let share = {{ share | default("p.overlap") }};
+  if (any(is_nan(vec4f(a, share, 0.0)))) { return false; }
+  if (share <= 0.0) { return true; }
+  return a.x > 0.0 && !odd_number(a.y) && !odd_number(share) && reaches(a.x, a.y, share);
 }

@@ -8,11 +8,12 @@ boxes to corners, from centres y / scale * h + y and sides exp(h / scale) * h of
 w) (S. Ren and others, "Faster R-CNN", 2015, equation 2). With `best` it also returns the highest of
 the last `classes` scores of each box, and its class (the first of equal ones).
 
-`chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None): classes, count,
-least, overlap, rest` is a non-maximum suppression for each of the last `classes` columns: it
-selects boxes with scores of at least `least`, the best first (of equal ones the first), and drops
-those whose intersection over union with a selected one exceeds `overlap` (None: drops none). It
-returns boxes [classes, count, 4], labels (default: the class) and scores [classes, count], with the
+`chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None, overlap [1] | None):
+classes, count, least, overlap, rest, numbered` is a non-maximum suppression for each of the last
+`classes` columns: it selects boxes with scores of at least `least`, the best first (of equal ones
+the first), and drops those whose intersection over union with a selected one exceeds `overlap` (an
+attribute, or a positive operand; None: drops none). It returns boxes [classes, count, 4], labels
+(default: the class, or with `numbered` the number of the box) and scores [classes, count], with the
 score `rest` where no box is left, and the number of boxes [classes, 1].
 
 Without `each`, boxes of all classes suppress each other. With it only boxes of one class do: `each`
@@ -25,7 +26,6 @@ from math import inf, nan
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op
@@ -159,7 +159,7 @@ def lower(low: Lowering, node: Node) -> None:
     """Records one launch with a workgroup per class."""
     graph, given = low.graph, node.attributes
     _, count, columns = graph.shape(node.operand(1))
-    overlap, labelled = given["overlap"], count_given(node.inputs) > 2
+    overlap, (*_, labels, limit) = given["overlap"], (*node.inputs, None, None)[:4]
     written = low.geometry(node.outputs[1]).slices
     lanes = THREADS if count > 8 * WORKGROUP else WORKGROUP
     held, ends = (-(-many // lanes) for many in (count, max(written, given["count"])))
@@ -167,8 +167,10 @@ def lower(low: Lowering, node: Node) -> None:
     reads: dict[str, Source | Access] = {
         "boxes": low.stored(node.operand()), "scores": Access(low.stored(node.operand(1)), 1),
     }  # fmt: skip
-    if labelled:
-        reads["labels"] = Access(low.stored(node.operand(2)), 1)
+    if labels is not None:
+        reads["labels"] = Access(low.stored(labels), 1)
+    if limit is not None:
+        reads["limit"] = Access(low.stored(limit), 1)
     # The kernel drops boxes at or above the limit: the next number above `overlap`.
     above = inf if overlap is None else float(np.nextafter(np.float32(overlap), np.float32(inf)))
     words = given["classes"] * (count + given["count"])
@@ -180,7 +182,11 @@ def lower(low: Lowering, node: Node) -> None:
                 "first": columns - given["classes"], "least": float(given["least"]),
                 "overlap": above, "rest": float(given["rest"]), "zero": 0,
             },
-            {"labelled": labelled, "lanes": lanes},
+            {
+                "label": "load_labels(4u * i)" if labels is not None
+                else "f32(i)" if given.get("numbered") else "f32(group)",
+                "lanes": lanes, "limited": limit is not None,
+            },
         ),
         node,
         reads,
@@ -193,7 +199,7 @@ def lower(low: Lowering, node: Node) -> None:
 ATTRIBUTES = {
     "detections": "classes! count! each?! least! overlap! scales[4]!",
     "class_boxes": "classes! best! scales[4]!",
-    "chosen_boxes": "classes! count! least! overlap?! rest!",
+    "chosen_boxes": "classes! count! least! numbered overlap?! rest!",
 }  # fmt: skip
 OPS = (
     Op("detections", refuse, shapes, lower_decomposed, "transcendental", work=_work,
@@ -201,5 +207,5 @@ OPS = (
     Op("class_boxes", _fit, box_shapes, lower_boxes, "transcendental", kind="choice",
        operands="xxx"),
     Op("chosen_boxes", _fit, chosen_shapes, lower, "exact", kind="choice",
-       operands="xx?", errors=Errors(choice=1)),
+       operands="xx??", errors=Errors(choice=1)),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_integers import build, same
 from tests.support.onnx_models import Array, Shape, cpu, node, places, session
 from tests.support.onnx_nodes import Node
@@ -137,6 +138,42 @@ def test_non_max_suppression(limits: Any, centre: int) -> None:
     feeds = [boxes(*sizes), boxes(*sizes, 0.25)]
     check([one], feeds, ["y"], held)
     check([one], [{**feed, **held} for feed in feeds], ["y"])
+
+
+THRESHOLDS = [
+    (0.5, 0.2), (0.3, 0.6), (0.0, 0.2), (1.0, 0.2), (1e-40, 0.5), (np.float32(1) - 2**-24, 0.0),
+    (0.5, np.nan), (0.5, np.inf), (0.5, -np.inf), (0.25, 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("step", [0, 0.25])
+def test_thresholds_may_be_made_beside_the_boxes(step: float) -> None:
+    nodes = [
+        node("Mul", ["overlap", "one"], ["o"]), node("Mul", ["score", "one"], ["i"]),
+        node("NonMaxSuppression", ["b", "s", "k", "o", "i"], ["y"]),
+    ]  # fmt: skip
+    feed = {**boxes(1, 3, 60, step), **dict.fromkeys(("overlap", "score"), np.zeros(1, np.float32))}
+    held = {"k": np.array([20]), "one": np.ones(1, np.float32)}
+    data = build(nodes, feed, ["y"], held)
+    ours, theirs = session(data), cpu(data)
+    for overlap, score in THRESHOLDS:
+        each = {"overlap": np.float32([overlap]), "score": np.float32([score])}
+        same(ours, theirs, feed | each)
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert (partition.runs, partition.host_runs) == (len(THRESHOLDS), 0)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("most", [0, 20])
+@pytest.mark.parametrize("overlap", [-0.1, 1.5, np.nan])
+def test_an_overlap_of_a_run_that_is_none_fails_as_on_the_cpu(most: int, overlap: float) -> None:
+    one = node("NonMaxSuppression", ["b", "s", "k", "o"], ["y"])
+    feed = {**boxes(1, 3, 60), "o": np.float32([overlap])}
+    data = build([one], feed, ["y"], {"k": np.array([most])})
+    for each in (cpu(data), session(data)):
+        with pytest.raises(Exception, match="iou_threshold"):
+            each.run(None, feed)
 
 
 @pytest.mark.adapter
