@@ -132,6 +132,16 @@ def work():
 
 each_allocation(work)
 """
+SYMBOLS = """
+from tests.native import test_symbol_tables as tables
+made = tables.plan(tables.copying(), tables.N)
+replay = tables.made_of(made)
+
+def work():
+    tables.add(made, replay=replay)
+
+each_allocation(work)
+"""
 # A host may do without the GPU, but never with other results.
 TFLITE = """
 from conformance import host as hosts
@@ -171,8 +181,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CODES = {
-    "plan": REPLAY, "device": DEVICE, "partition": PARTITION, "tflite": TFLITE,
-    "onnxruntime": ONNXRUNTIME,
+    "plan": REPLAY, "device": DEVICE, "partition": PARTITION, "symbols": SYMBOLS,
+    "tflite": TFLITE, "onnxruntime": ONNXRUNTIME,
 }  # fmt: skip
 
 

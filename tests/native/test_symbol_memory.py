@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from tests.native.test_symbols import Make, device, started
+from tests.support import native_plans
 from tests.support.fake_host import OK, X
 from tests.support.symbolic_plans import copying
+from tflgpu_plugin import native
 from tflgpu_plugin.ir import Buffer, Plan
+from tflgpu_plugin.runtime.program import native_symbols
 
 pytestmark = pytest.mark.adapter
 __all__ = ["device", "started"]
@@ -42,4 +45,19 @@ def test_memory_of_plans_that_are_replaced_is_released(started: Make) -> None:
         running.build(0, running.kernels[0])  # in place of the one before
         assert running.prepare() == [OK] and not running.invoke()
         assert running.run(9) and running.run(10) and running.run(8)
+    assert held() - before < ROUNDS * LARGE / 4
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="reads how much memory a process of Linux holds")
+def test_memory_of_symbols_that_are_refused_is_released(started: Make) -> None:
+    running: Any = started(copying(), change=large)
+    made = running.made
+    tables = copying()
+    tables.guards.append(("zero", 0))
+    wrong = replace(made.plan, symbols=tables.made())
+    before = held()
+    for _ in range(ROUNDS):
+        with pytest.raises(native.NativeError, match="refuse its own shapes"):
+            native_plans.add(running.kernels[0], [1, 8], [1, 72], made.replay,
+                             symbols=native_symbols(wrong))  # fmt: skip
     assert held() - before < ROUNDS * LARGE / 4

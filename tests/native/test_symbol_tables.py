@@ -55,6 +55,7 @@ REGISTER = f"has register {REGISTERS}, but only {REGISTERS} come before it"
 REFUSED: dict[str, CHECKED] = {
     "a rank": ("Place 1 of .* is not an extent of its inputs", more("places", 0, 0)),
     "behind the shapes": ("Place 1 of .* is not an extent of its inputs", more("places", 2, 0)),
+    "far behind them": ("Place 1 of .* is not an extent", more("places", (1 << 32) - 1, 0)),
     "no symbol": ("Place 1 of .* has register 1, but only 1 come before", more("places", 1, 1)),
     "a symbol without a place": (
         "Symbol 1 of the plan has no place in its shapes", lambda s: replace(s, count=2),
@@ -66,7 +67,7 @@ REFUSED: dict[str, CHECKED] = {
     "a guard of none": (f"Guard 0 of .* {REGISTER}", only("guards", 2, REGISTERS)),
     "no word": ("Word 1 of .* is not a word of its uniforms", more("words", 2, 0, 0)),
     "behind the uniforms": ("Word 1 of .* is not a word of its", more("words", 256, 0, 0)),
-    "far behind them": ("Word 1 of .* is not a word", more("words", (1 << 32) - 4, 0, 0)),
+    "a word far behind": ("Word 1 of .* is not a word", more("words", (1 << 32) - 4, 0, 0)),
     "no type": ("Word 1 of .* has no type", more("words", 8, 0, 3)),
     "a word of none": (f"Word 1 of .* {REGISTER}", more("words", 8, REGISTERS, 0)),
     "no dispatch": ("Group 1 of .* is not an axis of a dispatch", more("groups", 2, 0, 0)),

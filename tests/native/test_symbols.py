@@ -51,6 +51,7 @@ class Open(Host):
     device: Any = None
     change: Callable[[Plan], Plan] = lambda made: made
     plain: bool = False
+    results: list[int] | None = None  # the shapes of the results, if not those of the plan
     more: tuple[int, ...] = ()  # the numbers of further symbols
     made: Any = None  # the newest instance
 
@@ -64,7 +65,7 @@ class Open(Host):
         looked = [n for k in self.shape_only for n in (self.data[k].ndim, *self.data[k].shape)]
         shapes = [1, *made.plan.inputs[0].shape, *looked]
         symbols = None if self.plain else native_symbols(made.plan)
-        results = [1, *made.plan.outputs[0].shape]
+        results = self.results or [1, *made.plan.outputs[0].shape]
         native_plans.add(kernel, shapes, results, made.replay, symbols=symbols)
 
     def run(self, n: int) -> bool:
@@ -247,8 +248,11 @@ def _jump(tables: Tables, by: int) -> Any:
     return tables.formula("mul", tables.formula("div", 0, 20), by)
 
 
-def _word(kind: str, factor: int) -> Refuse:
-    return lambda t: t.words.append((8, t.formula("mul", 0, factor), kind))
+def _word(kind: str, factor: int, more: int = 0) -> Refuse:
+    """As the first."""
+    return lambda t: t.words.insert(
+        0, (8, t.formula("add", t.formula("mul", 0, factor), more), kind)
+    )
 
 
 def _divided(name: str, by: int, a: int = 1) -> Refuse:
@@ -298,12 +302,11 @@ REFUSED: dict[str, tuple[Refuse, int, int]] = {
     "a rest by 0": (_divided("mod", 20), 21, 20),
     "a quotient, rounded up, by 0": (_divided("ceil", 20), 19, 20),
     "the largest quotient": (_divided("div", 21, -MOST), 19, 20),
-    "an unsigned word": (_word("u32", 1 << 28), 15, 16),
-    "an unsigned word below 0": (
-        lambda t: t.words.append((8, t.formula("add", t.formula("mul", 0, -1), 20), "u32")), 20, 21,
-    ),
-    "a signed word": (_word("i32", 1 << 27), 15, 16),
+    "an unsigned word": (_word("u32", 1 << 28, (1 << 28) - 1), 15, 16),
+    "an unsigned word below 0": (_word("u32", -1, 20), 20, 21),
+    "a signed word": (_word("i32", 1 << 27, (1 << 27) - 1), 15, 16),
     "a signed word below 0": (_word("i32", -(1 << 27)), 16, 17),
+    "none of the first": (void, 1, 0),
     "no workgroups": (_group(-16), 19, 20),
     "workgroups below 0": (_group(-17), 19, 20),
     "too many workgroups": (_group(1 << 30), 19, 20),
@@ -342,6 +345,7 @@ def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make
     """Of a second tensor (n, m, 5); m is a symbol, too."""
     tables = replace(copying(), symbols=2, places=[(1, 0), (3, 0), (4, 1)])
     tables.words.append((12, 1, "u32"))
+    tables.groups[0] = (1, 0, tables.formula("max", ("formula", 0), 1))  # 0 is a shape, too
 
     def shaped(n: int, *shape: int) -> bool:
         running.shape(V, shape)
@@ -354,6 +358,36 @@ def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make
     for shape in ((8, 4, 5), (9, 4, 6), (9, 4)):
         assert not shaped(9, *shape)
     assert shaped(9, 9, 7, 5) and shaped(10, 10, 4, 5)
+
+
+def test_shapes_of_other_ranks_are_others(started: Make) -> None:
+    """(n) and (m) are not (n, 1) and (), though the lists are alike behind the first rank."""
+    tables = replace(copying(), symbols=2, places=[(1, 0), (3, 1)])
+    tables.words.append((12, 1, "u32"))
+    running = started(tables, {X: (8,), V: (3,)}, shape_only=(V,), more=(3,))
+    running.refusal = b"They are other ones."
+    for x, v, builds in (((9,), (0,), 0), ((9, 1), (), 2), ((9,), (1,), 0)):
+        running.built.clear()
+        running.shape(X, x)
+        running.shape(V, v)
+        assert running.prepare() == [OK] and len(running.built) == builds
+
+
+def test_the_largest_numbers_are_taken(started: Make) -> None:
+    """Workgroups at the limit of the adapter, and an extent at that of int32; not run."""
+    limit = adapter.open_device(adapter.select(None)).target.max_groups
+    tables = copying()
+    tables.groups.append((0, 1, tables.formula("add", _jump(tables, limit - 1), 1)))
+    grouped = started(tables)
+    tables = copying()
+    tables.extents = [(1, tables.formula("add", _jump(tables, (1 << 31) - 21), 20))]
+    extended = started(tables, results=[2, 20, 0])
+    for running in (grouped, extended):
+        running.refusal = b"They are too large."
+        for n, builds in ((20, 0), (40, 2), (39, 0)):
+            running.built.clear()
+            running.shape(X, (n,))
+            assert running.prepare() == [OK] and len(running.built) == builds, n
 
 
 def test_a_plan_that_others_follow_from_is_in_use(started: Make) -> None:

@@ -359,7 +359,7 @@ void tgi_write_uniforms(const tg_replay *replay);
 
 /* ---- symbols.c -------------------------------------------------------------------------------------------------------- */
 
-/* The symbols of a plan. Immutable. */
+/* The symbols of a plan; immutable once they are checked. */
 typedef struct tgi_symbols {
   atomic_size_t refs;
   tgi_memory memory;               /* owns the lists */
@@ -372,8 +372,12 @@ typedef struct tgi_symbols {
   int64_t *made;                   /* registers for the plan's own shapes */
 } tgi_symbols;
 
-/* Checks and copies the symbols of a plan. */
+/* Checks and copies the tables of a plan. */
 tgi_symbols *tgi_symbols_create(const tg_plan_spec *spec, tg_error *err);
+/* Writes what follows from the plan's own shapes, and compares it with what its replay was made with, because nothing else would
+ * show that they contradict each other. */
+int tgi_symbols_check(tgi_symbols *symbols, const tg_plan_spec *spec, const tgi_setting *setting, int32_t *output_shapes,
+                      tg_error *err);
 void tgi_symbols_release(tgi_symbols *symbols);
 /* Returns whether the plan applies to these shapes, and writes what follows from them: all registers, and in the other lists,
  * which have the plan's own numbers, those that differ. */

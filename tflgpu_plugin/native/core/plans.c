@@ -171,12 +171,12 @@ int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error
   tgi_symbols *symbols = NULL;
   if (spec->symbols && !(symbols = tgi_symbols_create(spec, err))) return 1;
   tgi_plan *plan = make_plan(spec, symbols);
-  if (plan && symbols)
-    memcpy(plan->setting.registers, symbols->made, symbols->register_count * sizeof *symbols->made);
   tgi_symbols_release(symbols);
   if (!plan) return tgi_no_memory(err, "a plan");
-  insert(&partition->plans, plan);
-  return 0;
+  int failed = symbols && tgi_symbols_check(symbols, spec, &plan->setting, plan->output_shapes, err);
+  if (failed) tgi_plan_release(plan);
+  else insert(&partition->plans, plan);
+  return failed;
 }
 
 void tg_partition_adopt(tg_partition *partition, tg_partition *from) {

@@ -6,12 +6,8 @@
 /* Returns whether a position of a flat list of shapes is an extent, or one of a value's numbers. */
 static bool is_extent(const int32_t *shapes, size_t count, size_t position) {
   size_t next = 0;                 /* rank */
-  for (size_t i = 0; i < count; i++) {
-    bool is_rank = i == next;
-    if (is_rank) next += 1 + (size_t)shapes[i];
-    if (i == position) return !is_rank;
-  }
-  return false;
+  while (next < position && next < count) next += 1 + (size_t)shapes[next];
+  return next > position;
 }
 
 static int check_register(const char *what, size_t index, uint32_t reg, size_t count, tg_error *err) {
@@ -100,12 +96,12 @@ static int check_tables(const tg_plan_spec *spec, size_t registers, tg_error *er
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------- */
 
-/* Divides, rounding down. */
+/* Divides, rounding down: the rest has the sign of b. */
 static bool divide(int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
   if (!b || (b == -1 && a == INT64_MIN)) return false;
   *quotient = a / b;
   *rest = a % b;
-  if (*rest && (*rest < 0) != (b < 0)) {
+  if (*rest && (*rest ^ b) < 0) {
     *quotient -= 1;
     *rest += b;
   }
@@ -124,8 +120,7 @@ static bool calculate(uint32_t operation, int64_t a, int64_t b, int64_t *to) {
       if (!divide(a, b, to, &other)) return false;
       *to += other != 0;
       return true;
-    case TG_MAX: *to = a > b ? a : b; return true;
-    default: *to = a < b ? a : b; return true;
+    default: *to = (a > b) == (operation == TG_MAX) ? a : b; return true;
   }
 }
 
@@ -200,30 +195,31 @@ static int differs(const char *what, size_t index, tg_error *err) {
   return tgi_fail(err, "%s %zu of the plan's symbols is not what the plan was made with.", what, index);
 }
 
-/* Compares what follows from the plan's own shapes with what its replay was made with, because nothing else would show that they
- * contradict each other. */
-static int check_made(tgi_symbols *symbols, const tg_plan_spec *spec, uint64_t *bytes, int32_t *output_shapes, tg_error *err) {
+int tgi_symbols_check(tgi_symbols *symbols, const tg_plan_spec *spec, const tgi_setting *setting, int32_t *output_shapes,
+                      tg_error *err) {
   const tg_symbols *tables = &symbols->tables;
   const tg_replay *replay = spec->replay;
-  if (!tgi_symbols_apply(symbols, spec->shapes, spec->shape_count, symbols->made, bytes, output_shapes))
+  const int64_t *made = setting->registers;
+  if (!tgi_symbols_apply(symbols, spec->shapes, spec->shape_count, setting->registers, setting->bytes, output_shapes))
     return tgi_fail(err, "The plan's symbols refuse its own shapes.");
   for (size_t i = 0; i < tables->word_count; i++) {
     const tg_word *word = &tables->words[i];
-    uint32_t bits = tgi_word_bits(word->kind, symbols->made[word->reg]);
+    uint32_t bits = tgi_word_bits(word->kind, made[word->reg]);
     if (memcmp((const uint8_t *)tables->uniforms + word->offset, &bits, sizeof bits)) return differs("Word", i, err);
   }
   for (size_t i = 0; i < tables->group_count; i++) {
     const tg_group *group = &tables->groups[i];
-    if (symbols->made[group->reg] != replay->steps[group->dispatch].made[group->axis]) return differs("Group", i, err);
+    if (made[group->reg] != replay->steps[group->dispatch].made[group->axis]) return differs("Group", i, err);
   }
   for (size_t i = 0; i < tables->size_count; i++) {
     const tg_size *size = &tables->sizes[i];
-    if ((uint64_t)symbols->made[size->reg] != replay->inputs[size->port].made) return differs("Size", i, err);
+    if ((uint64_t)made[size->reg] != replay->inputs[size->port].made) return differs("Size", i, err);
   }
   for (size_t i = 0; i < tables->extent_count; i++) {
     const tg_place *extent = &tables->extents[i];
-    if (symbols->made[extent->reg] != spec->output_shapes[extent->position]) return differs("Extent", i, err);
+    if (made[extent->reg] != spec->output_shapes[extent->position]) return differs("Extent", i, err);
   }
+  memcpy(symbols->made, made, symbols->register_count * sizeof *made);
   return 0;
 }
 
@@ -242,25 +238,19 @@ static void copy_tables(tgi_symbols *symbols, const tg_symbols *from) {
   to->uniforms = tgi_copy(memory, from->uniforms, from->uniform_bytes, 1);
 }
 
-static int fill(tgi_symbols *symbols, const tg_plan_spec *spec, size_t registers, tg_error *err) {
+static bool fill(tgi_symbols *symbols, const tg_plan_spec *spec) {
   const tg_replay *replay = spec->replay;
-  tgi_memory *memory = &symbols->memory, scratch = {0};
-  size_t ports = port_count(replay);
+  tgi_memory *memory = &symbols->memory;
   copy_tables(symbols, spec->symbols);
   symbols->shapes = tgi_copy(memory, spec->shapes, symbols->shape_count = spec->shape_count, sizeof *spec->shapes);
   symbols->is_open = tgi_zeros(memory, spec->shape_count, sizeof *symbols->is_open);
-  symbols->made = tgi_zeros(memory, symbols->register_count = registers, sizeof *symbols->made);
-  symbols->rooms = tgi_zeros(memory, ports, sizeof *symbols->rooms);
+  symbols->made = tgi_zeros(memory, symbols->register_count, sizeof *symbols->made);
+  symbols->rooms = tgi_zeros(memory, port_count(replay), sizeof *symbols->rooms);
   symbols->max_groups = replay->device->max_groups;
-  uint64_t *bytes = tgi_zeros(&scratch, ports, sizeof *bytes);
-  int32_t *output_shapes = tgi_zeros(&scratch, spec->output_shape_count, sizeof *output_shapes);
-  int failed = memory->lacks || scratch.lacks ? tgi_no_memory(err, "a plan") : 0;
-  for (size_t i = 0; !failed && i < ports; i++) symbols->rooms[i] = replay->inputs[i].buffer->bytes;
-  for (size_t i = 0; !failed && i < spec->symbols->place_count; i++)
-    symbols->is_open[spec->symbols->places[i].position] = true;
-  failed = failed || check_made(symbols, spec, bytes, output_shapes, err);
-  tgi_memory_free(&scratch);
-  return failed;
+  if (memory->lacks) return false;
+  for (size_t i = 0; i < port_count(replay); i++) symbols->rooms[i] = replay->inputs[i].buffer->bytes;
+  for (size_t i = 0; i < spec->symbols->place_count; i++) symbols->is_open[spec->symbols->places[i].position] = true;
+  return true;
 }
 
 tgi_symbols *tgi_symbols_create(const tg_plan_spec *spec, tg_error *err) {
@@ -269,10 +259,10 @@ tgi_symbols *tgi_symbols_create(const tg_plan_spec *spec, tg_error *err) {
   if (!spec->replay) return tgi_none(err, "A plan with symbols needs a replay.");
   if (check_tables(spec, registers, err)) return NULL;
   tgi_symbols *symbols = calloc(1, sizeof *symbols);
-  if (!symbols) return (tgi_no_memory(err, "a plan"), NULL);
-  symbols->refs = 1;
-  if (!fill(symbols, spec, registers, err)) return symbols;
+  if (symbols) *symbols = (tgi_symbols){.refs = 1, .register_count = registers};
+  if (symbols && fill(symbols, spec)) return symbols;
   tgi_symbols_release(symbols);
+  tgi_no_memory(err, "a plan");
   return NULL;
 }
 
