@@ -6,10 +6,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance.models import decoders
-from tests.support.decoding import BoundSide, Side, pair
+from tests.support.decoding import BoundSide, Pair, Side, pair
+from tests.support.onnx_models import session
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -61,6 +63,31 @@ def test_lengths_that_jump_shrink_and_come_again(where: str) -> None:
                          (50, 1), (51, 1), (17, 32), (49, 1), (0, 7), (7, 1)):  # fmt: skip
         both.keep(kept)
         both.step(tokens)
+    both.assert_on_gpu()
+
+
+@pytest.mark.parametrize("where", SIDES)
+def test_conversations_take_turns_in_one_session(where: str) -> None:
+    """Each has its own cache, which the runs of the others leave as it is."""
+    first = pair(decoders.gpt, ONE, SIDES[where])
+    sides = [(SIDES[where](first.ours.session), Side(first.theirs.session)) for _ in range(3)]
+    talks = [first, *(Pair(*both, first.words) for both in sides)]
+    for batch, talk in enumerate(talks, 1):
+        talk.begin(batch, decoders.empty(ONE, batch))
+    random = np.random.default_rng(1)
+    for _ in range(40):
+        talks[random.integers(len(talks))].step(int(random.integers(1, 4)))
+    first.assert_on_gpu()
+
+
+def test_one_session_reads_the_prompt_and_another_goes_on() -> None:
+    """The cache goes from one to the other on the GPU."""
+    both, other = pair(decoders.gpt, ONE, BoundSide), session(decoders.gpt(ONE))
+    both.begin(1, decoders.empty(ONE, 1))
+    both.step(12)
+    both.ours.session = other
+    for _ in range(6):
+        both.step(1)
     both.assert_on_gpu()
 
 
