@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import native, ops, threads
 from tflgpu_plugin.cache import fingerprint, plan_file, store as plans
@@ -26,6 +26,7 @@ from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Parted
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target, Tensor
+from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.options import OptionError, Options, meant, names, shown
 from tflgpu_plugin.passes.quant.dequantize import forgotten
 from tflgpu_plugin.registry import Registry
@@ -38,6 +39,9 @@ __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
     "claim", "judge", "packed", "rebuild_partition", "restore_partition", "unpacked",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.compile.template import Template
 
 _numbers = itertools.count(1)
 _watching: Registry[int, list[tuple[Partition, Instance]]] = Registry()
@@ -90,6 +94,21 @@ class Partition:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
         Raises BuildError with a sentence."""
         return self._build(graph, self.instance.program)
+
+    def template(self, graph: Graph, trace: Trace) -> Template:
+        """Returns a plan of this partition, imported for symbolic shapes. Raises Unsupported."""
+        from tflgpu_plugin.compile.template import template  # most sessions need none
+
+        return template(graph, self.target, trace)
+
+    def built(self, plan: Plan) -> Instance:
+        """Returns an instance of a plan for other shapes; it shares the weights. Raises
+        BuildError with a sentence."""
+        instance = self._built(plan, self.instance.program)
+        instance.program.forget_constants()
+        for found in _watching.values():
+            found.append((self, instance))
+        return instance
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
         """Runs on host arrays in the order of `graph.inputs` and returns `graph.outputs`. `states`

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, needs
+from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, integer, needs, sliced
 from tflgpu_plugin.providers import COUNTED, Builder
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # ends of a Slice that mean the rest of the axis
@@ -24,7 +24,7 @@ def reshape(e: Builder) -> int:
 
 def _wanted(e: Builder) -> list[int]:
     """Returns the shape of a Reshape: 0 keeps an extent unless allowzero is set."""
-    shape, wanted = e.shape(), [int(n) for n in e.value(1).reshape(-1)]
+    shape, wanted = e.shape(), [integer(n) for n in e.value(1).reshape(-1)]
     if e.integer("allowzero"):
         return wanted
     return [shape[k] if n == 0 and k < len(shape) else n for k, n in enumerate(wanted)]
@@ -68,10 +68,10 @@ def _order(e: Builder) -> tuple[int, ...]:
 
 def cut(e: Builder, x: int, ranges: Sequence[slice]) -> int:
     """Returns `x[ranges]`, one Python slice per axis."""
-    bounds = [wanted.indices(n) for wanted, n in zip(ranges, e.shape(x), strict=True)]
-    begin, end, step = np.reshape(bounds, (-1, 3)).T
+    bounds = [sliced(wanted, n) for wanted, n in zip(ranges, e.shape(x), strict=True)]
+    begin, end, step = zip(*bounds, strict=True) if bounds else ((), (), ())
     # A negative end before the first element would count from the end of the axis.
-    mask = sum(1 << axis for axis in np.flatnonzero(end < 0).tolist())
+    mask = sum(1 << axis for axis, stop in enumerate(end) if stop < 0)
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
@@ -210,7 +210,7 @@ KEPT = needs(
 @asks("shape.mismatch", kind=Impossible)
 def left_open(e: Builder) -> bool:
     """No shape with both -1 and 0."""
-    return not {-1, 0} <= {*_wanted(e)}
+    return not (-1 in _wanted(e) and 0 in _wanted(e))
 
 
 ORDERED = needs(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, asks, needs
+from tflgpu_plugin.ir import Array, Impossible, asks, integer, needs
 from tflgpu_plugin.providers import COUNTED, Builder
 
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
@@ -73,7 +73,7 @@ def grid_sample(e: Builder) -> int:
 
 def affine_grid(e: Builder) -> int:
     """Builds AffineGrid: positions (x, y, z) of pixels, transformed by one matrix per image."""
-    batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
+    batch, _, *extents = (integer(n) for n in e.value(1).reshape(-1))
     aligned = bool(e.integer("align_corners"))
     lines = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in extents]
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(extents)], -1)
@@ -87,7 +87,7 @@ def affine_grid(e: Builder) -> int:
 def _turned(e: Builder) -> bool:
     """A size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix of
     matching shape per image."""
-    size = [int(n) for n in e.value(1).reshape(-1)]
+    size = [integer(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
 

@@ -34,6 +34,11 @@ class Placed(providers.PlacedPartition):
         super().release()
         self.program, self.interface = None, replace(self.interface, part=None)
 
+    @property
+    def shaped(self) -> int:
+        """Returns how many values select a plan by their shapes."""
+        return len(self.interface.inputs)
+
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
         """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`
         holds for each of these a length (rank or count), followed by that many numbers."""

@@ -250,9 +250,10 @@ def _sized(e: Builder) -> Refusal | None:
 def _within(e: Builder) -> Refusal | None:
     """A window that is inside of the padded input."""
     window = _window(e)  # the host reports an error, not an empty result
-    fits = all(left >= 0 for left, _ in window.slack)
+    if all(left >= 0 for left, _ in window.slack):
+        return None
     extents = ",".join(map(str, window.spatial))
-    return None if fits else _too_large(e, f"Invalid input shape: {{{extents}}}.")
+    return _too_large(e, f"Invalid input shape: {{{extents}}}.")
 
 
 def _met(e: Builder) -> Refusal | None:

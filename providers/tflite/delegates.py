@@ -33,6 +33,11 @@ class Placed(providers.PlacedPartition):
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> providers.Again:
         return self.kept.reshaped(given, partition.judge)
 
+    @property
+    def shaped(self) -> int:
+        """Returns how many values select a plan by their shapes: all."""
+        return len(self.kept.keys)
+
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
         return partition.instance if given == self.kept.shapes else None
 

@@ -327,9 +327,6 @@ ALONE: dict[str, Sequence[str]] = {
     "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "blockwise": ("test_ort_blocks", *_STORED),
     "context": ("test_onnxruntime", "test_compiled_models", "test_ort_run_values"),
-    "blocks": _NATIVE_ORT,
-    "habits": _NATIVE_ORT,
-    "tensors": _NATIVE_ORT,
 }
 ROOMS = {
     "passes": _PASSES,

@@ -127,7 +127,7 @@ def test_shapes_that_last_and_others_between(started: Make) -> None:
 def test_shapes_without_numbers(started: Make) -> None:
     """What has no bytes in one run has some in the next."""
     tables = copying()
-    tables.groups[0] = (1, 0, tables.formula("max", ("formula", 0), 1))
+    tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))
     running = started(tables)
     assert all(running.run(n) for n in (5, 0, 0, 0, 6, 6, 6, 0, 3, 0, 0))
 
@@ -135,7 +135,7 @@ def test_shapes_without_numbers(started: Make) -> None:
 def test_runs_as_the_plan_was_made(started: Make) -> None:
     """Python's own, between those of a host."""
     tables = copying()
-    tables.words.append((20, tables.formula("mul", 0, 3), "i32"))
+    tables.words.append((20, tables.formula("times", 0, 3), "i32"))
     running = started(tables)
     x = np.arange(8, dtype=np.float32)
     for n in (30, 30, 8, 3, 41):
@@ -148,7 +148,7 @@ def test_runs_as_the_plan_was_made(started: Make) -> None:
 def test_one_replay_has_two_plans(started: Make) -> None:
     """What only the symbols of one change is as it was made in runs of the other."""
     first, second = copying(), copying()
-    first.words.append((32, first.formula("mul", 0, 2), "u32"))
+    first.words.append((32, first.formula("times", 0, 2), "u32"))
     first.words.append((40, first.constant(7), "u32"))
     second.words.append((32, second.constant(16), "u32"))
     second.words.append((40, second.constant(7), "u32"))
@@ -215,7 +215,7 @@ def test_a_state_may_change_its_size(started: Make) -> None:
 def test_arithmetic_is_pythons(started: Make) -> None:
     """Of numbers of both signs, with quotients that are whole and others."""
     tables = copying()
-    shifted, at = tables.formula("sub", 0, 50), 4
+    shifted, at = tables.formula("minus", 0, 50), 4
     for name in FORMULAS:
         for other in (-7, -1, 1, 4, 60):
             tables.words.append((at, tables.formula(name, shifted, other), "i32"))
@@ -233,9 +233,9 @@ def test_kinds_have_the_numbers_of_the_library() -> None:
 
 def test_every_type_has_its_words(started: Make) -> None:
     tables = copying()
-    large = tables.formula("mul", tables.formula("add", 0, (1 << 20) - 8), 1 << 11)
-    tables.words += [(8, large, "u32"), (12, tables.formula("sub", 0, 1 << 31), "i32"),
-                     (16, tables.formula("mul", large, large), "f32")]  # fmt: skip
+    large = tables.formula("times", tables.formula("plus", 0, (1 << 20) - 8), 1 << 11)
+    tables.words += [(8, large, "u32"), (12, tables.formula("minus", 0, 1 << 31), "i32"),
+                     (16, tables.formula("times", large, large), "f32")]  # fmt: skip
     running = started(tables)
     assert all(running.run(n) for n in (8, 7, 1, 100))
 
@@ -245,19 +245,19 @@ Refuse = Callable[[Tables], None]
 
 def _jump(tables: Tables, by: int) -> Any:
     """0 for less than 20, then `by`."""
-    return tables.formula("mul", tables.formula("div", 0, 20), by)
+    return tables.formula("times", tables.formula("quotient", 0, 20), by)
 
 
 def _word(kind: str, factor: int, more: int = 0) -> Refuse:
     """As the first."""
     return lambda t: t.words.insert(
-        0, (8, t.formula("add", t.formula("mul", 0, factor), more), kind)
+        0, (8, t.formula("plus", t.formula("times", 0, factor), more), kind)
     )
 
 
 def _divided(name: str, by: int, a: int = 1) -> Refuse:
     """By n - `by`."""
-    return lambda t: void(t.formula(name, t.constant(a), t.formula("sub", 0, by)))
+    return lambda t: void(t.formula(name, t.constant(a), t.formula("minus", 0, by)))
 
 
 def void(*_: Any) -> None:
@@ -266,26 +266,26 @@ def void(*_: Any) -> None:
 
 def _sum(sign: int) -> Refuse:
     def add(t: Tables) -> None:
-        part = t.formula("mul", 0, sign * (MOST // 32))
-        t.formula("add" if sign > 0 else "sub", part, MOST // 2)
+        part = t.formula("times", 0, sign * (MOST // 32))
+        t.formula("plus" if sign > 0 else "minus", part, MOST // 2)
 
     return add
 
 
 def _group(by: int) -> Refuse:
-    return lambda t: t.groups.append((0, 0, t.formula("add", _jump(t, by), 16)))
+    return lambda t: t.groups.append((0, 0, t.formula("plus", _jump(t, by), 16)))
 
 
 def _size(port: int, by: int) -> Refuse:
     def change(t: Tables) -> None:
-        t.sizes[port] = (port, t.formula("add", t.sizes[port][1], _jump(t, by)))
+        t.sizes[port] = (port, t.formula("plus", t.sizes[port][1], _jump(t, by)))
 
     return change
 
 
 def _extent(by: int) -> Refuse:
     def change(t: Tables) -> None:
-        t.extents[0] = (1, t.formula("add", t.extents[0][1], _jump(t, by)))
+        t.extents[0] = (1, t.formula("plus", t.extents[0][1], _jump(t, by)))
 
     return change
 
@@ -295,13 +295,13 @@ def _guard(name: str, *formula: Any) -> Refuse:
 
 
 REFUSED: dict[str, tuple[Refuse, int, int]] = {
-    "a product": (lambda t: void(t.formula("mul", 0, MOST // 10)), 10, 11),
+    "a product": (lambda t: void(t.formula("times", 0, MOST // 10)), 10, 11),
     "a sum": (_sum(1), 15, 20),
     "a difference": (_sum(-1), 15, 20),
-    "a quotient by 0": (_divided("div", 20), 19, 20),
-    "a rest by 0": (_divided("mod", 20), 21, 20),
-    "a quotient, rounded up, by 0": (_divided("ceil", 20), 19, 20),
-    "the largest quotient": (_divided("div", 21, -MOST), 19, 20),
+    "a quotient by 0": (_divided("quotient", 20), 19, 20),
+    "a rest by 0": (_divided("remainder", 20), 21, 20),
+    "a quotient, rounded up, by 0": (_divided("rounded_up", 20), 19, 20),
+    "the largest quotient": (_divided("quotient", 21, -MOST), 19, 20),
     "an unsigned word": (_word("u32", 1 << 28, (1 << 28) - 1), 15, 16),
     "an unsigned word below 0": (_word("u32", -1, 20), 20, 21),
     "a signed word": (_word("i32", 1 << 27, (1 << 27) - 1), 15, 16),
@@ -316,9 +316,9 @@ REFUSED: dict[str, tuple[Refuse, int, int]] = {
     "an output below 0": (_size(1, -500), 19, 20),
     "an extent": (_extent(1 << 31), 19, 20),
     "an extent below 0": (_extent(-200), 19, 20),
-    "at least 0": (_guard("not_negative", "sub", 5), 5, 4),
-    "not 0": (_guard("not_zero", "sub", 13), 12, 13),
-    "0": (_guard("zero", "div", 40), 39, 40),
+    "at least 0": (_guard("not_negative", "minus", 5), 5, 4),
+    "not 0": (_guard("not_zero", "minus", 13), 12, 13),
+    "0": (_guard("zero", "quotient", 40), 39, 40),
 }  # fmt: skip
 
 
@@ -345,7 +345,7 @@ def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make
     """Of a second tensor (n, m, 5); m is a symbol, too."""
     tables = replace(copying(), symbols=2, places=[(1, 0), (3, 0), (4, 1)])
     tables.words.append((12, 1, "u32"))
-    tables.groups[0] = (1, 0, tables.formula("max", ("formula", 0), 1))  # 0 is a shape, too
+    tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))  # 0 is a shape, too
 
     def shaped(n: int, *shape: int) -> bool:
         running.shape(V, shape)
@@ -377,10 +377,10 @@ def test_the_largest_numbers_are_taken(started: Make) -> None:
     """Workgroups at the limit of the adapter, and an extent at that of int32; not run."""
     limit = adapter.open_device(adapter.select(None)).target.max_groups
     tables = copying()
-    tables.groups.append((0, 1, tables.formula("add", _jump(tables, limit - 1), 1)))
+    tables.groups.append((0, 1, tables.formula("plus", _jump(tables, limit - 1), 1)))
     grouped = started(tables)
     tables = copying()
-    tables.extents = [(1, tables.formula("add", _jump(tables, (1 << 31) - 21), 20))]
+    tables.extents = [(1, tables.formula("plus", _jump(tables, (1 << 31) - 21), 20))]
     extended = started(tables, results=[2, 20, 0])
     for running in (grouped, extended):
         running.refusal = b"They are too large."
@@ -393,7 +393,7 @@ def test_the_largest_numbers_are_taken(started: Make) -> None:
 def test_a_plan_that_others_follow_from_is_in_use(started: Make) -> None:
     """Of 8 plans it is not the one that goes, unless no run follows from it."""
     tables = copying()
-    tables.guards.append(("zero", tables.formula("div", 0, 40)))
+    tables.guards.append(("zero", tables.formula("quotient", 0, 40)))
     running = started(tables)
     running.plain = True
     for n in range(41, 49):
@@ -440,8 +440,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 LEAST = 3
 TABLES = copying()
-TABLES.words.append((28, TABLES.formula("mul", 0, 3), "i32"))
-TABLES.guards.append(("not_negative", TABLES.formula("sub", 0, LEAST)))
+TABLES.words.append((28, TABLES.formula("times", 0, 3), "i32"))
+TABLES.guards.append(("not_negative", TABLES.formula("minus", 0, LEAST)))
 
 
 def check(session: Any, n: int) -> None:

@@ -31,7 +31,7 @@ HOSTS_TABLES = {
     "tflgpu_plugin.providers.tflite.ops",
 }
 # What builders add nodes by.
-ADDED_BY = {"tflgpu_plugin.importer.builder", "tflgpu_plugin.importer.building"}
+ADDED_BY = {f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")}
 # Words of other things than ops.
 WORDS = {
     "tflgpu_plugin.cli.run": {"mean"},  # an option

@@ -93,9 +93,10 @@ class Tables:
         for name, a, b in self.formulas:
             x, y = found[self.register(a)], found[self.register(b)]
             found.append({
-                "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
-                "div": lambda x, y: x // y, "mod": lambda x, y: x % y,
-                "ceil": lambda x, y: -(-x // y), "max": max, "min": min,
+                "plus": lambda x, y: x + y, "minus": lambda x, y: x - y,
+                "times": lambda x, y: x * y,
+                "quotient": lambda x, y: x // y, "remainder": lambda x, y: x % y,
+                "rounded_up": lambda x, y: -(-x // y), "larger": max, "smaller": min,
             }[name](x, y))  # fmt: skip
         return found
 
@@ -113,10 +114,10 @@ def copying(axis: int = 0) -> Tables:
     workgroups along an axis."""
     tables = Tables()
     tables.words.append((0, 0, "u32"))
-    tables.groups.append((1, axis, tables.formula("ceil", 0, 4)))
-    inside = tables.formula("mul", 0, 4)
-    tables.sizes += [(0, inside), (1, tables.formula("add", inside, 4 * SHOWN))]
-    tables.extents.append((1, tables.formula("add", 0, SHOWN)))
+    tables.groups.append((1, axis, tables.formula("rounded_up", 0, 4)))
+    inside = tables.formula("times", 0, 4)
+    tables.sizes += [(0, inside), (1, tables.formula("plus", inside, 4 * SHOWN))]
+    tables.extents.append((1, tables.formula("plus", 0, SHOWN)))
     return tables
 
 

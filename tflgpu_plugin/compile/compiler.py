@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, half_products, memory, precision
 from tflgpu_plugin.errors import Unsupported, blaming
+from tflgpu_plugin.ir.extent import Extent, Trace
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import is_integer
+from tflgpu_plugin.ir.symbolic import Word, example, symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
@@ -21,14 +25,19 @@ from tflgpu_plugin.passes import pipeline
 VECTOR = 16  # bytes of a vec4
 ZEROS = 16  # vec4 of padding before the tensors of a pool, at least a cache line
 ALL_LANES = 0xFFFF_FFFF
+UNIFORMS = 0  # the number of the buffer of uniforms
 IO_LAYOUT = "io_layout"  # the form of launches that pack inputs and unpack outputs
 
 
 def compile(graph: Graph, target: Target) -> Plan:
     """Plans a partition. Raises Unsupported with the node that cannot run on this target."""
+    return assembly(graph, target).plan()
+
+
+def assembly(graph: Graph, target: Target) -> Assembly:
+    """Returns a partition after passes and lowering. Raises Unsupported like `compile`."""
     rewritten = pipeline.run(graph, target)
-    low = lower(rewritten, target)
-    return Assembly(graph, rewritten, low).plan()
+    return Assembly(graph, rewritten, lower(rewritten, target))
 
 
 def lower(graph: Graph, target: Target) -> Lowering:
@@ -82,6 +91,9 @@ class Assembly:
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
     powers: dict[object, int] = field(default_factory=dict)  # see `half_products.chosen`
     lows: dict[object, float] = field(default_factory=dict)  # see `precision.whole`
+    trace: Trace | None = None
+    words: list[tuple[int, Any]] = field(default_factory=list)  # see `Template`
+    symbolic: dict[object, int] = field(default_factory=dict)  # vec4 of constants in UNIFORMS
 
     def plan(self) -> Plan:
         target = self.low.target
@@ -102,35 +114,44 @@ class Assembly:
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
         lives = memory.lives(reads, writes, sizes)
-        alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
+        self.alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
         for tensor, life in lives.items():
             if life.size * VECTOR > target.storage_bytes:
                 self._refuse_size(life.size * VECTOR, self._writer(tensor))
-        self.allocations, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
-        uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
-        self.pools = [self._pool(size, limit) for size in pools]
+        alive = {t: replace(life, size=example(life.size)) for t, life in self.alive.items()}
+        self._allocate(*memory.assign(alive, memory.conflicts(reads, writes), limit), limit)
         self._place_raw()
         self._place_weights()
         blocks, dispatches = bytearray(), []
         for place, launch in enumerate(self.low.launches):
             with blaming(launch.node):
-                dispatches.append(self._dispatch(place, launch, uniforms, len(blocks)))
+                dispatches.append(self._dispatch(place, launch, len(blocks)))
             blocks += self.block
-        inputs = [self._port("input", t) for t in self.whole.inputs]
-        outputs = [self._port("output", t) for t in self.whole.outputs]
-        states = [self._port("state", before) for before, _ in self.whole.states]
         return Plan(
             tuple(self.pipelines),
             tuple(self.buffers),
             tuple(self.weights.values()),
-            bytes(blocks),
+            bytes(blocks).ljust(self.buffers[UNIFORMS].bytes, b"\0"),
             tuple(dispatches),
-            tuple(inputs),
-            tuple(outputs),
-            tuple(states),
+            tuple(self._port("input", t) for t in self.whole.inputs),
+            tuple(self._port("output", t) for t in self.whole.outputs),
+            tuple(self._port("state", before) for before, _ in self.whole.states),
             sum(life.size for life in alive.values()) * VECTOR,
             memory.lower_bound(alive) * VECTOR,
         )
+
+    def _allocate(
+        self, found: Mapping[int, memory.Allocation], sizes: Sequence[int], limit: int
+    ) -> None:
+        """Adds the buffers of uniforms and pools; offsets in them are symbolic if shapes are."""
+        self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
+        self.pools = [self._pool(size, limit) for size in sizes]
+        self.chosen = {tensor: one.pool for tensor, one in found.items()}
+        self.allocations = dict(found)
+        if trace := self.trace:
+            for t, one in found.items():
+                offset = trace.symbol(("offset", t), one.offset, 0)
+                self.allocations[t] = memory.Allocation(one.pool, offset)
 
     def _refuse_size(self, size: int, node: Node) -> NoReturn:
         """Raises Unsupported for a tensor of this many bytes, which the node makes or reads."""
@@ -181,8 +202,7 @@ class Assembly:
         return [self.views.find(root)[0] for root in roots]
 
     def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
-        """Raises ValueError for a launch that reads a tensor before it is written, which would
-        silently give a wrong result."""
+        """Raises ValueError for a launch that reads a tensor before it is written."""
         written: set[int] = set()
         for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
             if not written.issuperset(read):
@@ -192,8 +212,7 @@ class Assembly:
             written.update(write)
 
     def _writer(self, tensor: int) -> Node:
-        """Returns the node to blame for a tensor: the first that writes it, else the first that
-        reads it."""
+        """Returns the first node that writes a tensor, or else the first that reads it."""
         for attribute in ("writes", "reads"):
             for launch in self.low.launches:
                 if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
@@ -202,8 +221,7 @@ class Assembly:
 
     def _pool(self, size: int, limit: int) -> int:
         """Adds a pool for this many vec4, after zeros for padding if there is room. Software
-        adapters get none: for them, selecting each lane of a value is as fast as selecting an
-        address."""
+        adapters, on which selecting a lane is as fast as selecting an address, get none."""
         zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
         return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
 
@@ -240,6 +258,9 @@ class Assembly:
                 source = self.low.root(raw)
                 if not isinstance(source, Constant) or source.key in self.weights:
                     continue
+                if source.data is not None and symbolic(source.data):
+                    self._place_symbolic(source)
+                    continue
                 half, low = self._half(source), self._low(source)
                 size = source.vectors * (VECTOR // 2 if half else VECTOR)
                 pack, name = source.pack, source.key
@@ -255,6 +276,21 @@ class Assembly:
                 )
                 end += -(-size // VECTOR) * VECTOR
                 self.buffers[number] = Buffer("weights", end)
+
+    def _place_symbolic(self, source: Constant) -> None:
+        """Places a constant of symbolic integers behind the uniforms, which are written again when
+        the numbers change. Its `pack` gives the index of each, from 1."""
+        if source.key in self.symbolic:
+            return
+        assert source.data is not None
+        numbers, size = source.data.reshape(-1), source.vectors * VECTOR
+        start, kind = self.buffers[UNIFORMS].bytes, "i32" if source.whole else "f32"
+        packed = Weight((), UNIFORMS, 0, size, source.pack).image()
+        places = packed.view(np.int32 if source.whole else np.float32).astype(np.int64)
+        found = ((4 * k, numbers[n - 1]) for k, n in enumerate(places) if n)
+        self.words += [(start + at, Word(number, kind)) for at, number in found]
+        self.symbolic[source.key] = start // VECTOR
+        self.buffers[UNIFORMS] = replace(self.buffers[UNIFORMS], bytes=start + size)
 
     @property
     def _aligned(self) -> int:
@@ -274,6 +310,8 @@ class Assembly:
         if isinstance(source, Raw):
             return self.raw[source], 0
         each = 2 if self._half(source) else 1  # stored vec4 per 16 bytes
+        if isinstance(source, Constant) and source.key in self.symbolic:
+            return UNIFORMS, self.symbolic[source.key]
         if isinstance(source, Constant):
             weight = self.weights[source.key]
             each = each if self._low(source) is None else 4
@@ -285,7 +323,7 @@ class Assembly:
         zeros = self.buffers[self.pools[found.pool]].zeros // VECTOR
         return self.pools[found.pool], (zeros + found.offset) * each + inside
 
-    def _dispatch(self, place: int, launch: Launch, uniforms: int, offset: int) -> Dispatch:
+    def _dispatch(self, place: int, launch: Launch, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
         folded, groups = folded_groups(launch.workgroups, self.low.target.max_groups)
         parameters: dict[str, Any] = {}
@@ -309,6 +347,9 @@ class Assembly:
         # A fixed order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
+        for k, value in enumerate(parameters.values()):
+            if isinstance(value, Extent | Word):
+                self.words.append((offset + 4 * k, value))
         operands = [
             replace(
                 operand,
@@ -326,7 +367,7 @@ class Assembly:
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
         pipeline = Pipeline(launch.kernel, wgsl, kinds)
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))
-        buffers = (uniforms, *(buffer for buffer, _ in located))
+        buffers = (UNIFORMS, *(buffer for buffer, _ in located))
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
         return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form)
 
@@ -351,7 +392,7 @@ def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
 def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
     """Returns (groups in x when folded else 0, groups to dispatch): a dispatch with more groups
     than the limit is folded into two dimensions."""
-    if max(workgroups) <= limit:
+    if all(count <= limit for count in workgroups):
         return 0, workgroups
     total = workgroups[0] * workgroups[1] * workgroups[2]
     rows = -(-total // limit)

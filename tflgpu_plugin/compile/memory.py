@@ -32,6 +32,11 @@ class _Pool:
     size: int
     members: list[tuple[int, int]] = field(default_factory=list)  # (offset, tensor)
 
+    def add(self, tensor: int, offset: int, size: int) -> None:
+        self.size = max(self.size, offset + size)
+        self.members.append((offset, tensor))
+        self.members.sort()
+
 
 def lives(
     reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes: Mapping[int, int]
@@ -81,11 +86,22 @@ def assign(
             pools.append(_Pool(alive[tensor].size))
             fitting = [(0, len(pools) - 1, 0)]
         _, number, offset = min(fitting)
-        pool = pools[number]
-        pool.size = max(pool.size, offset + alive[tensor].size)
-        pool.members.append((offset, tensor))
-        pool.members.sort()
+        pools[number].add(tensor, offset, alive[tensor].size)
         found[tensor] = Allocation(number, offset)
+    return found, [pool.size for pool in pools]
+
+
+def within(
+    alive: Mapping[int, Life], chosen: Mapping[int, int]
+) -> tuple[dict[int, int], list[int]]:
+    """Returns the offset of each tensor in the pool that was chosen for it, and the size of each
+    pool."""
+    pools = [_Pool(0) for _ in range(max(chosen.values(), default=-1) + 1)]
+    found = {}
+    for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
+        pool = pools[chosen[tensor]]
+        found[tensor] = _lowest(pool, alive[tensor], alive)
+        pool.add(tensor, found[tensor], alive[tensor].size)
     return found, [pool.size for pool in pools]
 
 

@@ -6,9 +6,11 @@ a partition's device memory and keeps its counters."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
@@ -22,14 +24,17 @@ from tflgpu_plugin.frontend.reports import (
     PartitionReport,
     Report,
 )
+from tflgpu_plugin.frontend.reshaping import Flat, Reshaping, flat
 from tflgpu_plugin.importer.subgraph import Again
 from tflgpu_plugin.ir import Refusal, Shape, counts
+from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.device import AdapterInfo
 from tflgpu_plugin.runtime.program import native_symbols
 
 if TYPE_CHECKING:
+    from tflgpu_plugin.compile.template import Template
     from tflgpu_plugin.engine import Instance, Partition
 
 
@@ -52,6 +57,7 @@ class PlacedPartition:
     planned: dict[str, Any] = field(init=False)  # what reports tell of its plan
     final: Any = field(default=None, init=False)  # the state when the native object was freed
     reasons: set[str] = field(default_factory=set, init=False)  # of runs on the host's kernels
+    reshaping: Reshaping = field(default_factory=Reshaping, init=False)
 
     def __post_init__(self) -> None:
         assert self.partition is not None
@@ -84,6 +90,8 @@ class PlacedPartition:
             if partition is None:
                 raise BuildError((), self.closed)
             instance = self.ready(partition, given)
+            if instance is None and self._build_symbolic(partition, handle, given):
+                return
             if instance is None:
                 again = self.reshaped(partition, given)
                 graph = again.graph
@@ -97,13 +105,41 @@ class PlacedPartition:
         else:
             self.add(handle, given, instance.output_shapes, instance)
 
+    def _build_symbolic(self, partition: Partition, handle: Any, given: tuple[Shape, ...]) -> bool:
+        """Gives the native object a plan with symbols for these input shapes. Returns whether there
+        is one; where anything fails, a plan for these shapes alone is tried."""
+        ends = list(accumulate((1 + len(shape) for shape in given), initial=0))
+        extents = {k for a, b in pairwise(ends[: self.shaped + 1]) for k in range(a + 1, b)}
+
+        def make(numbers: Flat, trace: Trace) -> Template:
+            shapes = tuple(numbers[a + 1 : b] for a, b in pairwise(ends))
+            return partition.template(self.reshaped(partition, shapes).runs(), trace)
+
+        try:
+            found = self.reshaping.of(tuple(flat(given)), extents, make)
+            if found is None:
+                return False
+            plan = found.template.settled(found.symbols, found.room, found.places)
+            instance = partition.built(plan)
+        except Exception as error:
+            log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+            return False
+        made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
+        self.add(handle, made, instance.output_shapes, instance)
+        return True
+
+    @property
+    def shaped(self) -> int:
+        """Returns how many of the lists that select a plan are shapes; others are run values."""
+        raise NotImplementedError
+
     def add(
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
         """Gives the native object its plan for these input shapes, or the reason why there is none.
         `made` are the outputs' shapes, which may be known even where there is no plan."""
         ffi = native.ffi
-        inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
+        inputs, outputs = (ffi.new("int32_t[]", flat(shapes)) for shapes in (given, made))
         spec = ffi.new("tg_plan_spec *")
         spec.shapes, spec.shape_count = inputs, len(inputs)
         spec.output_shapes, spec.output_shape_count = outputs, len(outputs)
@@ -154,11 +190,6 @@ class PlacedPartition:
             **self.planned,
             **counted,
         )
-
-
-def _flat(shapes: Sequence[Shape]) -> list[int]:
-    """Returns the rank of each shape, followed by its extents."""
-    return [number for shape in shapes for number in (len(shape), *shape)]
 
 
 Placed = TypeVar("Placed", bound=PlacedPartition)

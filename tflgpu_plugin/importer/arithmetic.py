@@ -10,19 +10,23 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array
+from tflgpu_plugin.ir.extent import Extent, integer
+from tflgpu_plugin.ir.symbolic import example, integers, is_symbolic, symbolic
 from tflgpu_plugin.ops import evaluation
+
+LONGEST = 1 << 12  # elements of a constant that a symbolic number of steps is taken from
 
 
 def shape(e: Builder) -> int:
     """Returns the extents of the axes from `start` to `end`, as int64."""
     end = e.host.attributes.get("end")
     listed = e.shape()[e.integer("start") : None if end is None else int(end)]
-    return e.const(np.array(listed, np.int64), np.int64)
+    return e.const(integers(listed), np.int64)
 
 
 def size(e: Builder) -> int:
     """Returns the number of elements, as int64."""
-    return e.const(np.array(prod(e.shape()), np.int64), np.int64)
+    return e.const(integers(prod(e.shape())), np.int64)
 
 
 def rank(e: Builder) -> int:
@@ -35,6 +39,10 @@ def fill(e: Builder) -> int:
     (default: float32 zero)."""
     given = e.value(1) if e.has(1) else e.host.attributes.get("value", np.zeros(1, np.float32))
     extents = _ints(e.value(0))
+    if is_symbolic(extents):
+        if e.known_limit:
+            raise _unknown(e)
+        return e.add("expand", e.const(given.reshape(-1)[:1], given.dtype), e.index(extents))
     _check_size(e, prod(extents))
     return e.const(np.full(extents, given.reshape(-1)[0]), given.dtype)
 
@@ -42,12 +50,29 @@ def fill(e: Builder) -> int:
 def steps(e: Builder) -> int:
     """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2."""
     given = [e.value(k) for k in range(3)]
+    if any(map(symbolic, given)):
+        return _symbolic_steps(e, *(integer(value.reshape(())[()]) for value in given))
     try:
         first, last, by = (value.reshape(())[()] for value in given)
         _check_size(e, (float(last) - float(first)) / float(by))
         return e.const(np.arange(first, last, by, dtype=given[0].dtype), given[0].dtype)
     except evaluation.FAILURES as error:
         raise _unknown(e) from error
+
+
+def _symbolic_steps(e: Builder, first: int, last: int, by: int) -> int:
+    """Returns the integers from `first` to `last` (exclusive). Where their number is symbolic, they
+    are a slice of a longer constant."""
+    count = -(-(last - first) // by)
+    if count < 0:
+        count = 0
+    if not isinstance(count, Extent):
+        return e.const(integers([first + k * by for k in range(count)]), np.int64)
+    if e.known_limit or by != 1:
+        raise _unknown(e)
+    most = max(1 << example(last).bit_length() + 1, LONGEST)
+    longest = e.const(np.arange(most), np.int64)
+    return e.add("slice", longest, e.index([first]), e.index([count]))
 
 
 def common_shape(e: Builder) -> int:
@@ -86,4 +111,4 @@ def _unknown(e: Builder) -> Unsupported:
 
 
 def _ints(values: Array) -> tuple[int, ...]:
-    return tuple(int(value) for value in np.asarray(values).reshape(-1))
+    return tuple(map(integer, np.asarray(values).reshape(-1)))

@@ -18,6 +18,7 @@ from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
@@ -30,6 +31,7 @@ from tflgpu_plugin.ir.graph import (
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir.symbolic import hashed, integers, symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
@@ -40,6 +42,8 @@ def cast_array(data: Array, dtype: str) -> Array:
     """Returns the data in this dtype: bfloat16 as its bits, and unchanged if numpy lacks it."""
     if dtype == BFLOAT16:
         return data if data.dtype.kind == "u" else bfloat16.bits(data)
+    if symbolic(data) and dtype in COUNTS:
+        return data
     return data.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else data
 
 
@@ -68,14 +72,21 @@ class Builder(NodeReader):
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
         """Returns a constant tensor of the numpy `dtype` (float32). Equal constants are shared."""
-        array = np.asarray(data, dtype or np.float32)
-        key = (array.dtype.str, array.shape, array.tobytes())
-        return self.tensors.constant(key, "constant", lambda: array)
+        array = np.asarray(data)
+        if symbolic(array):
+            items: object = hashed(tuple(array.reshape(-1)))
+        else:
+            array = np.asarray(data, dtype or np.float32)
+            items = array.tobytes()
+        named = (array.dtype.str, array.shape, items)
+        return self.tensors.constant(named, "constant", lambda: array)
 
     def index(self, data: Array | Sequence[Any]) -> int:
         """Returns a constant of int32 indices; numbers outside of int32 are clamped."""
         limits = np.iinfo(np.int32)
-        wide = np.asarray(data, np.int64)
+        wide = integers(data)
+        if symbolic(wide):
+            return self.const(wide)
         return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
 
     def derived(
@@ -321,4 +332,4 @@ class Builder(NodeReader):
 
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:
         """Returns the same elements in another shape (-1 allowed)."""
-        return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))
+        return self.add("reshape", tensor, shape=tuple(map(integer, shape)))

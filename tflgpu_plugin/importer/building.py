@@ -32,7 +32,7 @@ def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except Unsupported:
-        if not e.row.op:
+        if not e.row.op and not e.symbolic:
             raise
         return None
     except evaluation.FAILURES:

@@ -15,7 +15,17 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import Value
-from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Node, Tensor, bfloat16, quantization
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    COUNTS,
+    NUMPY_DTYPES,
+    Array,
+    Node,
+    Tensor,
+    bfloat16,
+    quantization,
+)
+from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -78,7 +88,7 @@ def known(
 def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
     """Returns the outputs with the values `arrays`, or None where these are no shape arithmetic:
     too large, not finite, or of another type than HELD."""
-    if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
+    if arrays is None or not all(symbolic(a) or np.all(np.isfinite(a)) for a in arrays):
         return None
     if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
         return None
@@ -142,7 +152,7 @@ def _agreed(value: Array) -> bool:
 
 
 def widened(value: Array) -> Array:
-    return value.astype(np.int64) if value.dtype.kind in WHOLE else value
+    return value.astype(np.int64) if value.dtype.kind in WHOLE else value  # symbols stay
 
 
 def _held(
@@ -156,6 +166,9 @@ def _held(
     for array, tensor in zip(arrays, outputs, strict=True):
         if tensor.dtype not in NUMPY_DTYPES:
             return None
+        if symbolic(array) and tensor.dtype in COUNTS:
+            found.append(narrowed(replace(tensor, shape=array.shape, data=array), narrow))
+            continue
         data = array.astype(NUMPY_DTYPES[tensor.dtype])
         kinds = {data.dtype.kind, array.dtype.kind}
         alike = len(kinds) == 1 or kinds <= WHOLE
@@ -171,6 +184,8 @@ def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:
     data = tensor.data
     if tensor.dtype != "i64" or data is None or data.size > most:
         return tensor
+    if symbolic(data):
+        return replace(tensor, dtype="i32")
     if np.any(data != data.astype(np.int32)):
         return tensor
     return replace(tensor, dtype="i32", data=data.astype(np.int32))

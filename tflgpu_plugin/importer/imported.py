@@ -17,6 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import NUMBERS, Array, Condition, Graph, HostOp, Node, Refusal, Shape, Tensor
+from tflgpu_plugin.ir.symbolic import is_symbolic, symbolic
 from tflgpu_plugin.options import Options
 
 SMALL = ("i8", "u8", "i16", "u16")
@@ -87,6 +88,12 @@ class Facts:
     arithmetic: Collection[int] | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)
     judge: Judge | None = None
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether shapes or values are symbolic; then results of any shape follow in a run."""
+        values = self.run_values.values()
+        return any(map(is_symbolic, self.shapes.values())) or any(map(symbolic, values))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ class _Importer(State):
     def visit(self, host: HostNode, plain: Plain) -> None:
         """Adds one node: evaluated if its result is known, built if it has kernels, or refused."""
         row, inputs = self.table.row(host), self.operands(host)
+        if self.facts.symbolic and self._are_known(inputs):  # not always so its result
+            row = self.table.arithmetic.get(host.title, row)
         try:
             if not self.table.keeps_folded and self._evaluate(host, inputs):
                 return
@@ -62,6 +64,10 @@ class _Importer(State):
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
+
+    def _are_known(self, inputs: Sequence[int | None]) -> bool:
+        """Whether the values of all inputs are known before a run, be they symbolic."""
+        return all(t is None or self.tensors.table[t].data is not None for t in inputs)
 
     def _guess(self, builder: Builder) -> None:
         """Guesses the values of inputs of the graph that this node's shapes depend on."""
@@ -121,7 +127,9 @@ class _Importer(State):
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
         self._guess(builder)
-        asked = (*self.every, *row.conditions, *self.table.kernels, row_conditions.shaped)
+        asked = (*self.every, *row.conditions)
+        if row.op:
+            asked += (*self.table.kernels, row_conditions.shaped)
         if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
         made = building.build(builder)
@@ -130,7 +138,7 @@ class _Importer(State):
             self.ids |= zip(host.writes, known, strict=True)
             self.arithmetic.add(host.id)
             return
-        if self.planned is not None and host.id in self.planned:
+        if self.planned is not None and host.id in self.planned and not self.facts.symbolic:
             said = f"The result of {host.title} cannot be worked out beforehand."
             raise Unsupported.of("dynamic.value", said)
         outputs = _fresh(builder, made)

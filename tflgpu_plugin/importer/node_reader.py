@@ -13,9 +13,11 @@ from tflgpu_plugin.importer import offsets
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import Array, Node, Shape
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Impossible
+from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ops.table import Op
 
 Default = bool | int | float | str  # the type of an attribute
@@ -85,6 +87,12 @@ class NodeReader:
         on the run."""
         return offsets.distance(self.tensors, start, end)
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether a known input depends on symbolic extents."""
+        known = (self.constant(t) for t in self.inputs if t is not None)
+        return any(data is not None and symbolic(data) for data in known)
+
     def value(self, position: int) -> Array:
         """Returns the value of an input that the row's `constants` name, known before a run."""
         found = self.constant(self.x(position))
@@ -103,13 +111,13 @@ class NodeReader:
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         found = self.host.attributes.get(name)
-        return None if found is None else tuple(int(n) for n in found)
+        return None if found is None else tuple(map(integer, found))
 
     def listed(self, name: str, position: int) -> tuple[int, ...] | None:
         """Returns integers that are the constant input at `position`, or in older versions of an
         operator the attribute `name`."""
         given = self.optional(position)
-        return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
+        return self.integers(name) if given is None else tuple(map(integer, given.reshape(-1)))
 
     def scalar(self, position: int, name: str, default: float) -> float:
         """Returns a number that is the constant input at `position`, or in older versions of an

@@ -9,7 +9,10 @@ from typing import Any
 
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Graph, Tensor
 
-NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16}
+NUMPY_NAMES = {
+    "object": "i64",  # symbolic extents, see `ir.extent`
+    **{held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16},
+}
 
 
 class TensorId(int):

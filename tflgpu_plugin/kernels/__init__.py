@@ -41,6 +41,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.symbolic import Word, example
 from tflgpu_plugin.kernels import accessors
 from tflgpu_plugin.kernels.accessors import EIGHT, Operand
 from tflgpu_plugin.kernels.bodies import Variant, body
@@ -68,20 +70,24 @@ _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//[^\n]*\n")
 
-Parameters = Mapping[str, int | float | np.int32]
+Parameters = Mapping[str, int | float | np.int32 | Word]
 
 
-def parameter_type(value: int | float | np.int32) -> str:
+def parameter_type(value: int | float | np.int32 | Word) -> str:
     """Returns the WGSL type of a parameter: u32 for int, i32 for numpy int32, f32 for float."""
+    if isinstance(value, Word):
+        return value.kind
     if isinstance(value, np.int32):
         return "i32"
-    return "u32" if isinstance(value, int) else "f32"
+    return "u32" if isinstance(value, int | Extent) else "f32"
 
 
 def parameter_words(parameters: Parameters) -> bytes:
     """Returns the uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
     types = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}
-    words = [np.array(value, types[parameter_type(value)]) for value in parameters.values()]
+    words = [
+        np.array(example(value), types[parameter_type(value)]) for value in parameters.values()
+    ]
     block = b"".join(word.tobytes() for word in words)
     if len(block) > UNIFORM_BYTES:
         raise ValueError(

@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import spreads
@@ -186,7 +188,7 @@ def _scores(a: Attention) -> dict[str, object]:
         "scale": float(attributes["scale"]), "empty": empty,
         "nothing": -np.inf if isnan(empty) or attributes.get("mends") else -MAX_FLOAT32,
         "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
-        "past": np.int32(past or 0),
+        "past": i32(past or 0),
         "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
     }  # fmt: skip
     return found | ({"softcap": cap} if cap else {})
@@ -235,6 +237,7 @@ FORMS = Forms(
 )  # fmt: skip
 
 
+@chooses
 def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     """Returns how many rows, a power of two, share the keys that a thread loads, for `outer` heads
     and batches. It is smaller on GPUs that would otherwise have idle threads."""

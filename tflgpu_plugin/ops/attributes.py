@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir.symbolic import is_integer
 
-BOOLS, INTEGERS, FLOATS = (bool, np.bool_), (int, np.integer), (float, np.floating)
+BOOLS, FLOATS = (bool, np.bool_), (float, np.floating)
 
 
 class Kind(NamedTuple):
@@ -30,17 +31,13 @@ class Kind(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, INTEGERS) and not isinstance(value, bool)
-
-
 def _is_number(value: Any) -> bool:
-    return isinstance(value, FLOATS) or _is_integer(value)
+    return isinstance(value, FLOATS) or is_integer(value)
 
 
 FLAG = Kind("True or False", "bools", lambda value: isinstance(value, BOOLS))
-INTEGER = Kind("an integer", "integers", _is_integer)
-COUNT = Kind("a positive integer", "positive integers", lambda v: _is_integer(v) and v > 0)
+INTEGER = Kind("an integer", "integers", is_integer)
+COUNT = Kind("a positive integer", "positive integers", lambda v: is_integer(v) and v > 0)
 NUMBER = Kind("a number", "numbers", _is_number)
 TEXT = Kind("a text", "texts", lambda value: isinstance(value, str))
 STEPS = Kind("steps", "steps", lambda value: isinstance(value, tuple))  # only set by passes

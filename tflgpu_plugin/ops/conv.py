@@ -32,7 +32,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "rank.unsupported", f"This convolution needs an input and weights of {rank} dimensions."
         )
-    if min(prod(x), prod(weights)) < 1:
+    if 0 in (*x, *weights):
         return Refusal("shape.empty", "A convolution of empty tensors is not supported.")
     if node.attributes.get("filters_last") and x[-1] != weights[-1]:
         said = f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."

@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import FORMS, refuse
@@ -81,7 +82,7 @@ def _filters(graph: Graph, node: Node) -> Shape:
 
 def _wanted(graph: Graph, node: Node) -> Shape | None:
     value = graph.constant(node.inputs[3])
-    return None if value is None else tuple(int(extent) for extent in value)
+    return None if value is None else tuple(integer(extent) for extent in value)
 
 
 def _shapes_back(graph: Graph, node: Node) -> list[Shape]:

@@ -4,10 +4,11 @@ Output channel o reads input channel o / multiplier, multiplier = O / C."""
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import prod
 from typing import NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
@@ -167,6 +168,7 @@ FORMS = Forms(
 )  # fmt: skip
 
 
+@chooses
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
     """Returns the output rows per thread. More rows read fewer input rows per output row, but GPUs
     need more threads, each of which loads all its rows at once. On software adapters the busiest
@@ -190,7 +192,7 @@ def _lanes(target: Target) -> int:
 
 def _groups(along: Span, size: int) -> int:
     """Returns the number of groups of `size` output pixels that are `dilation` apart."""
-    return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
+    return along.dilation * -(-along.positions // (along.dilation * size))
 
 
 ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation multiplier"

@@ -28,11 +28,11 @@ def broadcast(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
-        longer = {extent for extent in extents if extent != 1}
-        if len(longer) > 1:
+        longer = [extent for extent in extents if extent != 1]
+        if any(extent != longer[0] for extent in longer[1:]):
             listed = " and ".join(str(list(shape)) for shape in shapes)
             raise Misfit(f"shapes {listed} cannot be broadcast together")
-        found.append(longer.pop() if longer else 1)
+        found.append(longer[0] if longer else 1)
     return tuple(found)
 
 

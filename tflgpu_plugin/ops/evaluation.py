@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.symbolic import is_symbolic
 from tflgpu_plugin.ops.table import Op
 
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
@@ -47,6 +48,8 @@ def _results(
     graph, node = Graph.over(tensors), Node(0, op.name, inputs, made, attributes)
     views = op.views(graph, node) if op.views and op.meaning is None else ()
     shapes = [view.shape for view in views] or op.shapes(graph, node)
+    if any(map(is_symbolic, shapes)):
+        raise ValueError("a symbolic number of elements")
     if any(prod(shape) > limit for shape in shapes):
         raise ValueError("too many elements")
     if views:

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ops import rounding, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -137,6 +138,7 @@ def _multiply_rows(r: Rows) -> None:
         )
 
 
+@chooses
 def are_many(x: Geometry) -> bool:
     """Whether there are enough rows that treating them as pixels pays."""
     return x.batch * x.spatial >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)

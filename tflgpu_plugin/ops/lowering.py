@@ -12,11 +12,14 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import is_integer
+from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, stored_pieces
@@ -212,6 +215,9 @@ class Lowering:
                 f"A constant of {vectors * VECTOR_BYTES:,} bytes is over this adapter's binding "
                 f"limit of {limit:,}.",
             )
+        if symbolic(data):  # see `Assembly._place_symbolic`
+            places = np.arange(1, data.size + 1, dtype=np.int32).reshape(data.shape)
+            return Constant((tensor, *how), vectors, lambda: pack(places), data, False, whole)
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
     def stored(self, tensor: int) -> Source:

@@ -24,6 +24,7 @@ from tflgpu_plugin.ir import (
     geometry,
     is_integer,
 )
+from tflgpu_plugin.ir.symbolic import i32, surely_divides
 from tflgpu_plugin.ops.axes import Axis, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
@@ -128,7 +129,9 @@ def lower(low: Lowering, node: Node) -> None:
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
     # Pad lanes must be zero even if the view reads a part of the input's channels: `zeros`.
-    zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
+    zeros = (
+        surely_divides(4, stored.channels) or reading.channel + stored.channels == inside.channels
+    )
     zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
         Kernel(
@@ -179,15 +182,16 @@ class Reading:
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
         """Whether the output is stored exactly like the input."""
-        lanes = inside.channels % 4 == 0 and stored.channels % 4 == 0
-        same = inside == stored or (lanes and inside.vectors == stored.vectors)
-        return same and self.block == 0
+        if inside == stored:
+            return self.block == 0
+        same = self.block == 0 and inside.vectors == stored.vectors
+        return same and all(surely_divides(4, n) for n in (inside.channels, stored.channels))
 
     def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
         """Returns the launch's parameters for the view and each axis."""
-        found: dict[str, object] = {"base": np.int32(self.base)}
+        found: dict[str, object] = {"base": i32(self.base)}
         if self.form == "lanes":
-            found |= {"channel": np.int32(self.channel), "in_plane": np.int32(4 * inside.spatial)}
+            found |= {"channel": i32(self.channel), "in_plane": i32(4 * inside.spatial)}
         if self.form == "elements":
             found |= {"channels": stored.channels, "in_channels": inside.channels}
             found |= {"in_slices": inside.slices, "in_spatial": inside.spatial}
@@ -196,8 +200,8 @@ class Reading:
             in_slices = self.form == "lanes" and k == self.lane
             found |= {f"d{k}": -(-axis.extent // 4) if in_slices else axis.extent}
             found |= {f"low{k}": axis.low, f"span{k}": max(axis.stop - axis.low, 0)}
-            found |= {f"k{k}": np.int32(axis.stride)}
-            found |= {f"c{k}": np.int32(each.stride) for each in channel}
+            found |= {f"k{k}": i32(axis.stride)}
+            found |= {f"c{k}": i32(each.stride) for each in channel}
             if axis.lookup is not None:
                 found |= {f"table{k}": start}
                 start += len(axis.lookup)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, planar
+from tflgpu_plugin.ir.symbolic import f32
 from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import spreads
@@ -184,7 +185,7 @@ def _launch(s: Standardized, held: int, adding: Launch | None = None, parts: int
                 "slices": x.slices,
                 "items": s.items,
                 "channels": x.channels,
-                "count": float(s.count),
+                "count": f32(s.count),
                 "lanes": together,
                 "epsilon": float(node.attributes["epsilon"]),
                 **({"part": adding.parameters["part"]} if adding else {}),

@@ -147,6 +147,8 @@ def _after(node: Node, axis: int) -> int:
 
 def _meets(s: Span) -> bool:
     """Whether the window contains at least one element at every position."""
+    if s.dilation == 1:
+        return s.before < s.kernel and (s.positions - 1) * s.stride - s.before < s.extent
     corner = np.arange(s.positions) * s.stride - s.before
     begin = np.maximum(0, (s.dilation - 1 - corner) // s.dilation)
     end = np.minimum(s.kernel, -((corner - s.extent) // s.dilation))

@@ -19,6 +19,8 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integers
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -52,7 +54,7 @@ def gathered(graph: Graph, node: Node) -> list[View]:
     shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
     if _batch(graph, node):
         raise ValueError("each batch has indices of its own")
-    row = _numbers(graph, node, "indices").astype(np.int64).reshape(-1)
+    row = integers(_numbers(graph, node, "indices")).reshape(-1)
     attributes = node.attributes
     low = 0 if attributes.get("raises") and not attributes.get("wraps") else -shape[axis]
     if row.size and (row.min() < low or row.max() >= shape[axis]):
@@ -67,12 +69,12 @@ def tiled(graph: Graph, node: Node) -> list[View]:
         raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
     if repeats.size and repeats.min() < 0:
         raise ValueError("repeats must not be negative")
-    return [repeated(shape, [int(count) for count in repeats])]
+    return [repeated(shape, [integer(count) for count in repeats])]
 
 
 def expanded(graph: Graph, node: Node) -> list[View]:
     shape = graph.shape(node.operand())
-    wanted = tuple(int(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
+    wanted = tuple(integer(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
     target = broadcast(shape, wanted)
     lead = len(target) - len(shape)
     pairs = zip(target, (1,) * lead + shape, strict=True)
@@ -132,7 +134,7 @@ def _batches(graph: Graph, node: Node) -> tuple[Shape, tuple[tuple[int, int], ..
     shape, given = graph.shape(node.operand()), [graph.constant(t) for t in node.inputs[1:3]]
     if given[0] is None or given[1] is None:
         raise NotConstant("blocks and margins must be constant")
-    blocks = tuple(int(n) for n in given[0].reshape(-1))
+    blocks = tuple(integer(n) for n in given[0].reshape(-1))
     if given[1].size != 2 * len(blocks) or not 0 < len(blocks) < len(shape):
         raise ValueError(f"{len(blocks)} blocks do not fit an input of shape {list(shape)}")
     margins = tuple((int(a), int(b)) for a, b in given[1].reshape(-1, 2))

@@ -8,8 +8,10 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
+from tflgpu_plugin.ir.symbolic import f32
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -160,7 +162,7 @@ def _lower_parts(r: Reduced) -> None:
     first = replace(r, reduction=r.reduction._replace(finish="a"))
     _reduce(first, replace(_elements(r), part=part), made)
     last = replace(r, reduction=r.reduction._replace(each="v"))
-    _reduce(last, _Elements(Access(made), several, {"divisor": float(r.count)}))
+    _reduce(last, _Elements(Access(made), several, {"divisor": f32(r.count)}))
 
 
 def _part(r: Reduced) -> int:
@@ -204,7 +206,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
         "count": elements.count,
         "lanes": together,
         "block": -(-block // ahead) * ahead,
-        "divisor": float(elements.count),
+        "divisor": f32(elements.count),
         "infinity": inf,
         "slices": out.slices,
         "spatial": out.spatial,
@@ -239,6 +241,7 @@ def exchanges(target: Target, count: int) -> bool:
     return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
 
 
+@chooses
 def lanes(target: Target, count: int, results: int) -> int:
     """Returns how many threads share a result of `count` elements: one if it is cheap, a workgroup
     for long ones, and more on GPUs if there are too few results to occupy them."""
@@ -255,6 +258,7 @@ def lanes(target: Target, count: int, results: int) -> int:
     return found
 
 
+@chooses
 def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
     """Returns the threads of a workgroup: more than usual if few results each have a whole
     workgroup, and each thread still has at least `least` elements."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.ir import COMPLEX, Graph, Misfit, Node, NotConstant, Shape
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.views import View, whole
@@ -21,8 +22,8 @@ def requested(graph: Graph, node: Node) -> Shape | None:
         return expanded(graph.shape(node.operand()), node.attributes["expand"])
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         value = graph.constant(node.inputs[1])
-        return None if value is None else tuple(int(extent) for extent in value.reshape(-1))
-    return tuple(int(extent) for extent in node.attributes["shape"])
+        return None if value is None else tuple(map(integer, value.reshape(-1)))
+    return tuple(map(integer, node.attributes["shape"]))
 
 
 def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:

@@ -20,6 +20,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering
@@ -65,7 +66,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if whole and not _copies(node):
         said = "Of integers the nearest ones are taken: use the mode nearest and another region."
         return Refusal("attribute.unsupported", said)
-    if max(shape) > MAX_EXTENT:
+    if any(extent > MAX_EXTENT for extent in shape):
         return Refusal("shape.too_large", f"Resizing takes extents up to {MAX_EXTENT:,}.")
     return None
 
@@ -186,7 +187,7 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
 def _size(graph: Graph, node: Node) -> tuple[int, ...]:
     size = graph.constant(node.inputs[1])
     assert size is not None
-    return tuple(int(extent) for extent in size.reshape(-1))
+    return tuple(integer(extent) for extent in size.reshape(-1))
 
 
 def _work(graph: Graph, node: Node) -> int:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.refusal import Refusal
@@ -231,7 +232,7 @@ def new_shapes(graph: Graph, node: Node) -> list[Shape]:
     shape = graph.constant(node.inputs[2])
     if shape is None:
         raise NotConstant("the shape must be constant")
-    made = tuple(int(n) for n in shape.reshape(-1))
+    made = tuple(integer(n) for n in shape.reshape(-1))
     width = indices[-1] if indices else 0
     if not 0 < width <= len(made) or updates != (*indices[:-1], *made[width:]):
         raise ValueError(_unfit(indices, updates, made))
@@ -333,7 +334,7 @@ def assigned(
 def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
     """Returns updates added to zeros, if no index repeats: sums of several updates round
     differently."""
-    extents = tuple(int(extent) for extent in shape.reshape(-1))
+    extents = tuple(integer(extent) for extent in shape.reshape(-1))
     places = indices.reshape(-1, indices.shape[-1])
     inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))
     if reduction != "add" or not inside or len(np.unique(places, axis=0)) < len(places):

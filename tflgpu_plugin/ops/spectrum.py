@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import COMPLEX, Array, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part
@@ -51,7 +52,7 @@ def matrix(
 def _lengths(graph: Graph, node: Node) -> Shape:
     value = graph.constant(node.operand(1))
     assert value is not None
-    return tuple(int(length) for length in value.reshape(-1))
+    return tuple(integer(length) for length in value.reshape(-1))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

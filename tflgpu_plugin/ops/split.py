@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
@@ -41,7 +42,7 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
     fit."""
     if value is None:
         raise NotConstant("the extents of the parts must be constants")
-    extents = [int(extent) for extent in value.reshape(-1)]
+    extents = [integer(extent) for extent in value.reshape(-1)]
     others = sum(extent for extent in extents if extent != REST)
     possible = len(extents) == count and extents.count(REST) <= 1 and min(extents) >= REST
     if not possible or (others != whole if REST not in extents else others > whole):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.symbolic import f32
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.table import AVERAGED, Op
@@ -81,7 +82,7 @@ def _lower(low: Lowering, node: Node) -> None:
             {
                 "slices": x.slices,
                 "spatial": x.spatial,
-                "divisor": float(x.spatial),
+                "divisor": f32(x.spatial),
                 "inner_slices": inner,
                 "out_slices": outs,
                 **dict(zip(("map_lanes", "inner_lanes", "out_lanes"), lanes, strict=True)),

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant
+from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import sliced as sliced_axis
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 
@@ -17,7 +19,8 @@ def views(graph: Graph, node: Node) -> list[View]:
     shape = graph.shape(node.operand())
     values = [graph.constant(tensor) for tensor in node.inputs[1:4]]
     begin, end, strides = (
-        None if value is None else [int(entry) for entry in value.reshape(-1)] for value in values
+        None if value is None else [integer(entry) for entry in value.reshape(-1)]
+        for value in values
     )
     if begin is None or end is None or strides is None:
         raise NotConstant("begin, end and strides must be constants")
@@ -80,7 +83,7 @@ def _range(
         raise ValueError("a stride must not be zero")
     first = None if _has(node, "begin_mask", entry) else begin[entry]
     last = None if _has(node, "end_mask", entry) else end[entry]
-    start, stop, _ = slice(first, last, stride).indices(extent)
+    start, stop, _ = sliced_axis(slice(first, last, stride), extent)
     if node.attributes.get("offset"):  # the end counts from the start
         if last is None:  # the host's shape and values disagree: there is no right answer
             raise ValueError("an end mask together with offset has no defined meaning")
@@ -88,7 +91,7 @@ def _range(
         lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
         if not lowest <= stop <= highest:
             raise ValueError(f"an end {last} from {start} leaves an axis of {extent}")
-    extent = len(range(start, stop, stride))
+    extent = max(-(-(stop - start) // stride), 0)
     # The step over one element has no effect; converters write any int64.
     return start, extent, stride if extent > 1 else 1
 
@@ -99,7 +102,7 @@ def sliced(graph: Graph, node: Node) -> list[View]:
     given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
     if any(value is None for value in given):
         raise NotConstant("begin and size must be constants")
-    begin, size = ([int(n) for n in value.reshape(-1)] for value in given if value is not None)
+    begin, size = ([integer(n) for n in value.reshape(-1)] for value in given if value is not None)
     if not len(begin) == len(size) == len(shape):
         raise ValueError(f"begin and size must have an entry for each of {len(shape)} axes")
     size = [n - b if s == -1 else s for b, s, n in zip(begin, size, shape, strict=True)]

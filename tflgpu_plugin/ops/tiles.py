@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir import Target
+from tflgpu_plugin.ir.extent import chooses
 
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
@@ -74,6 +75,7 @@ STARTS: dict[str, Start] = {
 }
 
 
+@chooses
 def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile:
     """Returns the tile for an output of `count` pixels and `slices` channel slices; few different
     tiles, so few pipelines. With a `width`, a thread's pixels are neighbours in rows of that width.
@@ -135,6 +137,7 @@ def _made(count: int, lanes: int, pixels: int) -> int:
     return -(-count // (lanes * pixels)) * lanes * pixels
 
 
+@chooses
 def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
     """Returns the vendor's tiles with equal slices and more pixels per thread, the largest first,
     that leave few more lanes idle over `count` pixels; only for weights from global memory."""

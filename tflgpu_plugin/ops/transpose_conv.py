@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, refuse_groups
@@ -92,7 +93,7 @@ def _output(graph: Graph, node: Node) -> Shape | None:
     """Returns the output shape: as given (None if it is not constant), or what padding leaves."""
     if count_given(node.inputs) > 3:
         value = graph.constant(node.inputs[3])
-        return None if value is None else tuple(int(extent) for extent in value)
+        return None if value is None else tuple(integer(extent) for extent in value)
     (batch, *extents, _), (channels, *kernel, _) = operands(graph, node)
     same = node.attributes["padding"] == "same"
     taken = zip(extents, kernel, node.attributes["strides"], strict=True)

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Shape
+from tflgpu_plugin.ir.extent import Extent, integer
+from tflgpu_plugin.ir.symbolic import hashed, is_symbolic
 from tflgpu_plugin.ops.axes import Axis, aligned, halved, merged
 
 
@@ -45,7 +47,7 @@ class View:
     def key(self) -> tuple[object, ...]:
         """Returns a key that is equal for equal views."""
         axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple.axes]
-        return (self.shape, self.offset, self.value, *axes)
+        return tuple(map(hashed, (self.shape, self.offset, self.value, *axes)))
 
     def by_axis(self, shape: Shape) -> bool:
         """Whether each axis reads along the same axis of an input of this shape, or is
@@ -127,8 +129,16 @@ class View:
         value = view.value if view.padded else self.value
         return View(view.shape, tuple(axes), offset, value)
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether it depends on symbolic extents."""
+        numbers = (n for a in self.axes for n in (a.extent, a.stride, a.low, a.stop))
+        return is_symbolic((*self.shape, self.offset, *numbers))
+
     def of(self, data: Array) -> Array:
-        """Returns the result for this input."""
+        """Returns the result for this input. Raises ValueError for a symbolic view."""
+        if self.symbolic:
+            raise ValueError("a symbolic view has no elements before a run")
         result = np.full([axis.extent for axis in self.axes], self.value, data.dtype)
         if result.size == 0 or any(axis.low >= axis.stop for axis in self.axes):
             return result.reshape(self.shape)
@@ -249,9 +259,15 @@ def whole(shape: Shape) -> View:
     return View(shape, (Axis(prod(shape), 1),))
 
 
-@lru_cache(256)  # networks transpose few shapes, many times
 def transposed(shape: Shape, perm: tuple[int, ...]) -> View:
     """Returns the view whose axis k is axis perm[k]."""
+    if any(isinstance(extent, Extent) for extent in shape):
+        return _transposed.__wrapped__(shape, perm)
+    return _transposed(shape, perm)
+
+
+@lru_cache(256)  # networks transpose few shapes, many times
+def _transposed(shape: Shape, perm: tuple[int, ...]) -> View:
     strides = row_strides(shape)
     axes = tuple(Axis(shape[axis], strides[axis]) for axis in perm)
     return View(tuple(shape[axis] for axis in perm), axes)
@@ -301,11 +317,14 @@ def taken(shape: Shape, rows: Mapping[int, Array]) -> View:
     """Returns the view of the elements at these indices of some axes."""
     axes, offset = [], 0
     for k, (extent, stride) in enumerate(zip(shape, row_strides(shape), strict=True)):
-        row = rows.get(k, np.arange(extent))
+        if k not in rows:
+            axes.append(Axis(extent, stride))
+            continue
+        row = rows[k]
         steps = set(np.diff(row).tolist())
         if len(steps) > 1:
             axes.append(Axis(len(row), stride, lookup=row))
             continue
-        offset += int(row[0]) * stride if len(row) else 0
+        offset += integer(row[0]) * stride if len(row) else 0
         axes.append(Axis(len(row), stride * (steps.pop() if steps else 1)))
     return View(tuple(axis.extent for axis in axes), tuple(axes), offset)

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
+from tflgpu_plugin.ir.symbolic import i32
 
 BUSY_THREADS = 1 << 15  # threads that fill a large GPU
 
@@ -106,7 +105,7 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
     for k, (letter, s) in enumerate(zip("dhw"[-len(axes) :], axes, strict=True)):
         found |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
         found |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
-        found |= {f"before_{letter}": np.int32(s.before)}
+        found |= {f"before_{letter}": i32(s.before)}
         if k:  # the first extent is not needed to split a pixel's number
             found |= {f"out_{letter}": s.positions}
     return found
@@ -121,7 +120,7 @@ def refuse_window(
         return Refusal(
             "attribute.invalid", "Window extents, strides and dilations must be at least 1."
         )
-    if min(s.positions for s in spans(shape, kernel, attributes)) < 1:
+    if any(s.positions < 1 for s in spans(shape, kernel, attributes)):
         said = f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
         return Refusal("shape.window_too_large", said)
     return None

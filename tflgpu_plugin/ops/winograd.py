@@ -14,6 +14,8 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
+from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Source, Stores
@@ -64,9 +66,11 @@ def suits(c: Convolution) -> bool:
     if c.filters[1:3] != (3, 3) or c.groups > 1 or not plain or not c.constant:
         return False
     tile = choose_tile(c.low.target, _slices(c)[1], _count(c))
-    return max(_bytes(_count(c), _slices(c), tile)) <= c.low.target.storage_bytes
+    most = c.low.target.storage_bytes
+    return all(size <= most for size in _bytes(_count(c), _slices(c), tile))
 
 
+@chooses
 def pays(c: Convolution) -> bool:
     """Whether it is faster so."""
     target, count, slices, maps = c.low.target, _count(c), _slices(c), (c.x[0], c.pixels)
@@ -152,14 +156,14 @@ def lower(c: Convolution) -> None:
     if low.target.software:
         source = _columns_in(low, node, x, columns, wide)
         line, maps = x[1] * wide, x[0] * depth
-        parameters |= {"extent": x[1], "before": np.int32(rows.before)}
+        parameters |= {"extent": x[1], "before": i32(rows.before)}
         parameters |= {"line_blocks": SIDE, "column_blocks": 0, "x_line": 0, "x_column": 1}
         parameters |= {"x_outer": maps * line, "x_image": line, "x_step": wide}
         parameters |= {"y_outer": plane, "y_step": SIX * plane}
         items = high * wide, maps, SIX
     else:
         parameters |= {"in_h": x[1], "in_w": x[2], "x_image": x[1] * x[2]}
-        parameters |= {"before_h": np.int32(rows.before), "before_w": np.int32(columns.before)}
+        parameters |= {"before_h": i32(rows.before), "before_w": i32(columns.before)}
         parameters |= {"y_step": plane}
     _transform(low, node, "winograd_input", (source, transformed), items, parameters)
     _multiply(low, node, (transformed, products), filters, count)
@@ -184,7 +188,7 @@ def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -
     line, maps = x[1] * wide, x[0] * depth
     made = low.temporary(SIX * maps * line)
     parameters: dict[str, object] = {"across": wide, "slices": depth, "extent": x[2]}
-    parameters |= {"line_blocks": 0, "column_blocks": SIDE, "before": np.int32(columns.before)}
+    parameters |= {"line_blocks": 0, "column_blocks": SIDE, "before": i32(columns.before)}
     parameters |= {"x_outer": 0, "x_image": x[1] * x[2], "x_line": x[2]}
     parameters |= {"x_column": 0, "x_step": 1}
     parameters |= {"y_outer": 0, "y_map": depth * line, "y_slice": line, "y_step": maps * line}

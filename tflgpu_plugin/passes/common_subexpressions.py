@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import STORE, Graph, Node, renamed
+from tflgpu_plugin.ir.symbolic import hashed
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -38,7 +39,7 @@ def share_common_subexpressions(graph: Graph) -> Graph:
 def _key(e: Rewriter, node: Node) -> Hashable:
     """Returns a key that is equal for nodes that compute the same result."""
     made = [e.tensors[t] for t in node.outputs]
-    kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)
+    kinds = tuple((hashed(t.shape), t.dtype, t.wide, t.variable) for t in made)
     return node.op, node.inputs, attributes_key(node), node.epilogue, kinds
 
 

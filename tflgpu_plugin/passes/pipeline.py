@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tflgpu_plugin import log, ops
 from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir import Graph, Node, Target, quirks, verify
+from tflgpu_plugin.ir.symbolic import is_symbolic
 from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.passes import (
     canonical,
@@ -122,6 +123,8 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
             if any(_refused(rewritten, node, target) for node in made):
                 return graph
     except Exception as error:  # a defect of ours must not take the host down
+        if any(map(is_symbolic, (tensor.shape for tensor in graph.tensors.values()))):
+            raise  # there is a plan without symbols
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
     return rewritten

@@ -21,7 +21,7 @@ from tflgpu_plugin.runtime.pipelines import Pipelines
 STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE, FILL_FIRST = 1, 2, 4, 8, 16, 32, 64
 USAGE = {
     "weights": STORAGE | COPY_DST | FILL_FIRST,
-    "uniforms": UNIFORM | COPY_DST,
+    "uniforms": UNIFORM | STORAGE | COPY_DST,
     "pool": STORAGE | COPY_DST,
     "input": STORAGE | COPY_DST | HOST_WRITE,
     "output": STORAGE | COPY_SRC | HOST_READ,

@@ -19,7 +19,7 @@ static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, s
     if (!bindings[i] && !(pipeline->kinds[i] == 'u' && spec->uniforms))
       return tgi_fail(err, "Dispatch %zu has no buffer at binding %zu.", index, i);
     for (size_t k = 0; k < i && pipeline->kinds[i] != 'u'; k++)
-      if (bindings[k] == bindings[i] && pipeline->kinds[k] != pipeline->kinds[i])
+      if (bindings[k] == bindings[i] && (pipeline->kinds[k] == 'w') != (pipeline->kinds[i] == 'w'))
         return tgi_fail(err, "Dispatch %zu binds one buffer for reading and writing (bindings %zu and %zu).", index, k,
                         i);
   }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Node, Shape
+from tflgpu_plugin.ir.symbolic import hashed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -49,7 +50,7 @@ class Masks:
         total: int | None = None
         for mask, shape in zip(masks, shapes, strict=True):
             assert shape is not None
-            key = total, mask.tensor, mask.value, mask.where, shape
+            key = total, mask.tensor, mask.value, mask.where, hashed(shape)
             if key not in self.made:
                 self.made[key] = self._with(nodes, total, mask, shape)
             total = self.made[key]

@@ -38,7 +38,7 @@ def _fold_constants(e: Rewriter) -> bool:
         if data is None or source is None or output in e.needed or data.size > MAX_MOVED:
             continue
         moved = e.view(node)
-        if moved is None or prod(moved.shape) > data.size:
+        if moved is None or moved.symbolic or prod(moved.shape) > data.size:
             continue
         if e.tensors[output].dtype != e.tensors[source].dtype:
             continue

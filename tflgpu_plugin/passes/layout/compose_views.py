@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin.ir import Graph, Node, geometry, merged
+from tflgpu_plugin.ir.symbolic import hashed
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
 
@@ -92,7 +93,7 @@ class _Joining:
         assert view is not None
         output, shape = last.outputs[0], self.graph.shape
         inside, stored = geometry(shape(first.operand())), geometry(shape(output))
-        key = view.key, inside, stored
+        key = view.key, hashed(inside), hashed(stored)
         if key not in self.lying:
             self.lying[key] = movement.read(view, inside, stored).in_place(inside, stored)
         turned = output in self.graph.outputs and movement.turned(view, inside)

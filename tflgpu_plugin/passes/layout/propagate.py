@@ -159,8 +159,8 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
     for run in transposed(shape, perm).simple.axes:
-        ends = range(run.stride, run.stride * run.extent)
-        inside = [k for k, extent in enumerate(other) if extent != 1 and strides[k] in ends]
+        end = run.stride * run.extent
+        inside = [k for k, n in enumerate(other) if n != 1 and run.stride <= strides[k] < end]
         if inside and (
             strides[inside[-1]] != run.stride or prod(other[k] for k in inside) != run.extent
         ):

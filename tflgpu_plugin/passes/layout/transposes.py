@@ -107,16 +107,16 @@ def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
     return region
 
 
-def _price(shape: Shape, perm: Perm) -> float:
+def _price(shape: Shape, perm: Perm) -> int:
     """Returns the cost of a transpose, in bytes."""
     if perm == tuple(range(len(perm))):
         return 0
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
-def _gain(uses: DefUse, region: _Region) -> float:
+def _gain(uses: DefUse, region: _Region) -> int:
     """Returns the bytes of transposes at a region's edges that changing its layout saves."""
-    e, saved = uses.e, 0.0
+    e, saved = uses.e, 0
     made: set[tuple[int, Perm]] = set()  # transposes that would be needed, each counted once
     gone: set[int] = set()
     for tensor, perm in region.held.items():

@@ -1,0 +1,173 @@
+"""Symbolic extents: what code computes with them holds for all values for which the guards hold."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin.compile.template import Values
+from tflgpu_plugin.ir.extent import Extent, Trace, chooses, integer
+from tflgpu_plugin.ir.polynomial import Guard, least, most
+from tflgpu_plugin.ir.symbolic import (
+    Word,
+    example,
+    f32,
+    hashed,
+    i32,
+    integers,
+    is_integer,
+    is_symbolic,
+    sliced,
+    surely_divides,
+    symbolic,
+)
+
+Numbers = Sequence[Any]
+BINARY: Sequence[Callable[[Any, Any], Any]] = (
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, max, min,
+    lambda a, b: -(-a // b), lambda a, b: a if a == b else b, lambda a, b: divmod(a, b)[1],
+    lambda a, b: a << 1 if a > b else a >> 1, lambda a, b: abs(a - b),
+    lambda a, b: a if a != b else 2,
+)  # fmt: skip
+
+
+def computed(seed: int, given: Numbers) -> list[Any]:
+    """The numbers of a random program of a few steps for these inputs."""
+    chance, found = random.Random(seed), [*given, 1, 3, 4, 64]
+    for _ in range(chance.randint(1, 8)):
+        function, a, b = chance.choice(BINARY), chance.choice(found), chance.choice(found)
+        found.append(function(a, b) if b > 0 else a)
+    return found
+
+
+def traced(*values: int) -> tuple[Trace, list[int]]:
+    trace = Trace()
+    return trace, [trace.symbol(k, value) for k, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_programs_hold_where_their_guards_hold(part: int) -> None:
+    chance, held = random.Random(part), 0
+    for seed in range(1500 * part, 1500 * part + 1500):
+        first, other = ([chance.randint(2, 40) for _ in range(3)] for _ in range(2))
+        trace, symbols = traced(*first)
+        found = computed(seed, symbols)
+        assert [example(number) for number in found] == computed(seed, first)
+        values = Values(trace, dict(enumerate(other)))
+        if values.hold([*trace.guards]):
+            held += 1
+            assert [values.of(number) for number in found] == computed(seed, other)
+            for index, atom in enumerate(trace.atoms):
+                assert atom.least <= values.atom(index) <= atom.most
+    assert held > 300
+
+
+def test_polynomials_are_equal_without_a_guard() -> None:
+    trace, (a, b) = traced(30, 7)
+    assert a * 4 + 4 * b == 4 * (a + b) and (a + b) * (a - b) == a * a - b * b
+    assert a * 12 // 4 == 3 * a and a * b // b == a and (8 * a + 5) // 4 == 2 * a + 1
+    assert a > 0 and a + b >= 4 and -(-a // 4) >= 1 and a // (2 * a) == 0 and a * a >= 2 * a
+    assert not trace.guards
+
+
+def test_a_comparison_leaves_one_guard() -> None:
+    trace, (a,) = traced(30)
+    assert a < 64 and not a >= 64 and a != 5 and not a == 5
+    assert {guard.kind for guard in trace.guards} == {"ge", "ne"} and len(trace.guards) == 2
+    assert Values(trace, {0: 63}).hold([*trace.guards])
+    assert not Values(trace, {0: 64}).hold([*trace.guards])
+    assert not Values(trace, {0: 5}).hold([*trace.guards])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [int, float, str, hash, range, lambda n: f"{n:d}", lambda n: [0] * 50 and [0, 1][n - 29],
+     lambda n: np.zeros(n), lambda n: n / 2, lambda n: 2 / n, lambda n: n + 0.5, lambda n: n < 31.5,
+     lambda n: np.asarray(n, np.int64), lambda n: {30: 1}[n], lambda n: 2**n, lambda n: 0.5 // n,
+     lambda n: 1 << n, lambda n: n & 3, lambda n: 1 | n, lambda n: n**-1],
+)  # fmt: skip
+def test_a_use_as_a_plain_number_fixes_it(use: Callable[[Any], object]) -> None:
+    trace, (a,) = traced(30)
+    use(a)
+    values = [Values(trace, {0: value}) for value in (30, 31)]
+    assert [each.hold([*trace.guards]) for each in values] == [True, False]
+    assert sum(trace.fixed.values()) == 1 and "test_extent.py" in next(iter(trace.fixed))
+
+
+def test_a_choice_leaves_no_guard() -> None:
+    trace, (a,) = traced(30)
+
+    @chooses
+    def choice(n: int) -> str:
+        return "many" if n >= 16 and n / 2 > 3 else "few"
+
+    assert choice(a) == "many" and not trace.guards and not trace.fixed
+    with pytest.raises(ZeroDivisionError):
+        chooses(lambda: 1 // 0)()
+    assert a >= 16 and len(trace.guards) == 1
+
+
+def test_bit_length_holds_between_powers_of_two() -> None:
+    trace, (a,) = traced(30)
+    assert a.bit_length() == 5
+    held = [v for v in range(2, 70) if Values(trace, {0: v}).hold([*trace.guards])]
+    assert held == [*range(16, 32)]
+
+
+def test_numbers_of_numpy_keep_the_symbol() -> None:
+    trace, (a,) = traced(30)
+    assert np.int64(3) * a == 3 * a and np.int32(3) + a == a + 3 and np.int64(90) // a == 90 // a
+    listed = integers([1, a])
+    assert symbolic(listed) and (listed * 2)[1] == 2 * a and np.prod([2, a]) == 2 * a
+    assert not symbolic(integers([1, 2])) and integers([1, 2]).dtype == np.int64
+    assert not trace.fixed
+
+
+def test_limits_of_polynomials() -> None:
+    trace, (a, b) = traced(30, 7)
+    assert isinstance(a, Extent) and isinstance(b, Extent)
+    assert least((a + b).terms, trace.atoms) == 4 and most((5 - a).terms, trace.atoms) == 3
+    assert (least((a - b).terms, trace.atoms) or 0) < 0 and least((a * a - b).terms, trace.atoms)
+    assert least((a * b - a).terms, trace.atoms) == 2
+
+
+def test_a_quotient_by_zero_does_not_hold() -> None:
+    trace, (a, b) = traced(30, 7)
+    assert 60 // (a - b) == 60 // (a - b)
+    guard = Guard("ge", (60 // (a - b)).terms)  # type: ignore[attr-defined]
+    assert Values(trace, {0: 9, 1: 8}).hold([guard])
+    assert not Values(trace, {0: 8, 1: 8}).hold([guard])
+
+
+def test_slices_are_those_of_python() -> None:
+    chance = random.Random(1)
+    for _ in range(3000):
+        ends = [chance.choice([None, *range(-9, 10)]) for _ in range(2)]
+        given, extent = (
+            slice(*ends, chance.choice([None, -3, -2, -1, 1, 2, 3])),
+            chance.randint(0, 7),
+        )
+        assert sliced(given, extent) == given.indices(extent)
+
+
+def test_what_numbers_are() -> None:
+    _, (a,) = traced(30)
+    assert integer(a) is a and integer(np.int64(4)) == 4 and integer(True) == 1
+    assert is_integer(a) and is_integer(np.int8(1)) and is_integer(3)
+    assert not is_integer(True) and not is_integer(1.0)
+    assert is_symbolic((1, a)) and not is_symbolic((1, 2))
+    assert surely_divides(4, 8 * a + 4) and not surely_divides(4, 2 * a)
+    assert surely_divides(4, 8) and not surely_divides(4, 6)
+    assert i32(a) == Word(a, "i32") and i32(3) == np.int32(3) and f32(a) == Word(a, "f32")
+    assert f32(3) == 3.0 and example(i32(a + 1)) == 31 and example(5) == 5
+
+
+def test_keys_of_equal_numbers_are_equal() -> None:
+    trace, (a, b) = traced(30, 30)
+    assert hashed((a, (1, a))) == hashed((a + 0, (1, a * 1))) and hashed(a) != hashed(b)
+    assert hashed((1, 2)) == (1, 2) and not trace.fixed and not trace.guards

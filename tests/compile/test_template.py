@@ -1,0 +1,130 @@
+"""A plan with symbols is, for each shape that its guards accept, the plan made for that shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conformance import check, direct, node_cases
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler, memory
+from tflgpu_plugin.compile.template import Template, template
+from tflgpu_plugin.ir import Graph, Plan, Target
+from tflgpu_plugin.ir.extent import Trace
+from tflgpu_plugin.kernels import UNIFORM_BYTES
+
+TARGETS = {
+    "software": Target(software=True, vendor="software", subgroup_size=8),
+    "gpu": Target(vendor="amd", subgroup_size=64, least_subgroup=64),
+    "folded": Target(max_groups=7),
+}
+FAMILIES = sorted({row.family for row in ops.rows().values()})
+CHOSEN = ("depthwise_conv_2d",)  # how many rows a thread computes
+EVERY = 6  # of the cases, one is tried
+CHANGES = (lambda n: n + 1, lambda n: 2 * n, lambda n: n + 4)
+
+
+def graphs(family: str) -> Iterator[Graph]:
+    """Graphs of one node with inputs of extents above 1."""
+    cases = [case for case in check.family_cases(family) if not case.refused][::EVERY]
+    nodes = [case for case in node_cases.family_nodes(family) if not case.refused][::EVERY]
+    for case in (*map(direct.graph, cases), *map(node_cases.graph, nodes)):
+        scales = (case.tensors[t].quantization for t in case.inputs)
+        if len(case.nodes) == 1 and all(s is None or len(s.scale) == 1 for s in scales):
+            if extents(case):
+                yield case
+
+
+def extents(graph: Graph) -> list[int]:
+    return sorted({n for t in graph.inputs for n in graph.shape(t) if n >= 2})
+
+
+def resized(graph: Graph, sizes: Mapping[int, int]) -> Graph:
+    """The graph with other extents of its inputs, by the present ones."""
+    (node,), tensors = graph.nodes, dict(graph.tensors)
+    for t in graph.inputs:
+        shape = tuple(sizes.get(n, n) for n in graph.shape(t))
+        tensors[t] = replace(tensors[t], shape=shape)
+    changed = replace(graph, tensors=tensors)
+    made = ops.rows()[node.op].shapes(changed, node)
+    for t, shape in zip(node.outputs, made, strict=True):
+        tensors[t] = replace(tensors[t], shape=tuple(shape))
+    return replace(graph, tensors=tensors)
+
+
+def numbers(plan: Plan, words: bool) -> list[Any]:
+    """What two plans have in common that run alike, also in their uniforms if `words`."""
+    ports = (*plan.inputs, *plan.outputs, *plan.states)
+    dispatches = [(made.label, made.pipeline, made.nodes) for made in plan.dispatches]
+    found = [plan.pipelines, dispatches, [(port.shape, port.bytes) for port in ports]]
+    if words:
+        found += [plan.uniforms, plan.buffers, [(d.groups, d.buffers) for d in plan.dispatches]]
+    return found
+
+
+def has_symbolic_constants(plan: Plan) -> bool:
+    """Whether constants that follow from shapes are behind the uniforms, and not with weights."""
+    return len(plan.uniforms) > UNIFORM_BYTES * len(plan.dispatches)
+
+
+def planned(graph: Graph, target: Target, pools: Mapping[int, int] | None = None) -> Plan | None:
+    """The plan, if it can be made, with tensors in these pools."""
+
+    def assign(
+        alive: Mapping[int, memory.Life], *others: Any
+    ) -> tuple[dict[int, memory.Allocation], list[int]]:
+        if pools is None or alive.keys() != pools.keys():
+            return usual(alive, *others)
+        offsets, sizes = memory.within(alive, pools)
+        found = {t: memory.Allocation(pools[t], offset) for t, offset in offsets.items()}
+        return found, sizes
+
+    usual = memory.assign
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "assign", assign)
+        try:
+            return compiler.compile(graph, target)
+        except Exception:
+            return None
+
+
+def compared(graph: Graph, target: Target, seen: Counter[str]) -> None:
+    """Compares the plans of a template with those for the same shapes."""
+    sizes = extents(graph)
+    trace = Trace()
+    symbols = {n: trace.symbol(k, n) for k, n in enumerate(sizes)}
+    try:
+        made: Template = template(resized(graph, symbols), target, trace)
+    except Exception:  # then there is a plan for each shape
+        seen["untraced"] += 1
+        return
+    places = [(1 + k, k) for k in range(len(sizes))]
+    for change in (lambda n: n, *CHANGES):
+        other = {n: change(n) for n in sizes}
+        values = {k: other[n] for k, n in enumerate(sizes)}
+        if not made.fits(values):
+            seen["guarded"] += 1
+            continue
+        plan = planned(resized(graph, other), target, made.pools)
+        assert plan is not None, "its guards accept shapes that cannot be planned"
+        found = made.settled(values, values, places)
+        if found.pipelines != plan.pipelines:  # another form is right, too
+            seen["another form"] += 1
+            continue
+        chosen = graph.nodes[0].op in CHOSEN or has_symbolic_constants(found)
+        assert numbers(found, not chosen) == numbers(plan, not chosen)
+        seen["equal"] += 1
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_op(family: str, kind: str) -> None:
+    seen = Counter[str]()
+    for graph in graphs(family):
+        if planned(graph, TARGETS[kind]) is not None:
+            compared(graph, TARGETS[kind], seen)
+    assert seen["untraced"] <= (seen["equal"] + seen["guarded"]) // 3

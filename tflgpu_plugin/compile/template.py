@@ -1,0 +1,229 @@
+"""Plans with symbolic numbers: they are made once, and a plan for other shapes of a run is made by
+evaluating them (see `ir.extent`).
+
+Native code gets the same polynomials as tables (`ir.plan.Symbols`) and evaluates them for each run,
+as long as all guards hold. Sizes of buffers do not change between runs, so that each symbolic size
+has a capacity, and a guard that it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.compile import compiler, memory
+from tflgpu_plugin.compile.memory import Life
+from tflgpu_plugin.ir import Graph, Target
+from tflgpu_plugin.ir.extent import Extent, Trace
+from tflgpu_plugin.ir.plan import FORMULAS, GUARDS, WORDS, Buffer, Plan, Port, Symbols
+from tflgpu_plugin.ir.polynomial import Atom, Guard, Terms
+from tflgpu_plugin.ir.symbolic import Word
+
+KINDS = {"eq": "zero", "ne": "not_zero", "ge": "not_negative"}
+Places = Sequence[tuple[int, int]]  # (position in the flat list of input shapes, symbol)
+
+
+class Values:
+    """The numbers of a trace for these values of its symbols."""
+
+    def __init__(self, trace: Trace, symbols: Mapping[Any, int]) -> None:
+        self.atoms, self.symbols = trace.atoms, symbols
+        self.known: dict[int, int] = {}
+
+    def of(self, number: Any) -> Any:
+        """Returns the value of a symbolic number, any other unchanged."""
+        number = number.number if isinstance(number, Word) else number
+        return self.total(number.terms) if isinstance(number, Extent) else number
+
+    def total(self, terms: Terms) -> int:
+        """Returns the value of a polynomial. Raises ZeroDivisionError."""
+        return sum(c * prod(map(self.atom, atoms)) for atoms, c in terms)
+
+    def atom(self, index: int) -> int:
+        """Returns the value of an atom."""
+        if index not in self.known:
+            op, a, b, *_ = self.atoms[index]
+            self.known[index] = self.symbols[a] if op == "in" else self._function(op, a, b)
+        return self.known[index]
+
+    def _function(self, op: str, given: Terms, other: Terms) -> int:
+        a, b = self.total(given), self.total(other)
+        if op == "rounded_up":
+            return -(-a // b)
+        return a // b if op == "quotient" else a % b
+
+    def hold(self, guards: Sequence[Guard]) -> bool:
+        """Whether all guards hold."""
+        try:
+            return all(self._holds(guard.kind, self.total(guard.terms)) for guard in guards)
+        except ZeroDivisionError:
+            return False
+
+    def _holds(self, kind: str, value: int) -> bool:
+        return value >= 0 if kind == "ge" else (value == 0) == (kind == "eq")
+
+
+@dataclass
+class Template:
+    """A plan whose numbers may be symbolic, made in `trace`. `words` are (byte offset in the
+    uniforms, number); `alive` are the lifetimes of tensors in pools, with their sizes, and `pools`
+    the pool of each. Offsets in pools are symbols that are no run's, numbered ("offset",
+    tensor)."""
+
+    plan: Plan
+    trace: Trace
+    words: list[tuple[int, Any]]
+    alive: Mapping[int, Life]
+    pools: Mapping[int, int]
+    buffers: Sequence[int]  # of each pool
+
+    def fits(self, symbols: Mapping[int, int]) -> bool:
+        """Whether the plan holds for these values of the symbols, with larger buffers if needed."""
+        return Values(self.trace, symbols).hold([*self.trace.guards])
+
+    def settled(self, symbols: Mapping[int, int], room: Mapping[int, int], places: Places) -> Plan:
+        """Returns the plan for these values of the symbols, whose buffers also have the sizes for
+        the values `room`."""
+        now, wide = Values(self.trace, symbols), Values(self.trace, room)
+        guards = [*self.trace.guards]
+
+        def capacity(number: Any) -> int:
+            most: int = max(now.of(number), wide.of(number))
+            if isinstance(number, Extent):
+                left = most - number
+                assert isinstance(left, Extent)
+                guards.append(Guard("ge", left.terms))
+            return most
+
+        alive = {t: replace(life, size=capacity(life.size)) for t, life in self.alive.items()}
+        offsets, sizes = memory.within(alive, self.pools)
+        known = {("offset", tensor): offset for tensor, offset in offsets.items()}
+        now = Values(self.trace, {**symbols, **known})
+        sized = dict(zip(self.buffers, sizes, strict=True))
+        buffers = tuple(
+            replace(
+                b, bytes=b.zeros + 16 * sized[k] if k in sized else -(-capacity(b.bytes) // 16) * 16
+            )
+            for k, b in enumerate(self.plan.buffers)
+        )
+        return self._numbers(now, buffers, _tables(self, known, dict.fromkeys(guards), places))
+
+    def _numbers(self, now: Values, buffers: tuple[Buffer, ...], symbols: Symbols) -> Plan:
+        """Returns the plan with numbers in place of symbols."""
+        plan, uniforms = self.plan, bytearray(self.plan.uniforms)
+        for offset, number in self.words:
+            kind = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}[_kind(number)]
+            uniforms[offset : offset + 4] = np.array(now.of(number), kind).tobytes()
+        dispatches = tuple(replace(d, groups=tuple(map(now.of, d.groups))) for d in plan.dispatches)
+
+        def ports(given: Sequence[Port]) -> tuple[Port, ...]:
+            return tuple(
+                replace(p, shape=tuple(map(now.of, p.shape)), bytes=now.of(p.bytes)) for p in given
+            )
+
+        return replace(
+            plan, buffers=buffers, uniforms=bytes(uniforms), dispatches=dispatches,
+            inputs=ports(plan.inputs), outputs=ports(plan.outputs), states=ports(plan.states),
+            symbols=symbols,
+        )  # fmt: skip
+
+
+def template(graph: Graph, target: Target, trace: Trace) -> Template:
+    """Plans a partition whose shapes have symbols of the trace. Raises Unsupported like
+    `compiler.compile`."""
+    made = compiler.assembly(graph, target)
+    made.trace = trace
+    return Template(made.plan(), trace, made.words, made.alive, made.chosen, made.pools)
+
+
+def _kind(number: Any) -> str:
+    return number.kind if isinstance(number, Word) else "u32"
+
+
+class _Registers:
+    """Collects the formulas of numbers; a register is ("s", symbol), ("c", index) or ("f",
+    index)."""
+
+    def __init__(self, atoms: Sequence[Atom], known: Mapping[Any, int]) -> None:
+        self.atoms, self.given = atoms, known
+        self.constants: dict[int, int] = {}
+        self.formulas: dict[tuple[str, Any, Any], int] = {}
+
+    def of(self, number: Any) -> tuple[str, int]:
+        number = number.number if isinstance(number, Word) else number
+        return self.total(number.terms) if isinstance(number, Extent) else self.constant(number)
+
+    def constant(self, value: int) -> tuple[str, int]:
+        return "c", self.constants.setdefault(value, len(self.constants))
+
+    def add(self, op: str, a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
+        return "f", self.formulas.setdefault((op, a, b), len(self.formulas))
+
+    def total(self, terms: Terms) -> tuple[str, int]:
+        """Returns the register of a polynomial."""
+        found: tuple[str, int] | None = None
+        for atoms, c in terms:
+            part: tuple[str, int] | None = None
+            for atom in atoms:
+                one = self.atom(atom)
+                part = one if part is None else self.add("times", part, one)
+            if part is None:
+                part = self.constant(c)
+            elif c != 1:
+                part = self.add("times", part, self.constant(c))
+            found = part if found is None else self.add("plus", found, part)
+        return self.constant(0) if found is None else found
+
+    def atom(self, index: int) -> tuple[str, int]:
+        op, a, b, *_ = self.atoms[index]
+        if op == "in":
+            return self.constant(self.given[a]) if a in self.given else ("s", a)
+        return self.add(op, self.total(a), self.total(b))
+
+
+def _tables(
+    template: Template, known: Mapping[Any, int], guards: Mapping[Guard, Any], places: Places
+) -> Symbols:
+    """Returns the tables of a template for native code. `known` are the values of symbols that are
+    no run's."""
+    plan, made = template.plan, _Registers(template.trace.atoms, known)
+    ports = [*plan.inputs, *plan.outputs, *plan.states]
+    conditions = [(GUARDS.index(KINDS[g.kind]), made.total(g.terms)) for g in guards]
+    words = [(at, made.of(n), WORDS.index(_kind(n))) for at, n in template.words]
+    groups = [
+        (k, axis, made.of(count))
+        for k, dispatch in enumerate(plan.dispatches)
+        for axis, count in enumerate(dispatch.groups)
+        if isinstance(count, Extent)
+    ]
+    sizes = [(k, made.of(p.bytes)) for k, p in enumerate(ports) if isinstance(p.bytes, Extent)]
+    extents, position = [], 0
+    counts = plan.counts
+    for place, port in enumerate(plan.outputs):
+        if place in counts:
+            continue
+        for axis, extent in enumerate(port.shape):
+            counted = port.counted is not None and port.counted[0] == axis
+            if isinstance(extent, Extent) and not counted:
+                extents.append((position + 1 + axis, made.of(extent)))
+        position += 1 + len(port.shape)
+    count = 1 + max(symbol for _, symbol in places)
+    starts = {"s": 0, "c": count, "f": count + len(made.constants)}
+
+    def number(register: tuple[str, int]) -> int:
+        return starts[register[0]] + register[1]
+
+    return Symbols(
+        count,
+        np.array(places),
+        np.array([*made.constants], np.int64),
+        np.array([(FORMULAS.index(op), number(a), number(b)) for op, a, b in made.formulas]),
+        np.array([(kind, number(r)) for kind, r in conditions]),
+        np.array([(at, number(r), kind) for at, r, kind in words]),
+        np.array([(k, axis, number(r)) for k, axis, r in groups]),
+        np.array([(k, number(r)) for k, r in sizes]),
+        np.array([(k, number(r)) for k, r in extents]),
+    )

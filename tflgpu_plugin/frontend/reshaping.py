@@ -1,0 +1,116 @@
+"""Plans of a partition for shapes that change from run to run.
+
+The first two shapes get plans of their own. What differs between them becomes symbols, and the plan
+that is made with these holds for other shapes, too, without Python (see `compile.template`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tflgpu_plugin import threads
+from tflgpu_plugin.ir import Shape
+from tflgpu_plugin.ir.extent import LEAST, Trace
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.compile.template import Template
+
+Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
+KEPT = 8  # templates, and shapes of earlier runs
+MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed
+
+
+def flat(shapes: Sequence[Shape]) -> list[int]:
+    """Returns the rank of each shape, followed by its extents."""
+    return [number for shape in shapes for number in (len(shape), *shape)]
+
+
+@dataclass
+class Symbolic:
+    """A template made for the shapes `made`, whose symbols are at `places` (position in the flat
+    list, symbol); `room` are the values of symbols for which its buffers suffice."""
+
+    made: Flat
+    places: tuple[tuple[int, int], ...]
+    template: Template
+    room: dict[int, int]
+
+    @property
+    def symbols(self) -> dict[int, int]:
+        """Returns the values of the symbols for which it was made."""
+        return {symbol: self.made[position] for position, symbol in self.places}
+
+    def values(self, given: Flat) -> dict[int, int] | None:
+        """Returns the values of the symbols for these shapes, or None where others differ."""
+        found: dict[int, int] = {}
+        at = dict(self.places)
+        for position, (number, mine) in enumerate(zip(given, self.made, strict=False)):
+            symbol = at.get(position)
+            if number != (mine if symbol is None else found.setdefault(symbol, number)):
+                return None
+        return found if len(given) == len(self.made) else None
+
+    def grown(self, values: dict[int, int]) -> None:
+        """Makes room for these values of the symbols, and more where one grows again."""
+        for symbol, value in values.items():
+            if value > self.room[symbol]:
+                self.room[symbol] = value + value // MARGIN
+
+
+@dataclass
+class Reshaping:
+    """The shapes of a partition's earlier runs, and its templates. `open` are the positions in the
+    flat list at which runs differed."""
+
+    seen: list[Flat] = field(default_factory=list)
+    found: list[Symbolic] = field(default_factory=list)
+    open: set[int] = field(default_factory=set)
+    lock: Any = field(default_factory=threads.RLock, repr=False)
+
+    def of(
+        self, given: Flat, extents: set[int], make: Callable[[Flat, Trace], Template]
+    ) -> Symbolic | None:
+        """Returns a template for these shapes; None for those of the first run, and where there can
+        be none. `extents` are the positions of extents. `make` makes one for shapes with symbols
+        among them; it may raise any error."""
+        with self.lock:
+            alike = [one for one in self.seen if self._differ(one, given) <= extents]
+            for one in alike:
+                self.open |= self._differ(one, given)
+            self.seen = [given, *(one for one in self.seen if one != given)][:KEPT]
+            for symbolic in self.found:
+                values = symbolic.values(given)
+                if values is not None and symbolic.template.fits(values):
+                    symbolic.grown(values)
+                    return symbolic
+            if not alike:
+                return None
+            return self._made(given, alike, make)
+
+    def _differ(self, one: Flat, other: Flat) -> set[int]:
+        """Returns the positions at which two lists differ; -1 for lists of other lengths."""
+        if len(one) != len(other):
+            return {-1}
+        return {k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b}
+
+    def _made(
+        self, given: Flat, alike: list[Flat], make: Callable[[Flat, Trace], Template]
+    ) -> Symbolic | None:
+        """Returns a new template. Extents that were equal in all runs share a symbol."""
+        trace, names, places = Trace(), dict[Flat, int](), list[tuple[int, int]]()
+        numbers = list(given)
+        for position in sorted(self.open):
+            if given[position] < LEAST:
+                continue
+            history = tuple(one[position] for one in (given, *alike))
+            symbol = names.setdefault(history, len(names))
+            numbers[position] = trace.symbol(symbol, given[position])
+            places.append((position, symbol))
+        if not places:
+            return None
+        room = {symbol: max(history) for history, symbol in names.items()}
+        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), room)
+        self.found = [made, *self.found][:KEPT]
+        return made

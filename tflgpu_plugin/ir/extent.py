@@ -1,0 +1,378 @@
+"""Symbolic extents: numbers with an example value that remember how they follow from the extents of
+a run.
+
+A `Trace` makes symbols for extents that may be different in the next run. Code that computes with
+them makes polynomials; a comparison answers by the example and leaves a guard. What was computed
+holds for all other values of the symbols for which every guard holds. Whatever needs a plain number
+(an index, a hash, a text) gets the example and leaves the guard that the extent has this value, so
+that code which knows nothing of symbols is right, but only for this value. The idea is that of
+`SymInt` in PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
+from math import prod
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from tflgpu_plugin.ir.polynomial import (
+    ZERO,
+    Atom,
+    Guard,
+    Terms,
+    at_example,
+    exact_quotient,
+    least,
+    most,
+    negated,
+    plus,
+)
+
+_choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
+LEAST, MOST = 2, (1 << 31) - 1  # limits of a symbol; extents of 0 and 1 are no symbols
+
+
+@dataclass
+class Trace:
+    """The symbols of one derivation, the functions of them that were computed (`atoms`), and its
+    guards. `fixed` counts the places in the code that needed a plain number."""
+
+    atoms: list[Atom] = field(default_factory=list)
+    guards: dict[Guard, str] = field(default_factory=dict)
+    fixed: Counter[str] = field(default_factory=Counter)
+    known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
+
+    def symbol(self, number: Any, value: int, low: int = LEAST) -> int:
+        """Returns the symbol `number` with this example value."""
+        return self.atom("in", number, ZERO, value, low, MOST)
+
+    def atom(self, op: str, a: Any, b: Terms, value: int, low: int, high: int) -> int:
+        """Returns an atom (see `Atom`), the same one for the same function."""
+        key = op, a, b
+        if key not in self.known:
+            self.known[key] = len(self.atoms)
+            self.atoms.append(Atom(op, a, b, value, low, high))
+        return cast(int, Extent((((self.known[key],), 1),), value, self))
+
+    def made(self, terms: Mapping[tuple[int, ...], int], value: int) -> int:
+        """Returns the polynomial, as a plain number where it is constant."""
+        kept = tuple(sorted((atoms, c) for atoms, c in terms.items() if c))
+        if not kept or kept == (((), value),):
+            return value
+        return cast(int, Extent(kept, value, self))
+
+    def holds(self, kind: str, terms: Terms, value: int) -> bool:
+        """Whether a polynomial is equal to 0 ("eq") or at least 0 ("ge") in the example. Leaves a
+        guard, unless that is so for all values."""
+        if _choosing.get():
+            return value == 0 if kind == "eq" else value >= 0
+        low, high = least(terms, self.atoms), most(terms, self.atoms)
+        if low is not None and low >= (1 if kind == "eq" else 0):
+            return kind == "ge"
+        if high is not None and high < 0:
+            return False
+        if kind == "eq":
+            first = terms if terms[-1][1] > 0 else negated(terms)
+            guard = Guard("eq" if value == 0 else "ne", first)
+        else:
+            guard = Guard("ge", terms if value >= 0 else plus(negated(terms), (((), -1),)))
+        self.guards.setdefault(guard, _caller())
+        return value == 0 if kind == "eq" else value >= 0
+
+
+if TYPE_CHECKING:
+    _Number = int
+else:
+    _Number = object  # an int would lose its symbol wherever C code reads it
+
+
+class Extent(_Number):
+    """A polynomial over the atoms of a trace, with its value in the example."""
+
+    __slots__ = ("terms", "trace", "value")
+    terms: Terms
+    value: int
+    trace: Trace
+
+    def __new__(cls, terms: Terms, value: int, trace: Trace) -> Extent:
+        made = object.__new__(cls)
+        made.terms, made.value, made.trace = terms, value, trace
+        return made
+
+    def fix(self) -> int:
+        """Returns the example value, for which alone the trace then holds."""
+        if not _choosing.get():
+            self.trace.holds("eq", plus(self.terms, _terms(-self.value)), 0)
+            self.trace.fixed[_caller()] += 1
+        return self.value
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        if (value := _value(other)) is None:
+            return self.fix() + other
+        return self.trace.made(dict(plus(self.terms, _terms(other))), self.value + value)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int:
+        return self.trace.made({atoms: -c for atoms, c in self.terms}, -self.value)
+
+    def __pos__(self) -> int:
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if (value := _value(other)) is None:
+            return self.fix() * other
+        found: dict[tuple[int, ...], int] = {}
+        for left, m in self.terms:
+            for right, n in _terms(other):
+                atoms = tuple(sorted((*left, *right)))
+                found[atoms] = found.get(atoms, 0) + m * n
+        return self.trace.made(found, self.value * value)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        known = _value(other) is not None
+        return _divided(self, other, self.trace) if known else self.fix() // other
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        known = _value(other) is not None
+        return _divided(other, self, self.trace) if known else other // self.fix()
+
+    def __mod__(self, other: Any) -> Any:
+        known = _value(other) is not None
+        return _remainder(self, other, self.trace) if known else self.fix() % other
+
+    def __rmod__(self, other: Any) -> Any:
+        known = _value(other) is not None
+        return _remainder(other, self, self.trace) if known else other % self.fix()
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __abs__(self) -> int:
+        return self if self >= 0 else -self
+
+    def __pow__(self, other: Any, _: Any = None) -> Any:
+        return (
+            prod([self] * other) if isinstance(other, int) and other >= 0 else self.fix() ** other
+        )
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << int(other))
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // (1 << int(other))
+
+    def __rpow__(self, other: Any, _: Any = None) -> Any:
+        return other ** self.fix()
+
+    def __rlshift__(self, other: Any) -> Any:
+        return other << self.fix()
+
+    def __and__(self, other: Any) -> Any:
+        return self.fix() & other
+
+    def __or__(self, other: Any) -> Any:
+        return self.fix() | other
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.fix() / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.fix()
+
+    def bit_length(self) -> int:
+        """Returns the number of bits; guards that it stays the same."""
+        bits = self.value.bit_length()
+        assert self >= (1 << bits >> 1) and self < 1 << bits
+        return bits
+
+    # ---- comparisons
+
+    def __eq__(self, other: object) -> bool:
+        if (value := _value(other)) is None:
+            return False if other is None else bool(self.fix() == other)
+        terms = plus(self.terms, _terms(-integer(other)))
+        return self.trace.holds("eq", terms, self.value - value) if terms else True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __ge__(self, other: Any) -> bool:
+        if (value := _value(other)) is None:
+            return bool(self.fix() >= other)
+        terms = plus(self.terms, _terms(-integer(other)))
+        return self.trace.holds("ge", terms, self.value - value) if terms else True
+
+    def __le__(self, other: Any) -> bool:
+        if (value := _value(other)) is None:
+            return bool(self.fix() <= other)
+        terms = plus(_terms(-self), _terms(other))
+        return self.trace.holds("ge", terms, value - self.value) if terms else True
+
+    def __gt__(self, other: Any) -> bool:
+        return not self <= other
+
+    def __lt__(self, other: Any) -> bool:
+        return not self >= other
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    # ---- what needs a plain number
+
+    def __index__(self) -> int:
+        return self.fix()
+
+    def __int__(self) -> int:
+        return self.fix()
+
+    def __float__(self) -> float:
+        return float(self.fix())
+
+    def __hash__(self) -> int:
+        return hash(self.fix())
+
+    def __str__(self) -> str:
+        return str(self.fix())
+
+    def __format__(self, how: str) -> str:
+        return format(self.fix(), how)
+
+    def __repr__(self) -> str:
+        return f"<{self.value}: {self.terms}>"
+
+    def __round__(self, _: Any = None) -> int:
+        return self
+
+    __ceil__ = __floor__ = __trunc__ = __pos__
+
+
+def _value(number: Any) -> int | None:
+    """Returns the value of a whole number, None for anything else."""
+    if isinstance(number, Extent):
+        return number.value
+    return int(number) if isinstance(number, int) or hasattr(number, "__index__") else None
+
+
+def _terms(number: Any) -> Terms:
+    if isinstance(number, Extent):
+        return number.terms
+    return (((), int(number)),) if number else ZERO
+
+
+def _divided(a: Any, b: Any, trace: Trace) -> int:
+    """Returns a // b. A negative numerator becomes a quotient that is rounded up, so that atoms
+    are positive."""
+    if not isinstance(b, Extent) and b < 0:
+        return _divided(-a, -b, trace)
+    terms = _terms(a)
+    if terms and terms[-1][1] < 0:
+        return -_quotient(-a, b, "rounded_up", trace)
+    return _quotient(a, b, "quotient", trace)
+
+
+def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
+    """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides exactly where the
+    polynomials do, and takes multiples of a constant b out of the quotient."""
+    terms, by, atoms = _terms(a), _terms(b), trace.atoms
+    whole: Terms = ZERO
+    if isinstance(b, Extent):
+        if (exact := exact_quotient(terms, by)) is not None:
+            return trace.made(dict(exact), number_of(a) // number_of(b))
+    else:
+        whole = tuple((k, c // b) for k, c in terms if (k == () or c % b == 0) and c // b)
+        terms = plus(terms, tuple((k, -c * b) for k, c in whole))
+    outside = trace.made(dict(whole), at_example(whole, atoms))
+    if not terms:
+        return outside
+    up = 1 if op == "rounded_up" else 0
+    low, high = least(terms, atoms), most(terms, atoms)
+    rest = least(plus(by, negated(terms)), atoms)
+    if rest is not None and rest >= 1 - up and low is not None and low >= up:
+        return outside + up  # between 0 and 1
+    low, high = _limits(up, (low, high), (least(by, atoms), most(by, atoms)))
+    if low == high:
+        return outside + low
+    inside = at_example(terms, atoms)
+    value = -(-inside // number_of(b)) if up else inside // number_of(b)
+    return outside + trace.atom(op, terms, by, value, low, high)
+
+
+def _limits(
+    up: int, above: tuple[int | None, int | None], below: tuple[int | None, int | None]
+) -> tuple[int, int]:
+    """Returns limits of a quotient, rounded up or down, from those of its numerator and its
+    denominator (None: unknown)."""
+    (low, high), (small, large) = above, below
+    if low is None or low < 0 or small is None or small <= 0:
+        return -MOST, MOST
+    lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
+    return lowest, MOST if high is None else (high + up * (small - 1)) // small
+
+
+def _remainder(a: Any, b: Any, trace: Trace) -> int:
+    """Returns a % b. Of a constant b it is an atom, whose limits are known."""
+    rest: int = a - b * _divided(a, b, trace)
+    if not isinstance(rest, Extent) or isinstance(b, Extent):
+        return rest
+    inside = tuple((atoms, c % b) for atoms, c in _terms(a) if c % b)
+    return trace.atom("remainder", inside, _terms(b), rest.value, 0, b - 1)
+
+
+def number_of(number: Any) -> int:
+    """Returns the value of a number in the example."""
+    return number.value if isinstance(number, Extent) else int(number)
+
+
+def _caller() -> str:
+    """Returns the place in the code that needed a plain number."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    back = frame.f_back or frame
+    return ", ".join(
+        f"{'/'.join(f.f_code.co_filename.split('/')[-2:])}:{f.f_lineno}" for f in (frame, back)
+    )
+
+
+def integer(number: Any) -> int:
+    """Returns a number as an int, symbolic ones unchanged."""
+    return number if isinstance(number, Extent) else int(number)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def chooses(function: Callable[P, T]) -> Callable[P, T]:
+    """Returns a function that chooses by the example alone and leaves no guards: whatever it
+    returns must be right, if not fast, for all values of the symbols."""
+
+    @wraps(function)
+    def choosing(*given: P.args, **named: P.kwargs) -> T:
+        token = _choosing.set(True)
+        try:
+            return function(*given, **named)
+        finally:
+            _choosing.reset(token)
+
+    return choosing

@@ -1,0 +1,105 @@
+"""Polynomials with integer coefficients over atoms: the symbols of a trace (see `ir.extent`) and
+rounded quotients of polynomials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
+ZERO: Terms = ()
+
+
+class Atom(NamedTuple):
+    """A symbol (`op` is "in", `a` its number or name) or a function of two polynomials:
+    "quotient" and "remainder" as in Python, "rounded_up" is the quotient rounded up. Its value is
+    in [least, most]."""
+
+    op: str
+    a: Any
+    b: Terms
+    value: int
+    least: int
+    most: int
+
+
+class Guard(NamedTuple):
+    """A condition on a polynomial: "eq", "ne" or "ge" 0."""
+
+    kind: str
+    terms: Terms
+
+
+def plus(a: Terms, b: Terms) -> Terms:
+    """Returns a + b."""
+    found = dict(a)
+    for atoms, c in b:
+        found[atoms] = found.get(atoms, 0) + c
+    return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
+
+
+def negated(terms: Terms) -> Terms:
+    """Returns -terms."""
+    return tuple((atoms, -c) for atoms, c in terms)
+
+
+def least(terms: Terms, atoms: Sequence[Atom]) -> int | None:
+    """Returns a lower bound of a polynomial, or None where none is found.
+
+    Each atom is written as its limit plus or minus something that is at least 0; where all
+    other coefficients are not negative then, the constant is the bound."""
+    signs = Counter[int]()
+    for names, c in terms:
+        for atom in names:
+            signs[atom] += 1 if c > 0 else -1
+    found: dict[tuple[int, ...], int] = {}
+    for names, c in terms:
+        parts: dict[tuple[int, ...], int] = {(): c}
+        for atom in names:
+            up = signs[atom] >= 0
+            start = atoms[atom].least if up else atoms[atom].most
+            wider: dict[tuple[int, ...], int] = {}
+            for taken, n in parts.items():
+                wider[taken] = wider.get(taken, 0) + n * start
+                longer = tuple(sorted((*taken, atom)))
+                wider[longer] = wider.get(longer, 0) + (n if up else -n)
+            parts = wider
+        for taken, n in parts.items():
+            found[taken] = found.get(taken, 0) + n
+    bound = found.pop((), 0)
+    return bound if all(n >= 0 for n in found.values()) else None
+
+
+def most(terms: Terms, atoms: Sequence[Atom]) -> int | None:
+    """Returns an upper bound, or None where none is found."""
+    below = least(negated(terms), atoms)
+    return None if below is None else -below
+
+
+def at_example(terms: Terms, atoms: Sequence[Atom]) -> int:
+    """Returns the value of a polynomial in the example."""
+    return sum(c * prod(atoms[atom].value for atom in names) for names, c in terms)
+
+
+def exact_quotient(a: Terms, b: Terms) -> Terms | None:
+    """Returns the polynomial a / b, or None where b does not divide a."""
+    found: dict[tuple[int, ...], int] = {}
+    lead, by = b[-1]
+    for _ in range(16):
+        if not a:
+            return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
+        atoms, c = a[-1]
+        rest = list(atoms)
+        for atom in lead:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if c % by:
+            return None
+        part, factor = tuple(rest), c // by
+        found[part] = found.get(part, 0) + factor
+        times = tuple((tuple(sorted((*names, *part))), -n * factor) for names, n in b)
+        a = plus(a, times)
+    return None

@@ -1,0 +1,84 @@
+"""Functions for code that computes with numbers that may be symbolic (see `ir.extent`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir.extent import Extent, number_of
+
+
+def is_integer(number: Any) -> bool:
+    """Whether it is an int of Python or numpy, or symbolic; a bool is none."""
+    return isinstance(number, int | np.integer | Extent) and not isinstance(number, bool)
+
+
+def integers(numbers: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Returns numbers as an array of int64, or of objects if some are symbolic."""
+    found = np.asarray(numbers)
+    return found if symbolic(found) else found.astype(np.int64)
+
+
+def symbolic(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
+    """Whether an array holds symbolic numbers."""
+    return array.dtype == object
+
+
+def is_symbolic(shape: Iterable[int]) -> bool:
+    """Whether an extent is symbolic."""
+    return any(isinstance(extent, Extent) for extent in shape)
+
+
+def surely_divides(by: int, number: int) -> bool:
+    """Whether a number is a multiple of `by`; symbolic ones only if that is so for all values."""
+    terms = number.terms if isinstance(number, Extent) else (((), number),)
+    return all(c % by == 0 for _, c in terms)
+
+
+def hashed(value: Any) -> Hashable:
+    """Returns a key that is equal for numbers, or nested tuples of them, that are equal for all
+    shapes."""
+    if isinstance(value, Extent):
+        return "extent", value.terms
+    return tuple(map(hashed, value)) if isinstance(value, tuple) else value
+
+
+class Word(NamedTuple):
+    """A symbolic number in a uniform block, as i32 or f32 (a plain `Extent` is u32)."""
+
+    number: int
+    kind: str
+
+    @property
+    def value(self) -> int:
+        """Returns the value in the example."""
+        return number_of(self.number)
+
+
+def example(number: Any) -> Any:
+    """Returns a number's value in the example; others than symbolic ones unchanged."""
+    return number.value if isinstance(number, Extent | Word) else number
+
+
+def i32(number: int) -> np.int32 | Word:
+    """Returns a parameter of a kernel that is an i32."""
+    return Word(number, "i32") if isinstance(number, Extent) else np.int32(number)
+
+
+def f32(number: int) -> float | Word:
+    """Returns a parameter of a kernel that is an f32."""
+    return Word(number, "f32") if isinstance(number, Extent) else float(number)
+
+
+def sliced(given: slice, extent: int) -> tuple[int, int, int]:
+    """Returns start, stop and step of a slice of an axis, as `slice.indices` does."""
+    step = 1 if given.step is None else given.step
+    lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
+    ends = (lowest, highest) if step > 0 else (highest, lowest)
+    start, stop = (
+        end if n is None else min(max(n + extent if n < 0 else n, lowest), highest)
+        for n, end in zip((given.start, given.stop), ends, strict=True)
+    )
+    return start, stop, step
