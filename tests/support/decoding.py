@@ -13,6 +13,7 @@ from conformance.models import decoders
 from tests.support.onnx_models import Array, cpu, session
 
 TOLERANCE = 1e-5  # of the largest magnitude of a result
+HALF_TOLERANCE = 4e-3  # four steps of float16
 
 
 class Side:
@@ -77,6 +78,19 @@ class BoundSide(Side):
         self.begin([np.ascontiguousarray(part[:, :, :length]) for part in self.arrays()])
 
 
+class HalfSide(Side):
+    """A session whose cache and logits are float16."""
+
+    def begin(self, cache: Sequence[Array]) -> None:
+        super().begin([part.astype(np.float16) for part in cache])
+
+    def step(self, ids: Array, mask: Array) -> Array:
+        return super().step(ids, mask).astype(np.float32)
+
+    def arrays(self) -> list[Array]:
+        return [part.astype(np.float32) for part in self.cache]
+
+
 @dataclass
 class Pair:
     """The same decoder twice; `seen` is the attention_mask of all tokens so far."""
@@ -84,6 +98,7 @@ class Pair:
     ours: Side
     theirs: Side
     words: int
+    tolerance: float = TOLERANCE
     seen: Array = field(default_factory=lambda: np.ones((1, 0), np.int64))
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
 
@@ -113,7 +128,7 @@ class Pair:
 
     def _compare(self, got: Array, wanted: Array) -> None:
         assert got.shape == wanted.shape
-        difference, allowed = np.abs(got - wanted).max(), TOLERANCE * np.abs(wanted).max()
+        difference, allowed = np.abs(got - wanted).max(), self.tolerance * np.abs(wanted).max()
         assert difference <= allowed, (self.length, difference, allowed)
 
     def keep(self, length: int) -> None:
@@ -138,3 +153,14 @@ def pair(
     """The decoder that this writes; `side` makes ours of a session."""
     data = write(size)
     return Pair(side(session(data)), Side(cpu(data)), size.words)
+
+
+def half_pair(write: Callable[[decoders.Size], bytes], size: decoders.Size) -> Pair:
+    """Ours in float16, which the CPU computes in float32."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    data = write(size)
+    half = convert_float_to_float16(onnx.load_from_string(data), keep_io_types=False)
+    ours = HalfSide(session(half.SerializeToString()))
+    return Pair(ours, Side(cpu(data)), size.words, HALF_TOLERANCE)

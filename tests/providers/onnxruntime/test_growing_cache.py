@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conformance.models import decoders
-from tests.support.decoding import BoundSide, Pair, Side, pair
+from tests.support.decoding import BoundSide, Pair, Side, half_pair, pair
 from tests.support.onnx_models import session
 
 pytest.importorskip("onnx")
@@ -22,6 +22,13 @@ GROUPED = decoders.Size(layers=1, heads=4, width=64)
 LONGEST = 32  # prompt
 BUFFER = 64  # length of a cache that does not grow
 FIXED = ((decoders.grouped, 1), (decoders.grouped, 2), (decoders.scattered, 2))
+HALVES = {
+    "gpt": decoders.gpt,
+    "grouped": decoders.grouped,
+    "4 bits": partial(decoders.grouped, bits=4),
+    "attended": decoders.attended,
+    "scattered": decoders.scattered,
+}
 SIDES = {"cpu": Side, "gpu": BoundSide}
 
 
@@ -112,5 +119,17 @@ def test_a_cache_of_fixed_length(write: Any, batch: int, side: Any) -> None:
     both.begin(batch, decoders.empty(GROUPED, batch, BUFFER, heads))
     both.step(30)
     while both.length < BUFFER:
+        both.step(1)
+    both.assert_on_gpu()
+
+
+@pytest.mark.parametrize("write", HALVES)
+def test_decoders_of_float16(write: str) -> None:
+    both = half_pair(HALVES[write], GROUPED)
+    length = BUFFER if write in ("grouped", "4 bits", "scattered") else 0
+    heads = GROUPED.heads // 2 if write in ("grouped", "4 bits") else GROUPED.heads
+    both.begin(1, decoders.empty(GROUPED, 1, length, heads))
+    both.step(5)
+    for _ in range(10):
         both.step(1)
     both.assert_on_gpu()
