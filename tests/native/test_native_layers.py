@@ -110,8 +110,8 @@ def test_there_is_one_way_to_the_queue() -> None:
     ("call", "callers"),
     {
         "W(BufferUnmap)": {"tgi_unmap"},
-        "tgi_unmap(": {"tgi_unmap_inputs", "tgi_give_back", "tg_buffer_filled"},
-        "tgi_unmap_inputs(": {"submit", "end_replay"},
+        "tgi_unmap(": {"tgi_unmap_ports", "unmap_outputs", "tgi_give_back", "tg_buffer_filled"},
+        "tgi_unmap_ports(": {"submit", "end_replay", "read_output"},
         "W(BufferMapAsync)": {"start_mapping"},
         "&device->lock": {"tgi_device_lock", "end_all", "unlock", "tg_device_create",
                           "tg_device_release"},

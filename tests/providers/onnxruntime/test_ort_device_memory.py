@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from tests.support.onnx_models import EP, Array, cpu, model, node, session, values
+from tests.support.subprocesses import run_python
 from tflgpu_plugin import native
 
 ort = pytest.importorskip("onnxruntime")
@@ -282,7 +283,7 @@ def test_memory_of_another_provider_is_refused() -> None:
         double.run_with_iobinding(binding)
 
 
-# ---- inputs that are not copied first -----------------------------------------------------------
+# ---- inputs and outputs of ordinary runs, which are not copied once more ------------------------
 
 
 def test_many_large_inputs_and_small_ones() -> None:
@@ -318,6 +319,67 @@ def test_an_output_of_the_cpu_on_the_gpu_outlives_the_run() -> None:
     for feed, (y, z) in kept:
         np.testing.assert_allclose(z.numpy(), -np.sin(2 * feed), atol=1e-6)
         np.testing.assert_allclose(y.numpy(), 2 * feed + np.sin(2 * feed), atol=1e-6)
+
+
+def test_tensors_that_the_next_run_takes_memory_from() -> None:
+    double, data = session(one_op("Mul")), values(5000)
+    for _ in range(2):
+        double.run(None, {"x": data})  # the next outputs are expected on the CPU, too
+    first = run(double, {"x": ort.OrtValue.ortvalue_from_numpy(data)})[0]
+    second = run(double, {"x": ort.OrtValue.ortvalue_from_numpy(data + 1)})[0]
+    third = double.run_with_ort_values(None, {"x": on_gpu(data + 2)})[0]
+    for added, got in enumerate((first, second, third)):
+        np.testing.assert_array_equal(got.numpy(), 2 * (data + np.float32(added)))
+
+
+def test_a_body_that_runs_again_and_again() -> None:
+    from onnx import TensorProto, helper
+
+    def info(name: str, kind: int, shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    body = helper.make_graph(
+        [node("Mul", ["a", "c"], ["b"]), node("Identity", ["go"], ["on"])], "body",
+        [info("k", TensorProto.INT64, []), info("go", TensorProto.BOOL, []),
+         info("a", TensorProto.FLOAT, ["n"])],
+        [info("on", TensorProto.BOOL, []), info("b", TensorProto.FLOAT, ["n"])],
+    )  # fmt: skip
+    nodes = [node("Loop", ["times", "", "x"], ["y"], body=body)]
+    data = model(nodes, {"x": ["n"], "times": []}, {"y": ["n"]}, TWO, kinds={"times": np.int64})
+    ours, x = session(data), values(3000)
+    for times in (1, 5, 3):
+        feeds = {"x": x, "times": np.array(times)}
+        np.testing.assert_array_equal(ours.run(None, feeds)[0], x * 2**times)
+
+
+def test_threads_run_one_session() -> None:
+    double, wrong = session(one_op("Mul")), list[int]()
+
+    def work(seed: int) -> None:
+        data = np.random.default_rng(seed).standard_normal(20_000).astype(np.float32)
+        for turn in range(40):
+            if not np.array_equal(double.run(None, {"x": data + turn})[0], 2 * (data + turn)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_an_adapter_with_memory_of_its_own() -> None:
+    """Inputs and outputs go through staging buffers there."""
+    run_python(
+        "from tests.providers.onnxruntime import test_ort_device_memory as t\n"
+        "import tflgpu_plugin; tflgpu_plugin.register()\n"
+        "t.test_many_large_inputs_and_small_ones()\n"
+        "t.test_tensors_that_the_next_run_takes_memory_from()\n"
+        "t.test_two_sessions_share_a_tensor_without_the_cpu()\n"
+        "t.test_threads_run_one_session()\n",
+        TFLGPU_NO_MAPPING="1",
+    )
 
 
 # ---- memory --------------------------------------------------------------------------------------

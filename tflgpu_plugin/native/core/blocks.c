@@ -146,6 +146,7 @@ static void forget(tgi_block *freed) {
     one->on_host = true;
     one->on_device = one->used = false;
     one->lender = NULL;
+    one->replay = NULL;
     tgi_habit_release(one->habit);
     one->habit = NULL;
   }

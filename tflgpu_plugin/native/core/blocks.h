@@ -9,7 +9,8 @@ typedef struct tgi_tensor {
   struct tgi_tensor *next;
   uint64_t offset, bytes;
   bool on_host, on_device;
-  const uint8_t *lender;           /* memory of the host's that has its newest bytes until `run` ends; or NULL */
+  const uint8_t *lender;           /* other memory that has its newest bytes until `run` ends; or NULL */
+  tg_replay *replay;               /* that memory is the mapped memory of an output of this; or NULL: it is the host's */
   uint64_t run;
   bool used;                       /* a run has read it from host memory */
   tg_buffer *buffer;               /* its bytes with on_device, else kept for the next ones; or NULL */

@@ -290,7 +290,9 @@ typedef struct tgi_slot {
   uint64_t place;                  /* offset in the staging buffer, for a buffer that cannot be mapped itself */
   uint8_t *shadow;                 /* of states: a copy of what the last run left in host memory */
   bool shadow_valid;
-  uint8_t *mapped;                 /* of inputs: mapped memory of the whole buffer for the next run; under run_lock */
+  uint8_t *mapped;                 /* of inputs: mapped memory of the whole buffer for the next run; of outputs: mapped memory
+                                    * that still has the bytes of the tensor at `lent_to`; under run_lock */
+  void *lent_to;
   bool written;                    /* this run has written to `mapped` */
 } tgi_slot;
 
@@ -311,6 +313,7 @@ struct tg_replay {
   tg_buffer *upload, *readback;    /* staging for buffers that cannot be mapped; NULL where all can */
   tgi_mapping *mappings;           /* those of the present run; under run_lock */
   tgi_mutex run_lock;              /* taken before the device's lock */
+  tgi_mutex lent_lock;             /* held while `mapped` of an output is read; taken after run_lock */
   WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
   tgi_timestamping prepared_timestamping;
   uint64_t prepared_shape;         /* `shape` when they were encoded */
@@ -337,14 +340,17 @@ typedef struct tgi_setting {
 /* Of all inputs, outputs and states of a run. */
 typedef struct tgi_ports {
   const tg_port *inputs, *outputs, *states;
+  const bool *stay;                /* per output: whether it is a tensor whose bytes may stay in mapped memory; NULL: none is */
 } tgi_ports;
 
 typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* Unmaps the inputs that the last run left mapped, because wgpu refuses mapped buffers; with both locks held. */
-void tgi_unmap_inputs(tg_replay *replay);
+bool tgi_is_mappable(const tgi_slot *slot, WGPUMapMode mode);   /* itself, not in a staging buffer */
+bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* the same, where it has bytes */
+/* Unmaps what the last run left mapped, because wgpu refuses mapped buffers; with both locks held. */
+void tgi_unmap_ports(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
                    tgi_traffic *traffic, tg_error *err);
 /* Make room for timestamps, and fetch those of a run of the first `steps` dispatches, in nanoseconds (with TGI_EACH, those of

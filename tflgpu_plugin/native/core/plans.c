@@ -197,11 +197,9 @@ void tgi_partition_freed(tg_partition *partition) {
   atomic_fetch_add(&partition->times_freed, 1);
 }
 
-int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tg_port *inputs, const tg_port *outputs,
-                      const tg_port *states, tg_error *err) {
+int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err) {
   tgi_traffic traffic = {0};
-  tgi_ports ports = {inputs, outputs, states};
-  int failed = tgi_replay_run(plan->replay, &plan->setting, &ports, NULL, &traffic, err);
+  int failed = tgi_replay_run(plan->replay, &plan->setting, ports, NULL, &traffic, err);
   atomic_fetch_add(&partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
   if (!failed) atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);

@@ -54,7 +54,6 @@ void tgi_plans_drop(tg_partition *partition);
 /* The host has freed the partition. Python may keep it, for a report or for what the host makes next. */
 void tgi_partition_freed(tg_partition *partition);
 /* Calls tg_replay_run and counts the bytes. */
-int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tg_port *inputs, const tg_port *outputs,
-                      const tg_port *states, tg_error *err);
+int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err);
 
 #endif

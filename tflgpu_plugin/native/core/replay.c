@@ -151,6 +151,7 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
   replay->device = device;
   tgi_retain(device);
   tgi_mutex_init(&replay->run_lock);
+  tgi_mutex_init(&replay->lent_lock);
   int failed = tgi_enter(err);
   if (!failed) {
     failed = fill_replay(replay, spec, err);
@@ -164,11 +165,11 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
 /* ---- references --------------------------------------------------------------------------------------------------- */
 
 /* wgpu-native never frees commands that were not submitted, nor what they use, so prepared commands are submitted now. The
- * replay is not in use, so its inputs are the only buffers that may be mapped. */
+ * replay is not in use, so its inputs and outputs are the only buffers that may be mapped. */
 static void end_replay(tgi_ending *ending) {
   tg_replay *replay = (tg_replay *)ending;
   WGPUSubmissionIndex index;
-  tgi_unmap_inputs(replay);
+  tgi_unmap_ports(replay);
   if (!replay->prepared) return;
   tgi_queue(replay->device, &replay->prepared, &index, NULL);
   W(CommandBufferRelease)(replay->prepared);
@@ -193,6 +194,7 @@ static void free_replay(tgi_ending *ending) {
   tgi_symbols_release(replay->symbols);
   tgi_memory_free(&replay->memory);
   tgi_mutex_destroy(&replay->run_lock);
+  tgi_mutex_destroy(&replay->lent_lock);
   tg_device_release(replay->device);
   free(replay);
 }

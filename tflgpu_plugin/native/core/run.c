@@ -1,5 +1,6 @@
 /* Running a replay: writes inputs, encodes one pass, submits, waits, reads outputs. */
 #include "core/internal.h"
+#include "core/tensors.h"
 
 enum {
   LONG_RUN = 200000000,            /* nanoseconds; encoding takes next to nothing of such a run */
@@ -10,6 +11,7 @@ typedef struct run {
   tg_replay *replay;
   const tgi_setting *setting;
   const tg_port *inputs, *outputs, *states;
+  const bool *stay;
   uint64_t *timestamps;
   size_t steps;
   bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
@@ -30,23 +32,15 @@ static const tg_port *result(const run *r, size_t i) {
 
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
 
-static bool is_mappable(const tgi_slot *slot, WGPUMapMode mode) {
-  return slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
-}
+static bool is_staged(const tgi_slot *input) { return !tgi_is_mappable(input, WGPUMapMode_Write); }
 
-static bool can_map(const tgi_slot *slot, WGPUMapMode mode) { return slot->bytes && is_mappable(slot, mode); }
-
-static bool is_staged(const tgi_slot *input) { return !is_mappable(input, WGPUMapMode_Write); }
-
-void tgi_unmap_inputs(tg_replay *replay) {
-  bool staged = false;
-  for (size_t i = 0; i < replay->input_count; i++) {
-    tgi_slot *slot = &replay->inputs[i];
-    if (slot->mapped && is_staged(slot)) staged = true;
-    else if (slot->mapped) tgi_unmap(slot->buffer);
-    slot->mapped = NULL;
+/* Copies what tensors still have in mapped memory of the last run. */
+static void take_back(tg_replay *replay) {
+  for (size_t i = 0; i < replay->output_count; i++) {
+    tgi_slot *slot = &replay->outputs[i];
+    if (slot->lent_to) tgi_tensor_take_back(slot->lent_to, slot->mapped, slot->bytes);
+    slot->lent_to = NULL;
   }
-  if (staged) tgi_unmap(replay->upload);
 }
 
 /* Writes inputs to memory that the last run left mapped. It is unmapped later, with the device's lock held. */
@@ -105,7 +99,7 @@ static void encode_outputs(const run *r, WGPUCommandEncoder encoder) {
     const tgi_slot *slot = &replay->outputs[i];
     const tg_port *port = result(r, i);
     if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
-    if (port->host && !can_map(slot, WGPUMapMode_Read))
+    if (port->host && !tgi_can_map(slot, WGPUMapMode_Read))
       copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
   }
   if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
@@ -118,12 +112,12 @@ static void list_mappings(run *r) {
   for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
     if (!result(r, i)->host || !slot->bytes) continue;
-    if (can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
+    if (tgi_can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
     else r->reads_back = true;
   }
   if (r->reads_back) map_later(r, replay->readback, replay->readback->bytes, WGPUMapMode_Read);
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
-    if (can_map(&replay->inputs[i], WGPUMapMode_Write))
+    if (tgi_can_map(&replay->inputs[i], WGPUMapMode_Write))
       map_later(r, replay->inputs[i].buffer, replay->inputs[i].buffer->bytes, WGPUMapMode_Write);
   if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
@@ -131,11 +125,31 @@ static void list_mappings(run *r) {
 /* Copies a result to the host; `staged` is the memory of the staging buffer. */
 static int take(run *r, const tgi_slot *slot, const uint8_t *staged, void *host, tg_error *err) {
   r->traffic.downloaded += slot->bytes;
-  if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
+  if (tgi_can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
   if (!slot->bytes) return 0;
   if (!staged) return tgi_unreadable(r->replay->device, err);
   memcpy(host, staged + slot->place, slot->bytes);
   return 0;
+}
+
+/* Finds the memory of a result that stays mapped. */
+static int find_mapped(const run *r, tgi_slot *slot, const uint8_t *staged, tg_error *err) {
+  if (tgi_can_map(slot, WGPUMapMode_Read)) slot->mapped = tgi_mapped_range(slot->buffer, WGPUMapMode_Read, slot->bytes);
+  else if (staged) slot->mapped = (uint8_t *)staged + slot->place;
+  return slot->mapped ? 0 : tgi_unreadable(r->replay->device, err);
+}
+
+static bool stays(const run *r, size_t i) { return r->stay && i < r->replay->output_count && r->stay[i]; }
+
+/* Leaves results to the tensors at their ports. With the run lock held, so that the next run takes them back. */
+static void lend(run *r) {
+  for (size_t i = 0; i < r->replay->output_count; i++) {
+    tgi_slot *slot = &r->replay->outputs[i];
+    if (!stays(r, i)) continue;
+    slot->lent_to = r->outputs[i].host;
+    tgi_tensor_stay(slot->lent_to, slot->mapped, slot->bytes, r->replay);
+    r->traffic.downloaded += slot->bytes;
+  }
 }
 
 /* Why kernels reject a run, by the number that they give put_check. */
@@ -158,7 +172,7 @@ static int check(const run *r, const uint8_t *staged, tg_error *err) {
 static void leave_results(const run *r) {
   for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &r->replay->outputs[i];
-    if (result(r, i)->host && can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
+    if (result(r, i)->host && tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
   }
 }
 
@@ -167,18 +181,24 @@ static int take_outputs(run *r, tg_error *err) {
   const uint8_t *staged = NULL;
   if (r->reads_back) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, replay->readback->bytes);
   int failed = replay->check && check(r, staged, err);
-  bool flagged = failed;
+  bool flagged = failed, staged_lent = false;
   if (flagged) leave_results(r);
   for (size_t i = 0; !flagged && i < result_count(r); i++) {
     tgi_slot *slot = &replay->outputs[i];
     void *host = result(r, i)->host;
     if (!host) continue;
+    if (stays(r, i)) {
+      failed |= find_mapped(r, slot, staged, err);
+      staged_lent |= !tgi_is_mappable(slot, WGPUMapMode_Read);
+      continue;
+    }
     failed |= take(r, slot, staged, host, err);
     if (!slot->shadow) continue;
     memcpy(slot->shadow, host, slot->bytes);
     slot->shadow_valid = true;
   }
-  if (r->reads_back) tgi_give_back(replay->readback);
+  if (!failed) lend(r);
+  if (r->reads_back && !staged_lent) tgi_give_back(replay->readback);
   return failed;
 }
 
@@ -193,7 +213,7 @@ static void keep_inputs(const run *r) {
   uint8_t *staged = upload ? keep(upload, upload->bytes) : NULL;
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
-    if (can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->buffer->bytes);
+    if (tgi_can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->buffer->bytes);
     if (staged && is_staged(slot)) slot->mapped = staged + slot->place;
   }
 }
@@ -277,7 +297,7 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
     tgi_device_unlock(device);
     return 1;
   }
-  tgi_unmap_inputs(r->replay);
+  tgi_unmap_ports(r->replay);
   int failed = drop_prepared(r, err);
   unsigned mark = tgi_scope_begin(device);
   tgi_write_uniforms(r->replay);
@@ -340,6 +360,7 @@ static int check_ports(const run *r, tg_error *err) {
 /* With the run lock held. */
 static int run_locked(run *r, tg_error *err) {
   tgi_ticket ticket;
+  take_back(r->replay);
   if (tgi_reshape(r->replay, r->setting, err) || check_ports(r, err)) return 1;
   if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   write_mapped_inputs(r);
@@ -365,7 +386,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
                    tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
   run r = {.replay = replay, .setting = setting, .inputs = ports->inputs, .outputs = ports->outputs, .states = ports->states,
-           .steps = replay->step_count};
+           .stay = ports->stay, .steps = replay->step_count};
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
@@ -389,7 +410,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err) {
   tgi_traffic traffic;
-  tgi_ports ports = {inputs, outputs, states};
+  tgi_ports ports = {inputs, outputs, states, NULL};
   return tgi_replay_run(replay, NULL, &ports, options, &traffic, err);
 }
 
@@ -401,7 +422,11 @@ static int read_output(tg_replay *replay, size_t index, void *host, uint64_t byt
     return tgi_fail(err, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
                     (unsigned long long)slot->bytes, (unsigned long long)bytes);
   if (!bytes) return 0;
-  tg_buffer *staging = can_map(slot, WGPUMapMode_Read) ? slot->buffer : replay->readback;
+  tg_buffer *staging = tgi_can_map(slot, WGPUMapMode_Read) ? slot->buffer : replay->readback;
+  take_back(replay);
+  tgi_device_lock(replay->device);
+  tgi_unmap_ports(replay);
+  tgi_device_unlock(replay->device);
   if (tgi_check_alive(replay->device, err) || tgi_buffer_read(slot->buffer, staging, host, slot->bytes, err)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
   return 0;

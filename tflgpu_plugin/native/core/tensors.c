@@ -41,6 +41,7 @@ static tgi_tensor *remove_others(tgi_range r) {
 typedef struct stale {
   tg_buffer *buffer;               /* retained; or NULL */
   const uint8_t *lender;           /* or NULL */
+  tg_replay *replay;               /* of the lender, retained; or NULL */
   uint8_t *memory;                 /* NULL: there is none */
   uint64_t bytes;
 } stale;
@@ -58,20 +59,61 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
   return failed;
 }
 
-/* Brings the whole tensor to its host memory. Consumes the reference to the buffer. */
-static int bring(stale found, tg_error *err) {
-  int failed = found.buffer ? read_buffer(found.buffer, found.memory, err) : 0;
-  if (!found.buffer) memcpy(found.memory, found.lender, found.bytes);
-  tgi_lock();
+/* Finds the tensor again, if its bytes are still where they were; with tgi_lock held. */
+static tgi_tensor *again(stale found) {
   tgi_tensor *one = find(tgi_range_of(found.memory, found.bytes), is_exact);
-  if (one && !failed && one->lender == found.lender && (!found.buffer || (one->on_device && one->buffer == found.buffer))) {
+  bool same = one && !one->on_host && one->lender == found.lender;
+  return same && (!found.buffer || (one->on_device && one->buffer == found.buffer)) ? one : NULL;
+}
+
+static bool is_still(stale found) {
+  tgi_lock();
+  bool still = again(found) != NULL;
+  tgi_unlock();
+  return still;
+}
+
+static void is_on_host(stale found) {
+  tgi_lock();
+  tgi_tensor *one = again(found);
+  if (one) {
     one->on_host = true;
     one->lender = NULL;
+    one->replay = NULL;
     if (found.buffer) tgi_habit_downloaded(one->habit, found.bytes);
   }
   tgi_unlock();
+}
+
+/* Copies what is in other host memory to `to`; with the lock of the replay that owns it, which may be about to unmap it. */
+static bool copy_lent(stale found, void *to) {
+  if (found.replay) tgi_mutex_lock(&found.replay->lent_lock);
+  bool still = is_still(found);
+  if (still) memcpy(to, found.lender, found.bytes);
+  if (still && to == found.memory) is_on_host(found);
+  if (found.replay) tgi_mutex_unlock(&found.replay->lent_lock);
+  return still;
+}
+
+static void drop(stale found) {
   tg_buffer_release(found.buffer);
+  tg_replay_release(found.replay);
+}
+
+/* Brings the whole tensor to its host memory, and drops what was found. */
+static int bring(stale found, tg_error *err) {
+  int failed = 0;
+  if (!found.buffer) copy_lent(found, found.memory);
+  else if (!(failed = read_buffer(found.buffer, found.memory, err))) is_on_host(found);
+  drop(found);
   return failed;
+}
+
+static stale stale_of(const tgi_tensor *one, uint8_t *memory) {
+  stale found = {one->lender ? NULL : one->buffer, one->lender, one->replay, memory + one->offset, one->bytes};
+  if (found.buffer) tgi_retain(found.buffer);
+  if (found.replay) tgi_retain(found.replay);
+  return found;
 }
 
 /* Returns one of the tensors in this range whose bytes are elsewhere. beyond: only those that reach out of the range. */
@@ -83,8 +125,7 @@ static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
     bool within = r.offset <= one->offset && one->offset + one->bytes <= r.offset + r.bytes;
     if (!overlaps(one, r) || one->on_host || (beyond && within)) continue;
     tgi_habit_note(one->habit, TGI_ON_HOST);
-    found = (stale){one->lender ? NULL : one->buffer, one->lender, r.block->memory + one->offset, one->bytes};
-    if (found.buffer) tgi_retain(found.buffer);
+    found = stale_of(one, r.block->memory);
   }
   tgi_unlock();
   return found;
@@ -112,6 +153,7 @@ typedef struct written {
   tg_buffer *buffer;
   tgi_habit *habit;
   const void *lender;
+  tg_replay *replay;
   uint64_t run;
 } written;
 
@@ -150,6 +192,7 @@ static void set(void *address, uint64_t bytes, written what) {
     one->on_device = what.buffer != NULL;
     one->on_host = what.on_host;
     one->lender = what.lender;
+    one->replay = what.replay;
     one->run = what.run;
     one->used = false;
   }
@@ -175,36 +218,61 @@ static bool share(void *to, const void *from, uint64_t bytes) {
   return true;
 }
 
+/* Copies a tensor from where its bytes are now, unless that is its own memory or a device. */
+static bool copy_from_lender(void *to, const void *from, uint64_t bytes) {
+  stale found = {0};
+  tgi_lock();
+  tgi_range r = tgi_range_of(from, bytes);
+  const tgi_tensor *one = find(r, is_exact);
+  if (one && one->lender) {
+    found = stale_of(one, r.block->memory);
+    tgi_habit_note(one->habit, TGI_ON_HOST);
+  }
+  tgi_unlock();
+  bool copied = found.memory && copy_lent(found, to);
+  drop(found);
+  return copied;
+}
+
 int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err) {
   if (!bytes || to == from) return 0;
   if (settle(to, bytes, true, err)) return 1;
   if (share(to, from, bytes)) return 0;
-  if (tgi_tensor_read(from, bytes, err)) return 1;
-  memcpy(to, from, bytes);
+  if (!copy_from_lender(to, from, bytes)) {
+    if (tgi_tensor_read(from, bytes, err)) return 1;
+    memcpy(to, from, bytes);
+  }
   set(to, bytes, (written){.on_host = true});
   return 0;
 }
 
-/* ---- inputs that need no copy ----------------------------------------------------------------------------------------- */
+/* ---- inputs and outputs that need no copy ------------------------------------------------------------------------------- */
 
 enum { DEEP = 4, MOST = 64, LEAST = 4096 };      /* runs within each other; tensors of a run, and bytes of one */
 
-/* What a run on this thread has borrowed. */
+/* What a run on this thread has borrowed, or may leave in mapped memory. */
 typedef struct loans {
-  uint64_t run;                    /* 0: it may not borrow */
+  uint64_t run;
+  bool borrows;
   size_t count;
   struct {
     void *address;
     uint64_t bytes;
+    tg_replay *replay;             /* retained; or NULL */
   } list[MOST];
 } loans;
 
 static _Thread_local loans stack[DEEP];
 static _Thread_local size_t depth;
 
+static loans *present(void) { return depth && depth <= DEEP ? &stack[depth - 1] : NULL; }
+
+bool tgi_run_is_present(void) { return depth; }
+
 void tgi_run_begin(bool borrows) {
   static atomic_ullong runs;
-  if (depth++ < DEEP) stack[depth - 1] = (loans){.run = borrows ? atomic_fetch_add(&runs, 1) + 1 : 0};
+  depth++;
+  if (present()) *present() = (loans){.run = atomic_fetch_add(&runs, 1) + 1, .borrows = borrows};
 }
 
 /* Copies what outlives the run. */
@@ -214,26 +282,60 @@ static void repay(void *address, uint64_t bytes, uint64_t run) {
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
   const tgi_tensor *one = find(r, is_exact);
-  if (one && one->lender && one->run == run) found = (stale){NULL, one->lender, r.block->memory + r.offset, bytes};
+  if (one && one->lender && one->run == run) found = stale_of(one, r.block->memory);
   tgi_unlock();
   if (found.memory) bring(found, &ignored);
 }
 
 void tgi_run_end(void) {
-  const loans *ends = depth && depth <= DEEP ? &stack[depth - 1] : NULL;
-  for (size_t i = 0; ends && i < ends->count; i++) repay(ends->list[i].address, ends->list[i].bytes, ends->run);
+  loans *ends = present();
+  for (size_t i = 0; ends && i < ends->count; i++) {
+    repay(ends->list[i].address, ends->list[i].bytes, ends->run);
+    tg_replay_release(ends->list[i].replay);
+  }
   if (depth) depth--;
 }
 
+static void add_loan(loans *to, void *address, uint64_t bytes, tg_replay *replay) {
+  to->list[to->count].address = address;
+  to->list[to->count].bytes = bytes;
+  to->list[to->count++].replay = replay;
+}
+
 bool tgi_tensor_borrow(void *to, const void *from, uint64_t bytes) {
-  loans *present = depth && depth <= DEEP ? &stack[depth - 1] : NULL;
+  loans *now = present();
   tg_error ignored;
-  if (!present || !present->run || present->count == MOST || bytes < LEAST) return false;
+  if (!now || !now->borrows || now->count == MOST || bytes < LEAST) return false;
   if (tgi_tensor_is_known(from) || !tgi_tensor_is_known(to) || settle(to, bytes, true, &ignored)) return false;
-  present->list[present->count].address = to;
-  present->list[present->count++].bytes = bytes;
-  set(to, bytes, (written){.lender = from, .run = present->run});
+  add_loan(now, to, bytes, NULL);
+  set(to, bytes, (written){.lender = from, .run = now->run});
   return true;
+}
+
+bool tgi_tensor_may_stay(const tg_port *port) {
+  return present() && port->host && !port->device && port->bytes >= LEAST && tgi_tensor_is_known(port->host);
+}
+
+void tgi_tensor_stay(void *address, const uint8_t *mapped, uint64_t bytes, tg_replay *replay) {
+  loans *now = present();
+  set(address, bytes, (written){.lender = mapped, .replay = replay, .run = now->run});
+  if (now->count == MOST) {
+    repay(address, bytes, now->run);
+    return;
+  }
+  tgi_retain(replay);
+  add_loan(now, address, bytes, replay);
+}
+
+void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes) {
+  stale found = {0};
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  const tgi_tensor *one = find(r, is_exact);
+  if (one && one->lender == mapped) found = stale_of(one, r.block->memory);
+  tgi_unlock();
+  if (found.memory) copy_lent(found, found.memory);
+  drop(found);
 }
 
 /* ---- ports of a run --------------------------------------------------------------------------------------------------- */
@@ -285,7 +387,7 @@ int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err) {
     if (one->on_device && one->buffer->device == device && port->offset % 4 == 0) tgi_retain(port->device = one->buffer);
     again = one->on_host && one->used && is_exact(one, r);
     one->used = true;
-    if (one->lender) port->host = (uint8_t *)one->lender + port->offset;
+    if (one->lender && !one->replay) port->host = (uint8_t *)one->lender + port->offset;
   }
   tgi_unlock();
   if (!port->device && again) port->device = upload(device, address, port->bytes);
@@ -303,6 +405,13 @@ int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_err
 
 void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit) {
   set(address, port->bytes, (written){.on_host = port->host != NULL, .buffer = port->device, .habit = habit});
+}
+
+void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit) {
+  tgi_lock();
+  tgi_tensor *one = find(tgi_range_of(address, bytes), is_exact);
+  if (one && !one->habit) tgi_habit_retain(one->habit = habit);
+  tgi_unlock();
 }
 
 void tgi_tensor_leave(tg_port *port) {

@@ -42,13 +42,20 @@ int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err);
  * stay valid until it ends. tgi_tensor_borrow then refers to them instead; it returns false where they must be copied. */
 void tgi_run_begin(bool borrows);
 void tgi_run_end(void);
+bool tgi_run_is_present(void);
 bool tgi_tensor_borrow(void *to, const void *from, uint64_t bytes);
+/* Whether an output may stay in mapped memory of its replay until this thread's run ends; and leaving it there. */
+bool tgi_tensor_may_stay(const tg_port *port);
+void tgi_tensor_stay(void *address, const uint8_t *mapped, uint64_t bytes, tg_replay *replay);
+/* Copies the output from mapped memory, which the caller is about to unmap, unless somebody has done so. */
+void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes);
 
 /* Where a run finds an input and leaves an output; port->host is its address. A device buffer in the port is retained. */
 int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err);
 int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err);
 /* The run has written the output at this address to where the port says. */
 void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit);
+void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit);   /* the same for one that stayed */
 void tgi_tensor_leave(tg_port *port);            /* gives back the port's device buffer, if any */
 
 #endif

@@ -10,6 +10,7 @@ typedef struct call {
   tgi_memory memory;               /* owns the following lists except shapes */
   tg_port *inputs, *outputs;       /* counts follow the outputs */
   void **addresses;                /* of outputs that the host gets */
+  bool *stay;                      /* see tgi_ports */
   int32_t *counts;
   void **counted;                  /* per output: memory of ours where a count says how much the host gets, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
@@ -221,15 +222,21 @@ static int find_tensors(call *c, tg_device *device) {
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
     if (tgi_tensor_input(device, &c->inputs[i], c->err)) return 1;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++)
-    if (c->addresses[i] && tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], c->err)) return 1;
+    if (c->addresses[i]) {
+      if (tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], c->err)) return 1;
+      c->stay[i] = tgi_tensor_may_stay(&c->outputs[i]);
+    }
   return 0;
 }
 
 static void leave_tensors(call *c, bool written) {
+  tgi_habit *const *habits = c->partition->base.habits;
   for (size_t i = 0; i < c->partition->base.arity.ports; i++) tgi_tensor_leave(&c->inputs[i]);
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++) {
-    if (c->addresses[i] && written) tgi_tensor_wrote(c->addresses[i], &c->outputs[i], c->partition->base.habits[i]);
-    tgi_tensor_leave(&c->outputs[i]);
+    tg_port *port = &c->outputs[i];
+    if (c->stay[i] && written) tgi_tensor_stayed(c->addresses[i], port->bytes, habits[i]);
+    else if (c->addresses[i] && written) tgi_tensor_wrote(c->addresses[i], port, habits[i]);
+    tgi_tensor_leave(port);
   }
 }
 
@@ -237,7 +244,7 @@ static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
   if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
   int failed = find_tensors(c, plan->replay->device) ||
-               tgi_partition_run(&c->partition->base, plan, c->inputs, c->outputs, NULL, c->err);
+               tgi_partition_run(&c->partition->base, plan, &(tgi_ports){c->inputs, c->outputs, NULL, c->stay}, c->err);
   leave_tensors(c, !failed);
   return failed || give_outputs(c, plan);
 }
@@ -248,6 +255,7 @@ static int run(call *c) {
   c->counts = tgi_zeros(&c->memory, arity.counts, sizeof *c->counts);
   c->counted = tgi_zeros(&c->memory, arity.outputs, sizeof *c->counted);
   c->addresses = tgi_zeros(&c->memory, arity.outputs, sizeof *c->addresses);
+  c->stay = tgi_zeros(&c->memory, arity.outputs + arity.counts, sizeof *c->stay);
   if (c->memory.lacks) return no_memory(c);
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)
