@@ -164,7 +164,7 @@ def claim(
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in _interface().__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_interface(), name)
+    return globals().setdefault(name, getattr(_interface(), name))  # frontends ask for each node
 
 
 def __dir__() -> list[str]:
