@@ -93,6 +93,10 @@ class View:
         """Returns this view composed with another one of its result; None if axes cannot express
         it."""
         given = self.simple.axes
+        if view.reshapes(self.shape):
+            return View(view.shape, given, self.offset, self.value)
+        if self.whole and all(axis.straight for axis in view.axes):
+            return View(view.shape, view.axes, view.offset, self.value)
         found = coordinates(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
             return None
