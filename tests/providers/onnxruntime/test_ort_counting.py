@@ -182,6 +182,7 @@ def test_no_boxes() -> None:
     feeds = [boxes(1, 2, count) for count in (5, 0, 7)]
     shapes: dict[str, Shape] = {"b": (1, "n", 4), "s": (1, 2, "n")}
     check([one], feeds, ["y"], {"k": np.array([3])}, shapes)
+    check([node("NonMaxSuppression", ["b", "s"], ["y"])], feeds[:1], ["y"])
 
 
 @pytest.mark.adapter
