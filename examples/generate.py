@@ -86,7 +86,8 @@ def decoded(folder: Path, provider: str, prompt: Sequence[int], count: int, batc
 
 
 def run(decoder: Any, feed: dict[str, Any], cache: dict[str, Any], provider: str) -> dict[str, Any]:
-    """Returns the outputs of a step by name; the cache stays where the provider keeps it."""
+    """Returns the outputs of a step by name; the cache stays where the provider keeps it. Raises
+    Unusable."""
     binding = decoder.io_binding()
     for name, array in feed.items():
         binding.bind_cpu_input(name, array)
@@ -95,7 +96,10 @@ def run(decoder: Any, feed: dict[str, Any], cache: dict[str, Any], provider: str
     names = [one.name for one in decoder.get_outputs()]
     for name in names:
         binding.bind_output(name, "gpu" if provider == OURS and name != "logits" else "cpu")
-    decoder.run_with_iobinding(binding)
+    try:
+        decoder.run_with_iobinding(binding)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        raise Unusable(f"{provider} cannot run a step: {error}") from error
     return dict(zip(names, binding.get_outputs(), strict=True))
 
 

@@ -99,6 +99,13 @@ def test_what_cannot_be_decoded_is_status_2(tmp_path: Path, capsys: Print, what:
 
 
 @adapter
+def test_a_token_without_a_word_is_status_2(tmp_path: Path, capsys: Print) -> None:
+    """A token of the prompt that the table of words does not have."""
+    assert generate.main(["--model", str(_folder(tmp_path)), "--prompt", "5", "1000"]) == 2
+    assert "cannot run a step" in capsys.readouterr().err
+
+
+@adapter
 @pytest.mark.parametrize("batch", ["1", "4"])
 def test_genai_gives_the_tokens_of_the_cpu(tmp_path: Path, capsys: Print, batch: str) -> None:
     pytest.importorskip("onnxruntime_genai")
