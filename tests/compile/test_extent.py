@@ -28,6 +28,7 @@ from tflgpu_plugin.ir.symbolic import (
 )
 
 Numbers = Sequence[Any]
+LIMITS = (2, 2), (63, 1000), (64, 2), (1, 9), (9, 0)  # a < 64, and both at least 2
 BINARY: Sequence[Callable[[Any, Any], Any]] = (
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, max, min,
     lambda a, b: -(-a // b), lambda a, b: a if a == b else b, lambda a, b: divmod(a, b)[1],
@@ -73,6 +74,17 @@ def test_polynomials_are_equal_without_a_guard() -> None:
     assert a * 12 // 4 == 3 * a and a * b // b == a and (8 * a + 5) // 4 == 2 * a + 1
     assert a > 0 and a + b >= 4 and -(-a // 4) >= 1 and a // (2 * a) == 0 and a * a >= 2 * a
     assert not trace.guards
+
+
+def test_symbols_are_not_below_their_limit() -> None:
+    """A comparison with the limit leaves no guard of its own."""
+    trace, (a, _) = traced(30, 40)
+    assert a != 1 and a > 0 and not trace.guards and a < 64
+    held = [Values(trace, {0: n, 1: m}).hold(trace.conditions) for n, m in LIMITS]
+    assert held == [True, True, False, False, False]
+    offset = Trace()
+    offset.symbol("offset", 3, 0)
+    assert Values(offset, {"offset": 0}).hold(offset.conditions)
 
 
 def test_a_comparison_leaves_one_guard() -> None:

@@ -82,13 +82,13 @@ class Template:
 
     def fits(self, symbols: Mapping[int, int]) -> bool:
         """Whether the plan holds for these values of the symbols, with larger buffers if needed."""
-        return Values(self.trace, symbols).hold([*self.trace.guards])
+        return Values(self.trace, symbols).hold(self.trace.conditions)
 
     def settled(self, symbols: Mapping[int, int], room: Mapping[int, int], places: Places) -> Plan:
         """Returns the plan for these values of the symbols, whose buffers also have the sizes for
         the values `room`."""
         now, wide = Values(self.trace, symbols), Values(self.trace, room)
-        guards = [*self.trace.guards]
+        guards = self.trace.conditions
 
         def capacity(number: Any) -> int:
             most: int = max(now.of(number), wide.of(number))

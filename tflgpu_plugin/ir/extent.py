@@ -50,6 +50,16 @@ class Trace:
         """Returns the symbol `number` with this example value."""
         return self.atom("in", number, ZERO, value, low, MOST)
 
+    @property
+    def conditions(self) -> list[Guard]:
+        """Returns the guards, and the limits of the symbols, which need no guard while tracing."""
+        limits = [
+            Guard("ge", plus((((k,), 1),), _terms(-atom.least)))
+            for k, atom in enumerate(self.atoms)
+            if atom.op == "in" and atom.least
+        ]
+        return [*limits, *self.guards]
+
     def atom(self, op: str, a: Any, b: Terms, value: int, low: int, high: int) -> int:
         """Returns an atom (see `Atom`), the same one for the same function."""
         key = op, a, b

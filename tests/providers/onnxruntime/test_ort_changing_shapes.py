@@ -1,0 +1,37 @@
+"""Shapes that change from run to run in one session: each run gives what the CPU provider gives,
+also where a plan with symbols was made for other shapes before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import tflgpu_plugin
+from tests.support.onnx_models import compare, cpu, model, node, session, values
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+
+def run_all(data: bytes, shapes: Sequence[Sequence[int]]) -> Any:
+    """Runs a session on inputs `x` of these shapes, one after another, and returns it."""
+    ours, theirs = session(data), cpu(data)
+    for shape in shapes:
+        compare(ours, theirs, {"x": values(*shape)})
+    return ours
+
+
+def test_an_extent_that_becomes_one_changes_the_rank() -> None:
+    nodes = [node("Squeeze", ["x"], ["s"]), node("Relu", ["s"], ["y"])]
+    data = model(nodes, {"x": ("a", "b", "c")}, {"y": None})
+    run_all(data, [(5, 1, 7), (6, 1, 9), (8, 1, 3), (1, 1, 5), (4, 1, 1), (1, 1, 7)])
+
+
+def test_an_extent_that_becomes_zero_is_planned() -> None:
+    data = model([node("Relu", ["x"], ["y"])], {"x": ("a", "b")}, {"y": None})
+    ours = run_all(data, [(5, 7), (6, 9), (8, 3), (0, 3), (4, 3), (0, 5), (3, 0)])
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert (partition.runs, partition.host_runs) == (7, 0)
