@@ -217,18 +217,20 @@ def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
     axes = tuple(part for axis in view.axes for part in _split(axis, extents, strides))
     if any(axis.low >= axis.stop for axis in axes):
         return Coordinates(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
-    steps = tuple(_digits(axis.stride if axis.reach else 0, extents, strides) for axis in axes)
-    corner = view.offset + sum(axis.stride * axis.ends[0] for axis in axes)
+    firsts, reaches = [axis.ends[0] for axis in axes], [axis.reach for axis in axes]
+    pairs = zip(axes, reaches, strict=True)
+    steps = tuple(_digits(axis.stride if reach else 0, extents, strides) for axis, reach in pairs)
+    corner = view.offset + sum(axis.stride * n for axis, n in zip(axes, firsts, strict=True))
     if not 0 <= corner < prod(extents):
         return None
     starts = list(_digits(corner, extents, strides))
     for k, extent in enumerate(extents):
-        reach = [row[k] * axis.reach for row, axis in zip(steps, axes, strict=True)]
+        reach = [row[k] * n for row, n in zip(steps, reaches, strict=True)]
         if starts[k] + sum(n for n in reach if n < 0) < 0:
             return None
         if starts[k] + sum(n for n in reach if n > 0) >= extent:
             return None
-        starts[k] -= sum(row[k] * axis.ends[0] for row, axis in zip(steps, axes, strict=True))
+        starts[k] -= sum(row[k] * n for row, n in zip(steps, firsts, strict=True))
     return Coordinates(axes, steps, tuple(starts))
 
 

@@ -6,7 +6,7 @@ joined, deduplicated, and dropped if they move nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -62,8 +62,10 @@ def _improve(e: Rewriter) -> bool:
         if gain > 0 and not near & touched:
             touched |= near
             chosen.append(region)
+    nodes = {node.id: node for node in e.nodes}
+    place = {number: k for k, number in enumerate(nodes)}
     for region in chosen:
-        _apply(e, region)
+        _apply(e, region, [nodes[number] for number in sorted(region.nodes, key=place.__getitem__)])
     return bool(chosen)
 
 
@@ -151,19 +153,17 @@ def _gain(uses: DefUse, region: _Region) -> int:
     return saved
 
 
-def _apply(e: Rewriter, region: _Region) -> None:
-    """Rewrites a region: held tensors get new ids. Transposes into the region are added for tensors
-    made outside, transposes back for those made inside; `clean` drops the unused ones."""
-    inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}
+def _apply(e: Rewriter, region: _Region, nodes: Sequence[Node]) -> None:
+    """Rewrites a region, whose nodes are given in order: held tensors get new ids. Transposes into
+    the region are added for tensors made outside, transposes back for those made inside; `clean`
+    drops the unused ones."""
+    inside = {t for node in nodes for t in (*node.reads, *node.outputs)}
     names = {
         t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside
     }
     there: set[int] = set()  # held tensors made so far
-    result: list[Node] = []
-    for node in e.nodes:
-        if node.id not in region.nodes:
-            result.append(node)
-            continue
+    for node in nodes:
+        result: list[Node] = []
         for tensor in node.reads:
             if tensor in names and tensor not in there:
                 perm = region.held[tensor]
@@ -174,4 +174,4 @@ def _apply(e: Rewriter, region: _Region) -> None:
             perm = inverse(region.held[tensor])
             result.append(e.node("transpose", (names[tensor],), (tensor,), [node], perm=perm))
             there.add(tensor)
-    e.nodes = result
+        e.put(result, node)
