@@ -177,8 +177,8 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
         if reason := without_kernel(tensor, node.row):
             return reason
         scaled = "f32" in types and not known and (tensor.dtype in STORED or real(tensor))
-        kept = "i16" in types or any(tensor is state for state in states)
-        if scaled or (tensor.dtype == "i16" and kept):
+        whole = tensor.dtype == "i16"
+        if scaled or (whole and ("i16" in types or any(tensor is state for state in states))):
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
                 return reason.reworded(f"{_held(tensor)}{reason}")
             continue

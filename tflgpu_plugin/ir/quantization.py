@@ -158,10 +158,9 @@ def moved(
 def fixed_point(factors: Array) -> tuple[Array, Array]:
     """Returns the 31-bit fractions and the exponents of two of all factors, as `QuantizeMultiplier`
     of tensorflow/lite/kernels/internal/quantization_util.cc computes them."""
-    pairs = [math.frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
-    fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
-    shifts = np.array([shift for _, shift in pairs])
+    parts, shifts = np.frexp(np.asarray(factors, np.float64).reshape(-1))
+    fractions = np.floor(parts * ONE + 0.5)
     full = fractions == ONE
-    fractions, shifts = np.where(full, ONE / 2, fractions), shifts + full
+    fractions, shifts = np.where(full, ONE / 2, fractions), shifts.astype(np.int64) + full
     tiny = shifts < LEAST_SHIFT
     return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)
