@@ -210,6 +210,37 @@ def test_lengths_with_other_options() -> None:
         compared(model, steps=steps, lengths=((0, 1), (1, 0), (steps, 1)))
 
 
+def test_a_model_of_packed_sequences_runs_whole() -> None:
+    """Sequences sorted by length, a layer in both directions, and their own order again."""
+    nodes = [
+        m.node("Shape", ["lengths"], ["count"]),
+        m.node("TopK", ["lengths", "count"], ["sorted", "order"], axis=0),
+        m.node("Gather", ["X", "order"], ["longest_first"], axis=0),
+        m.node("Transpose", ["longest_first"], ["steps"], perm=[1, 0, 2]),
+        m.node("Cast", ["sorted"], ["ends"], to=6),
+        m.node("GRU", ["steps", "W", "R", "", "ends"], ["y", "h"], hidden_size=UNITS,
+               direction="bidirectional"),
+        m.node("Transpose", ["y"], ["rows"], perm=[2, 0, 1, 3]),
+        m.node("Reshape", ["rows", "joined"], ["wide"]),
+        m.node("TopK", ["order", "count"], ["ascending", "back"], axis=0, largest=0),
+        m.node("Gather", ["wide", "back"], ["Y"], axis=0),
+        m.node("Gather", ["h", "back"], ["Y_h"], axis=1),
+    ]  # fmt: skip
+    chance = np.random.default_rng(5)
+    held = {"W": chance.uniform(-0.6, 0.6, (2, 3 * UNITS, INPUTS)).astype(np.float32),
+            "R": chance.uniform(-0.6, 0.6, (2, 3 * UNITS, UNITS)).astype(np.float32),
+            "joined": np.array([0, 0, -1])}  # fmt: skip
+    fed = {"X": ("batch", "time", INPUTS), "lengths": ("batch",)}
+    model = m.model(nodes, fed, dict.fromkeys(("Y", "Y_h")), held, kinds={"lengths": np.int64})
+    session, cpu = m.session(model), m.cpu(model)
+    for steps, lengths in ((4, [2, 4, 1]), (4, [4, 0, 3]), (6, [6, 1])):
+        x = chance.uniform(-1, 1, (len(lengths), steps, INPUTS)).astype(np.float32)
+        m.compare(session, cpu, {"X": x, "lengths": np.array(lengths)})
+    found = tflgpu_plugin.report(session)
+    assert {node.where for node in found.nodes} == {"gpu"}
+    assert [part.host_runs for part in found.partitions] == [0]
+
+
 def test_values_past_the_end_of_a_sequence_are_not_read() -> None:
     session = m.session(layer("LSTM", ("B", "lengths"), direction="bidirectional"))
     x = np.full((STEPS, BATCH, INPUTS), np.nan, np.float32)
