@@ -31,8 +31,9 @@ TESTS = {
              "tests/native/test_fake_host.py", "tests/native/test_refused_calls.py"),
     # Not how much memory is held: sanitizers keep what was freed.
     "lifetimes": ("tests/lifetimes/test_lifetimes.py", "tests/lifetimes/test_ort_lifetimes.py",
-                  "tests/lifetimes/test_ort_tensors.py",
                   "-k", "not memory"),
+    "tensors": ("tests/providers/onnxruntime/test_ort_device_memory.py",
+                "tests/lifetimes/test_ort_tensors.py"),
     "gone devices": ("tests/lifetimes/test_gone_devices.py", "tests/lifetimes/test_survival.py",
                      "-k", "gone or destroyed"),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from . import ep, sessions
 from .names import EP_NAME, INSTALL, LIBRARY_NAME
 
 OLDEST = (1, 24, 4)
+WEBGPU = "WebGpuExecutionProvider"  # onnxruntime's plugin for WebGPU
 BY_NAME = (1, 25)  # the first version in which providers=[...] may name plugins
 REASONS = 8  # limit of reasons in one message
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
@@ -79,7 +80,10 @@ def register() -> None:
     with _lock:
         if _told.first("exit"):
             atexit.register(_keep_open)
-        if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
+        names = {device.ep_name for device in onnxruntime.get_ep_devices()}
+        if WEBGPU in names:  # and its memory has the numbers that ours would have
+            native.lib.tg_ort_avoid_memory()
+        if EP_NAME not in names:
             _register(onnxruntime)
     if found < BY_NAME and _told.first("by name"):
         log.say(

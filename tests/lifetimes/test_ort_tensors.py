@@ -134,3 +134,25 @@ threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 assert not failed, failed
 """
     )
+
+
+def test_another_provider_with_the_same_memory_is_left_alone() -> None:
+    """The WebGPU plugin, of which only the name is here: without a GPU it offers no device."""
+    run_python(
+        """
+import numpy as np, onnxruntime as ort, tflgpu_plugin
+from types import SimpleNamespace
+from tests.support import onnx_models as m
+real = ort.get_ep_devices
+ort.get_ep_devices = lambda: [*real(), SimpleNamespace(ep_name="WebGpuExecutionProvider")]
+tflgpu_plugin.register()
+s, x = m.session(m.add_relu()), np.ones((2, 3, 5), np.float32)
+wanted = s.run(None, {"x": x})[0]
+tflgpu_plugin.assert_used(s)
+try: ort.OrtValue.ortvalue_from_numpy(x, "gpu")
+except RuntimeError as error: print(error)
+else: raise SystemExit("there is memory")
+b = s.io_binding(); b.bind_cpu_input("x", x); b.bind_output("y", "gpu"); s.run_with_iobinding(b)
+assert np.array_equal(b.get_outputs()[0].numpy(), wanted)
+"""
+    )

@@ -46,19 +46,37 @@ if ort.__version__.startswith("1.24"):
 ort.unregister_execution_provider_library("tflgpu")
 print("done", ort.__version__)
 """
+TENSORS = """
+import numpy as np, onnxruntime as ort, sys, tflgpu_plugin
+tflgpu_plugin.register()
+devices = [d for d in ort.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
+so = ort.SessionOptions(); so.log_severity_level = 4; so.add_provider_for_devices(devices[:1], {})
+s = ort.InferenceSession(open(sys.argv[1], "rb").read(), so, enable_fallback=0)
+x = np.random.default_rng(1).uniform(-1, 1, (2, 3, 16, 16)).astype(np.float32)
+try: x_on_gpu = ort.OrtValue.ortvalue_from_numpy(x, "gpu", 0)
+except RuntimeError as error: print(error); x_on_gpu = ort.OrtValue.ortvalue_from_numpy(x)
+wanted = s.run(None, {"x": x})[0]
+for _ in range(3):
+    b = s.io_binding(); b.bind_ortvalue_input("x", x_on_gpu); b.bind_output("y", "gpu", 0)
+    s.run_with_iobinding(b)
+    y = b.get_outputs()[0]
+    assert np.array_equal(y.numpy(), wanted) and np.array_equal(b.copy_outputs_to_cpu()[0], wanted)
+assert np.array_equal(s.run_with_ort_values(["y"], {"x": x_on_gpu})[0].numpy(), wanted)
+print("on", y.device_name())
+"""
 
 
-def environment(version: str) -> Path:
+def environment(version: str, package: str = "onnxruntime") -> Path:
     """A Python with this onnxruntime, made once; see `run_in` for all else that it needs."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tflgpu-tests"
-    where = cache / f"onnxruntime-{version}-{sys.version_info[0]}{sys.version_info[1]}-any"
+    where = cache / f"{package}-{version}-{sys.version_info[0]}{sys.version_info[1]}-any"
     python = where / "bin" / "python"
     if (where / "ready").exists():
         return python
     make = [sys.executable, "-m", "venv", "--without-pip", "--clear", str(where)]
     install = [
         sys.executable, "-m", "pip", "--python", str(python), "install", "-q",
-        "--disable-pip-version-check", f"onnxruntime=={version}", f"numpy=={np.__version__}",
+        "--disable-pip-version-check", f"{package}=={version}", f"numpy=={np.__version__}",
     ]  # fmt: skip
     for command in (make, install):
         done = subprocess.run(command, capture_output=True, text=True)
@@ -71,10 +89,10 @@ def environment(version: str) -> Path:
     return python
 
 
-def run_in(version: str, *arguments: str) -> str:
+def run_in(version: str, *arguments: str, package: str = "onnxruntime") -> str:
     """Returns the output of this version's Python, which must exit with 0."""
     done = subprocess.run(
-        [str(environment(version)), "-X", "faulthandler", *arguments],
+        [str(environment(version, package)), "-X", "faulthandler", *arguments],
         cwd=ROOT,
         env=os.environ | {SITE: str(Path(np.__file__).parent.parent)},
         capture_output=True,
@@ -94,3 +112,18 @@ def test_other_versions_of_onnxruntime(version: str, tmp_path: Path) -> None:
     if version.startswith("1.24"):
         assert "does not use TflGpuExecutionProvider" in said
         assert "add_provider_for_devices" in said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tensors_on_the_gpu_in_other_versions(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(m.convolutions())
+    assert "on cuda" in run_in(version, "-c", TENSORS, str(path))  # its name for GPUs
+
+
+def test_no_tensors_on_the_gpu_where_webgpu_is_built_in(tmp_path: Path) -> None:
+    """It would take them for its own and end the process."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(m.convolutions())
+    said = run_in("1.27.0", "-c", TENSORS, str(path), package="onnxruntime-webgpu")
+    assert "Can't allocate memory" in said and "on cpu" in said

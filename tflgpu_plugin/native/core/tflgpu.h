@@ -308,6 +308,8 @@ typedef struct tg_ort_adapter {
 } tg_ort_adapter;
 
 int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, tg_error *err);
+/* Another provider has memory of a GPU without a vendor: later registrations announce none. */
+void tg_ort_avoid_memory(void);
 
 /* Python's side of the provider. The library may call these with or without the GIL; cffi takes it. On failure each returns 0
  * and writes a sentence to err, else 1 (create: the session's number, above 0). */

@@ -83,7 +83,7 @@ struct tgo_factory {
   tgo_status *(*create_allocator)(tgo_factory *factory, const tgo_memory *memory, const tgo_pairs *options,
                                   tgo_allocator **allocator); /* 9 */
   void (*release_allocator)(tgo_factory *factory, tgo_allocator *allocator);
-  tgo_status *(*create_transfer)(tgo_factory *factory, tgo_transfer **transfer); /* 11 */
+  tgo_status *(*create_transfer)(tgo_factory *factory, tgo_transfer **transfer); /* 11; called unasked; may give NULL */
   _Bool (*is_stream_aware)(const tgo_factory *factory); /* 12 */
   void *unused_after[48];
 };
@@ -190,7 +190,10 @@ struct tgo_api {
   void *unused_97[2];
   void (*release_tensor_info)(tgo_tensor_info *info); /* 99 */
   void (*release_session_options)(tgo_session_options *options); /* 100 */
-  void *unused_101[29];
+  void *unused_101[24];
+  tgo_status *(*get_providers)(char ***names, int *count); /* 125; those that are built in */
+  tgo_status *(*release_providers)(char **names, int count); /* 126 */
+  void *unused_127[3];
   tgo_status *(*set_config)(tgo_session_options *options, const char *key, const char *value); /* 130 */
   void *unused_131[79];
   tgo_status *(*add_external)(tgo_session_options *options, const char *const *names, const tgo_value *const *values,

@@ -1,5 +1,6 @@
 /* Tensors on the GPU, for onnxruntime: memory, allocator, copies. All adapters have one memory, "gpu" 0 without a vendor, because
- * a tensor gets to a device only when a run uses it. */
+ * a tensor gets to a device only when a run uses it. Beside another provider with such memory, which onnxruntime's WebGPU provider
+ * has, we announce none: the host knows memory by these numbers only, and would pass our tensors to that provider. */
 #include "ort/internal.h"
 
 /* ---- values ------------------------------------------------------------------------------------------------------------ */
@@ -130,6 +131,8 @@ static void release_transfer(tgo_transfer *host) { free(host); }
 
 tgo_status *tgi_create_transfer(tgo_factory *host, tgo_transfer **made) {
   const tgi_factory *factory = (const tgi_factory *)host;
+  *made = NULL;
+  if (!factory->memory) return NULL;
   transfer *one = calloc(1, sizeof *one);
   *made = &one->host;
   if (!one) return tgi_status(factory->api, "not enough memory for a data transfer.");
@@ -195,7 +198,23 @@ static tgo_status *add_kernel(tgi_factory *factory, bool from_host) {
   return status;
 }
 
+static atomic_bool avoids;
+
+void tg_ort_avoid_memory(void) { atomic_store(&avoids, true); }
+
+static bool has_webgpu(const tgo_api *api) {
+  char **names = NULL;
+  int count = 0;
+  bool found = false;
+  tg_error ignored;
+  if (tgi_take_status(api, api->get_providers(&names, &count), &ignored)) return false;
+  for (int i = 0; i < count; i++) found |= !strcmp(names[i], "WebGpuExecutionProvider");
+  tgi_take_status(api, api->release_providers(names, count), &ignored);
+  return found;
+}
+
 tgo_status *tgi_announce(tgi_factory *factory) {
+  if (atomic_load(&avoids) || has_webgpu(factory->api)) return NULL;
   tgo_status *status = factory->api->create_memory("tflgpu", TGO_GPU, 0, 0, 0, 0, 0, &factory->memory);
   if (!status) status = factory->ep_api->create_kernel_registry(&factory->kernels);
   if (!status) status = add_kernel(factory, true);

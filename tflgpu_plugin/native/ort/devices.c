@@ -99,7 +99,7 @@ static tgo_status *offer(tgi_factory *factory, const tg_ort_adapter *from, size_
   tgo_pairs *metadata = describe(factory->api, from, index);
   status = factory->ep_api->create_ep_device(&factory->host, at, metadata, NULL, made);
   factory->api->release_pairs(metadata);
-  return status ? status : factory->ep_api->add_memory(*made, factory->memory);
+  return status || !factory->memory ? status : factory->ep_api->add_memory(*made, factory->memory);
 }
 
 tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,

@@ -16,8 +16,8 @@ typedef struct tgi_factory {
   tgo_factory host;                /* first, so that the host's pointer is a tgi_factory's, too */
   const tgo_api *api;
   const tgo_ep_api *ep_api;
-  tgo_memory *memory;              /* of tensors on the GPU */
-  tgo_kernel_registry *kernels;    /* of the copies between this memory and the CPU's */
+  tgo_memory *memory;              /* of tensors on the GPU; or NULL */
+  tgo_kernel_registry *kernels;    /* of the copies between this memory and the CPU's; or NULL */
 } tgi_factory;
 
 /* A session, owned by the host. */
