@@ -69,7 +69,7 @@ ALL = [block for page in PAGES for block in blocks(page)]
 
 def block(start: str) -> str:
     """The text of the one block that begins so."""
-    (found,) = [one.text for one in ALL if one.start.startswith(start)]
+    (found,) = [one.text for one in ALL if one.text.startswith(start)]
     return found
 
 
@@ -82,7 +82,7 @@ DELEGATES = {
     "tensorflow": "import tensorflow",
 }
 PROVIDER = (
-    "import onnxruntime",
+    "import onnxruntime\n",
     "tflgpu_plugin.assert_used(session)",
     "devices = ",
     "on_gpu = ",
