@@ -216,8 +216,29 @@ def test_two_partitions_of_a_session_are_joined_on_the_device() -> None:
     before = [p.uploaded_bytes for p in tflgpu_plugin.report(ours).partitions]
     ours.run(None, {"x": feed})
     after = [p.uploaded_bytes for p in tflgpu_plugin.report(ours).partitions]
-    # The first one gets x; the second one gets b from the CPU, and a on the device.
+    # The first one gets x from the CPU, the second one b; the tensor between them stays.
     assert [b - a for a, b in zip(before, after, strict=True)] == [feed.nbytes, feed.nbytes]
+
+
+def test_partitions_run_on_threads_of_the_host() -> None:
+    nodes = [
+        node("Mul", ["x", "c"], ["a"]),
+        node("Sin", ["a"], ["b"], name="on_the_cpu"),
+        node("Add", ["b", "c"], ["y"]),
+        node("Cos", ["x"], ["d"], name="cpu_as_well"),
+        node("Sub", ["d", "c"], ["z"]),
+    ]
+    data = model(nodes, {"x": ["n"]}, {"y": ["n"], "z": ["n"]}, TWO)
+    options = ort.SessionOptions()
+    options.log_severity_level, options.execution_mode = 4, ort.ExecutionMode.ORT_PARALLEL
+    providers = [(EP, {"exclude": "on_the_cpu,cpu_as_well"}), "CPUExecutionProvider"]
+    ours = ort.InferenceSession(data, options, providers=providers)
+    for _ in range(5):
+        x = values(5000)
+        y, z = ours.run(None, {"x": x})
+        np.testing.assert_allclose(y, np.sin(2 * x) + 2, atol=1e-6)
+        np.testing.assert_allclose(z, np.cos(x) - 2, atol=1e-6)
+    assert tflgpu_plugin.report(ours).runs >= 10
 
 
 def test_bodies_of_control_flow_take_tensors_on_the_gpu() -> None:
@@ -380,6 +401,14 @@ def test_an_adapter_with_memory_of_its_own() -> None:
         "t.test_threads_run_one_session()\n",
         TFLGPU_NO_MAPPING="1",
     )
+
+
+def test_a_tensor_without_memory_is_refused() -> None:
+    from onnxruntime.capi.onnxruntime_inference_collection import copy_tensors
+
+    far_too_large = room([1 << 44])  # onnxruntime does not look
+    with pytest.raises(RuntimeError, match="not enough memory for a tensor of 70368744177664 byt"):
+        copy_tensors([far_too_large], [far_too_large])
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ int tgi_get_data(const tgi_factory *factory, const tgo_value *value, size_t *byt
     return 1;
   if (!*bytes || ep_api->get_memory_device_kind(ep_api->get_value_device(value)) == TGO_CPU || tgi_tensor_is_known(*data))
     return 0;
+  if (!*data) return tgi_fail(err, "There was not enough memory for a tensor of %zu bytes.", *bytes);
   return tgi_fail(err, "A tensor is in GPU memory of another provider; copy it to the CPU first.");
 }
 
