@@ -12,7 +12,7 @@ import pytest
 from tests.native.test_symbols import Make, device, started
 from tests.support import native_plans
 from tests.support.fake_host import OK, X
-from tests.support.symbolic_plans import copying
+from tests.support.symbolic_plans import ROOM, copying
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Buffer, Plan
 from tflgpu_plugin.runtime.program import native_symbols
@@ -45,6 +45,10 @@ def test_memory_of_plans_that_are_replaced_is_released(started: Make) -> None:
         running.build(0, running.kernels[0])  # in place of the one before
         assert running.prepare() == [OK] and not running.invoke()
         assert running.run(9) and running.run(10) and running.run(8)
+        running.refusal = b"It is too large."
+        running.shape(X, (ROOM + 1,))
+        assert running.prepare() == [OK]
+        running.refusal = b""
     assert held() - before < ROUNDS * LARGE / 4
 
 

@@ -26,7 +26,7 @@ static void make_setting(tgi_plan *plan, const tg_replay *replay, tgi_symbols *s
   static atomic_ullong numbers;
   tgi_setting *setting = &plan->setting;
   size_t count = replay->input_count + replay->output_count + replay->state_count;
-  setting->number = atomic_fetch_add(&numbers, 1) + 1;
+  setting->number = ++numbers;
   setting->bytes = tgi_zeros(&plan->memory, count, sizeof *setting->bytes);
   if (!setting->bytes) return;
   for (size_t i = 0; i < count; i++) setting->bytes[i] = replay->inputs[i].made;

@@ -6,7 +6,8 @@
 /* Returns whether a position of a flat list of shapes is an extent, or one of a value's numbers. */
 static bool is_extent(const int32_t *shapes, size_t count, size_t position) {
   size_t next = 0;                 /* rank */
-  while (next < position && next < count) next += 1 + (size_t)shapes[next];
+  if (position >= count) return false;
+  while (next < position) next += 1 + (size_t)shapes[next];
   return next > position;
 }
 
